@@ -9,20 +9,13 @@ was measured is kept under lab/.cache/failover until the run is complete: the sa
 """
 
 import argparse
-import hashlib
-import pathlib
-import shutil
-import signal
 import sys
 import time
 
 from failover_measure import TESTS, TOPOLOGIES, Lab
 from failover_report import report
-from towlab import lan, machine
-from towlab.pieces import Pieces
-from towlab.progress import Progress
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from towlab import lan
+from towlab.campaign import Campaign, digest
 
 
 def names(known):
@@ -50,7 +43,7 @@ def arguments():
 
 def settings(args):
     """What results depend on: another binary makes them void."""
-    return {"binary": hashlib.sha256(pathlib.Path(args.towline).read_bytes()).hexdigest()[:16]}
+    return {"binary": digest(args.towline)}
 
 
 def check_machines(args):
@@ -66,40 +59,16 @@ def check_machines(args):
 
 
 def main():
-    # An order to end runs what stands under `finally`.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the same command goes on"))
     args = arguments()
     check_machines(args)
-    work = ROOT / "lab" / ".cache" / args.name
-    work.mkdir(parents=True, exist_ok=True)
-    pieces = Pieces(work / "pieces.json", settings(args))
-    # A copy: a build meanwhile must not change what is measured.
-    args.towline = shutil.copy2(args.towline, work / "towline")
-    lab = Lab(args, work)
-    steps = lab.steps()
-    progress = Progress(sum(weight for _, weight, _ in steps))
+    campaign = Campaign(args)
+    campaign.load(settings(args))
+    lab = Lab(args, campaign.work)
     try:
-        for name, weight, measure in steps:
-            skipped = name in pieces
-            if not skipped:
-                progress.say(name)
-                with machine.Others() as others:
-                    result = measure()
-                pieces.put(name, {**result, "others": others.processors})
-            progress.step(weight, name, skipped)
+        campaign.measure(lab.steps())
     finally:
         lab.close()
-        progress.end()
-    folder = ROOT / "lab" / "results"
-    folder.mkdir(exist_ok=True)
-    described = {**machine.describe(work), "command": " ".join(sys.argv), "binary": pieces.settings["binary"],
-                 "share": "all instances and all clients on this machine"}
-    rows = report(args, pieces.done, described, folder)
-    print("\n".join(rows.table()))
-    print(f"{folder / args.name}.json, {folder / args.name}.html")
-    if not args.keep:
-        pieces.forget()
-        shutil.rmtree(work, ignore_errors=True)
+    campaign.publish(report, share="all instances and all clients on this machine")
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_rows(rows, args, done, topology, name):
         rows.add(test, metric, [] if missing * 2 > len(found) else samples + [float(TESTS[name].after)] * missing, "s",
                  value, by, ("<=", bar) if bar else None, note_for(topology, name, metric, missing), others)
     for metric, key in (("messages lost", "lost"), ("messages duplicated", "duplicated")):
-        # Puts outside of units of work may be put again by nobody: the generator does not.
+        # Puts outside of units of work are never put again: the generator does not.
         rows.add(test, metric, max(one[key] for one in found), "", bar=("<=", 0), note="the worst round")
     rows.add(test, "puts", [one["puts_per_s"] for one in found], "/s",
              note=f"{TESTS[name].words}; over the whole run, the time without an active one among it")

@@ -7,9 +7,7 @@ lab/.cache/NAME until the run is complete: the same command goes on where it was
 """
 
 import argparse
-import pathlib
 import shutil
-import signal
 import sys
 import time
 
@@ -17,11 +15,7 @@ from failover import names, settings
 from group_measure import PARTS, Lab
 from group_report import report
 from peers import nats, pairs, rabbitmq
-from towlab import machine
-from towlab.pieces import Pieces
-from towlab.progress import Progress
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from towlab.campaign import Campaign
 
 
 def arguments():
@@ -49,39 +43,15 @@ def fetch(args):
 
 
 def main():
-    # An order to end runs what stands under `finally`.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the same command goes on"))
     args = arguments()
     fetch(args)
-    work = ROOT / "lab" / ".cache" / args.name
-    work.mkdir(parents=True, exist_ok=True)
-    pieces = Pieces(work / "pieces.json", {**settings(args), "seconds": args.seconds, "delay": args.sync_delay_ms})
-    # Copies: a build meanwhile must not change what is measured.
-    args.towline = shutil.copy2(args.towline, work / "towline")
-    steps = Lab(args, work).steps()
-    progress = Progress(sum(weight for _, weight, _ in steps))
+    campaign = Campaign(args)
+    campaign.load({**settings(args), "seconds": args.seconds, "delay": args.sync_delay_ms})
     try:
-        for name, weight, measure in steps:
-            skipped = name in pieces
-            if not skipped:
-                progress.say(name)
-                with machine.Others() as others:
-                    result = measure()
-                pieces.put(name, {**result, "others": others.processors})
-            progress.step(weight, name, skipped)
+        campaign.measure(Lab(args, campaign.work).steps())
     finally:
-        progress.end()
-        shutil.rmtree(work / "now", ignore_errors=True)
-    folder = ROOT / "lab" / "results"
-    folder.mkdir(exist_ok=True)
-    described = {**machine.describe(work), "command": " ".join(sys.argv), "binary": pieces.settings["binary"],
-                 "share": "all instances and all clients on this machine"}
-    rows = report(args, pieces.done, described, folder)
-    print("\n".join(rows.table()))
-    print(f"{folder / args.name}.json, {folder / args.name}.html")
-    if not args.keep:
-        pieces.forget()
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(campaign.work / "now", ignore_errors=True)
+    campaign.publish(report, share="all instances and all clients on this machine")
 
 
 if __name__ == "__main__":

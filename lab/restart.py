@@ -9,24 +9,17 @@ complete: the same command goes on where it was ended.
 """
 
 import argparse
-import hashlib
 import os
-import pathlib
 import shutil
-import signal
 import statistics
 import sys
 import time
 
 from restart_measure import Lab
 from restart_report import report
-from towlab import machine
-from towlab.pieces import Pieces
-from towlab.progress import Progress
+from towlab.campaign import Campaign, digest
 from towlab.slow_disk import take_away_left_over
 from towlab.stage import end_left_over
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def numbers(kind):
@@ -64,7 +57,7 @@ def arguments():
 def settings(args):
     """What results depend on: another binary or another option makes them void."""
     kept = {name: value for name, value in vars(args).items() if name not in ("keep", "only", "towline", "slow_disk")}
-    kept["binary"] = hashlib.sha256(pathlib.Path(args.towline).read_bytes()).hexdigest()[:16]
+    kept["binary"] = digest(args.towline)
     return kept
 
 
@@ -86,51 +79,31 @@ def busy_words(pieces):
 
 
 def main():
-    # An order to end runs what stands under `finally`.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the same command goes on"))
     args = arguments()
     if os.geteuid() != 0:
         sys.exit("needs root: the page cache is dropped before each start, and delays are mounted with FUSE")
-    work = ROOT / "lab" / ".cache" / args.name
-    work.mkdir(parents=True, exist_ok=True)
+    campaign = Campaign(args)
+    work = campaign.work
     end_left_over(work)
     take_away_left_over(work / "mount")
     check_room(args, work)
-    pieces = Pieces(work / "pieces.json", settings(args))
-    # A copy: a build meanwhile must not change what is measured.
-    args.towline = shutil.copy2(args.towline, work / "towline")
+    campaign.load(settings(args))
     if args.slow_disk:
         args.slow_disk = shutil.copy2(args.slow_disk, work / "slow-disk")
     lab = Lab(args, work)
-    steps = lab.steps()
-    progress = Progress(sum(weight for _, weight, _ in steps))
+
+    def announce(progress, name):
+        lab.say = lambda text: progress.say(f"{name}: {text}")
+
     keep = True
     try:
-        for name, weight, measure in steps:
-            skipped = name in pieces
-            if not skipped:
-                progress.say(name)
-                lab.say = lambda text, name=name: progress.say(f"{name}: {text}")
-                with machine.Others() as others:
-                    result = measure()
-                pieces.put(name, {**(result or {}), "others": others.processors})
-            progress.step(weight, name, skipped)
+        campaign.measure(lab.steps(), announce)
         keep = args.keep
     finally:
         # A run that was ended keeps its data: the next one goes on with it.
         lab.close(keep)
-        progress.end()
-    folder = ROOT / "lab" / "results"
-    folder.mkdir(exist_ok=True)
-    described = {**machine.describe(work), "command": " ".join(sys.argv), "binary": pieces.settings["binary"],
-                 "other work meanwhile": busy_words(pieces)}
-    rows = report(args, pieces.done, described, folder)
-    print("\n".join(rows.table()))
-    print(f"\nOther work on the machine: {described['other work meanwhile']}.")
-    print(f"{folder / args.name}.json, {folder / args.name}.html")
-    if not args.keep:
-        pieces.forget()
-        shutil.rmtree(work, ignore_errors=True)
+    busy = busy_words(campaign.pieces)
+    campaign.publish(report, f"Other work on the machine: {busy}.", **{"other work meanwhile": busy})
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Lab:
         return self.use(name, [f"Q{number}" for number in range(self.args.queues)])
 
     def close(self, keep):
-        """Ends what runs, removes data unless told to keep it."""
+        """Ends what runs, removes data unless asked to keep it."""
         if self.stage is not None:
             self.stage.kill()
         if keep:

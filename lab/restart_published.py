@@ -20,7 +20,7 @@ PEERS = {"NATS 2.15, log not forced": {0: 0.05, 100_000: 0.31, 1_000_000: 2.2},
 
 
 def mq(figures, depth, delay):
-    """The figure and who published it; nothing where the report has none."""
+    """The figure and its publisher; nothing where the report has none."""
     value = figures.get((depth, delay))
     release = "9.1.1" if figures is MQ_911 else "9.1"
     return (value, f"IBM MQ {release}, {ON.get(delay)}") if value is not None else (None, None)

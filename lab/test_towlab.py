@@ -1,5 +1,8 @@
 """The parts of the lab that need no queue manager: bytes, pieces, rows, charts. `python3 -m unittest discover lab`."""
 
+import argparse
+import contextlib
+import io
 import pathlib
 import random
 import tempfile
@@ -13,8 +16,40 @@ import failover_report
 import group_report
 import steady
 from towlab import chart, getter, page, process, recovery, wire
+from towlab.campaign import Campaign
 from towlab.pieces import Pieces
 from towlab.rows import Rows, kept
+
+
+class Run(unittest.TestCase):
+    def test_a_run_that_was_ended_goes_on_and_leaves_only_its_results(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "program").write_text("x")
+            done = []
+
+            def fails():
+                raise KeyboardInterrupt
+
+            def run(second):
+                campaign = Campaign(argparse.Namespace(name="n", towline=root / "program", keep=False), root)
+                campaign.load({"binary": "b"})
+                campaign.measure([("one", 1, lambda: done.append("one")), ("two", 1, second)])
+                return campaign
+
+            def report(args, pieces, described, _):
+                self.assertEqual((args.name, sorted(pieces)), ("n", ["one", "two"]))
+                self.assertEqual((described["binary"], described["share"]), ("b", "all"))
+                return Rows()
+
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()) as printed:
+                self.assertRaises(KeyboardInterrupt, run, fails)
+                campaign = run(lambda: done.append("two"))
+                self.assertEqual(pathlib.Path(campaign.args.towline).parent, campaign.work)
+                campaign.publish(report, "Quiet.", share="all")
+            self.assertEqual(done, ["one", "two"])
+            self.assertIn("\nQuiet.\n", printed.getvalue())
+            self.assertFalse(campaign.work.exists())
 
 
 class Wire(unittest.TestCase):

@@ -74,7 +74,7 @@ def create(home, port, heap):
                     "<journal-datasync>true</journal-datasync>")
     text = replaced(text, r"</journal-type>",
                     "</journal-type>\n      <security-enabled>false</security-enabled>")
-    # An address that nobody declared is a queue (clients send no capability), and stays when the
+    # An address that was not declared is a queue (clients send no capability), and stays when the
     # last consumer leaves, so that what is left in it can be counted.
     text = replaced(text, r'(<address-setting match="#">)', r"\1"
                     "<default-queue-routing-type>ANYCAST</default-queue-routing-type>"

@@ -1,4 +1,4 @@
-"""RabbitMQ 4 as a cluster of three nodes on this machine: fetch, start, who leads, kill, end.
+"""RabbitMQ 4 as a cluster of three nodes on this machine: fetch, start, find the leader, kill, end.
 
 Debian's packages of trixie and all that they need are unpacked (not installed) below lab/.cache/peers/rabbitmq, and
 run with that folder as their root (root; mounts end with the processes). One quorum queue with three members, AMQP 1.0,
@@ -130,7 +130,7 @@ class RabbitMQ:
         return done.stdout
 
     def start_all(self):
-        # The port mapper of Erlang outlives who begins it unless it is ours.
+        # The port mapper of Erlang outlives the process that starts it unless it is ours.
         with open(self.folder / "epmd.out", "ab") as out:
             self.processes["epmd"] = subprocess.Popen(self.inside("/usr/bin/epmd"), env=self.environment("r1"),
                                                       stdin=subprocess.DEVNULL, stdout=out, stderr=out, process_group=0)

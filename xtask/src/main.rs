@@ -2,12 +2,13 @@
 //!
 //! Reading order: [`tidy`] (the list of rules, and the test that runs it), [`rules`] (one file a
 //! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and
-//! strings told apart), [`licences`] (what the dependencies may be licensed under), [`wording`]
-//! (how many words of the prose only this project uses).
+//! strings separated), [`imports`] (which file uses which), [`licences`] (what the dependencies may
+//! be licensed under), [`wording`] (how many words of the prose only this project uses).
 //!
 //! It does *not* build, test or start the product: the Makefile does. It changes no file.
 
 mod finding;
+mod imports;
 mod licences;
 mod rules;
 mod source;
@@ -21,6 +22,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
   licences        check licence and origin of every dependency against deny.toml
+  circles [CRATE] list the files that import each other in a circle, with the names that tie them
+  names [CRATE]   list the type names that stand for two types, or are no nouns
   words [FILES]   count the words that only this project uses; name the FILES files with most";
 
 fn main() -> ExitCode {
@@ -30,6 +33,10 @@ fn main() -> ExitCode {
         ["tidy"] => tree::Tree::of_this_project().map(|tree| tidy::check(&tree)),
         ["tidy", folder] => tree::Tree::read(folder.as_ref()).map(|tree| tidy::check(&tree)),
         ["licences"] => licences::check_this_project(),
+        ["circles"] => return show(|tree| rules::circles::report(tree, None)),
+        ["circles", only] => return show(|tree| rules::circles::report(tree, Some(only))),
+        ["names"] => return show(|tree| rules::type_names::report(tree, None)),
+        ["names", only] => return show(|tree| rules::type_names::report(tree, Some(only))),
         ["words"] => return words("0"),
         ["words", files] => return words(files),
         ["help" | "--help" | "-h"] => {
@@ -65,13 +72,18 @@ fn words(files: &str) -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    show(|tree| wording::report(tree, files))
+}
+
+/// Prints a report on this project.
+fn show(report: impl FnOnce(&tree::Tree) -> String) -> ExitCode {
     match tree::Tree::of_this_project() {
         Ok(tree) => {
-            print!("{}", wording::report(&tree, files));
+            print!("{}", report(&tree));
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("cannot count: {error}");
+            eprintln!("cannot read the project: {error}");
             ExitCode::FAILURE
         }
     }

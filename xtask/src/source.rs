@@ -1,4 +1,4 @@
-//! A Rust file with code, comments and strings told apart, so that a rule about code does not trip
+//! A Rust file with code, comments and strings separated, so that a rule about code does not trip
 //! over a word in a comment, and the other way round.
 //!
 //! It is a lexer for exactly that and no parser: it knows comments (nested), strings (raw, byte and

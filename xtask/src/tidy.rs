@@ -3,10 +3,11 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    configuration, configuration_read, documents, generated, headers, left_open, manifest, matrix,
-    message_ids, names, rooms, size, sleeping, width,
+    circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
+    matrix, message_ids, names, size, sleeping, type_names, width, without_io,
 };
 use crate::tree::Tree;
+use crate::wording;
 
 /// One rule.
 type Rule = fn(&Tree) -> Vec<Finding>;
@@ -17,7 +18,7 @@ const RULES: &[Rule] = &[
     headers::check,
     left_open::check,
     sleeping::check,
-    rooms::check,
+    without_io::check,
     matrix::check,
     manifest::check,
     documents::check,
@@ -26,9 +27,12 @@ const RULES: &[Rule] = &[
     configuration_read::check,
     message_ids::check,
     width::check,
+    circles::check,
+    type_names::check,
+    wording::check,
 ];
 
-/// All broken rules, sorted by place.
+/// All broken rules, sorted by position.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();

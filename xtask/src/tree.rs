@@ -65,7 +65,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Files whose path ends with `.extension`, with their text.
+    /// Files with a path that ends with `.extension`, with their text.
     pub(crate) fn with_extension<'a>(
         &'a self,
         extension: &'a str,

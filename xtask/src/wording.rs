@@ -4,12 +4,21 @@
 //! A newcomer searches for "follower" or "hard state" and does not find "who lags" or "what is
 //! kept". The count shows whether prose moves towards the field's words; it judges no sentence:
 //! "who" has its right uses, so the share is what counts. Prose is the comments of Rust files, and
-//! Markdown without its code blocks and code spans.
+//! Markdown without its code blocks and code spans. Tidy holds both to a ceiling, so that the share
+//! does not grow again.
 
 use std::collections::BTreeMap;
 
+use crate::finding::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
+
+/// The most occurrences in 100,000 words of comments and of documents: what the project has
+/// reached. Lower them when it falls; they are never raised.
+const CEILINGS: [usize; 2] = [220, 60];
+
+/// The parts of the prose, in the order of [`CEILINGS`].
+const PARTS: [&str; 2] = ["comments", "documents"];
 
 /// Words and phrases, in lower case. One entry counts all its forms.
 const IDIOLECT: &[(&str, &[&str])] = &[
@@ -31,20 +40,10 @@ struct Count {
 
 /// The table that `cargo xtask words` prints; with `files`, also the files with most, most first.
 pub(crate) fn report(tree: &Tree, files: usize) -> String {
-    let mut parts = [("comments", Count::default()), ("documents", Count::default())];
-    let mut by_file: Vec<(usize, &str)> = Vec::new();
-    for (extension, part) in [("rs", 0), ("md", 1)] {
-        for (path, text) in tree.with_extension(extension) {
-            let prose = if part == 0 { Source::of(text).comments } else { markdown(text) };
-            let count = count(&prose);
-            by_file.push((count.of_idiolect.values().sum(), path));
-            parts[part].1.add(&count);
-        }
-    }
+    let (counts, mut by_file) = measure(tree);
     let mut table = format!("{:<14}{:>10}{:>10}{:>10}\n", "prose", "words", "idiolect", "/ 1,000");
-    for (name, count) in &parts {
-        let all = count.of_idiolect.values().sum();
-        row(&mut table, name, count.words, all, count.words);
+    for (name, count) in PARTS.iter().zip(&counts) {
+        row(&mut table, name, count.words, count.all(), count.words);
         for (word, _) in IDIOLECT {
             let found = count.of_idiolect.get(word).copied().unwrap_or(0);
             row(&mut table, &format!("  {word}"), 0, found, count.words);
@@ -57,15 +56,66 @@ pub(crate) fn report(tree: &Tree, files: usize) -> String {
     table
 }
 
+/// The rule: neither part has more than its ceiling.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    above(tree, CEILINGS)
+}
+
+fn above(tree: &Tree, ceilings: [usize; 2]) -> Vec<Finding> {
+    let (counts, mut by_file) = measure(tree);
+    by_file.sort_by(|a, b| b.cmp(a));
+    let most = by_file.first().map_or("", |(_, path)| path);
+    let mut findings = Vec::new();
+    for ((part, count), ceiling) in PARTS.iter().zip(&counts).zip(ceilings) {
+        let share = share(count.all(), count.words);
+        if share > ceiling {
+            let what = format!(
+                "{part}: {} words of 1,000 are the project's own where the field has others \
+                 (who, nobody, told, ...); at most {} may be: `cargo xtask words 20` lists the files",
+                decimal(share),
+                decimal(ceiling)
+            );
+            findings.push(Finding::file(most, what));
+        }
+    }
+    findings
+}
+
+/// The counts of comments and documents, and the occurrences in each file.
+fn measure(tree: &Tree) -> ([Count; 2], Vec<(usize, &str)>) {
+    let mut counts = [Count::default(), Count::default()];
+    let mut by_file: Vec<(usize, &str)> = Vec::new();
+    for (extension, part) in [("rs", 0), ("md", 1)] {
+        for (path, text) in tree.with_extension(extension) {
+            let prose = if part == 0 { Source::of(text).comments } else { markdown(text) };
+            let count = count(&prose);
+            by_file.push((count.all(), path));
+            counts[part].add(&count);
+        }
+    }
+    (counts, by_file)
+}
+
+/// Hundredths of one in a thousand, rounded: no float is needed for two decimals.
+fn share(found: usize, of: usize) -> usize {
+    (found * 200_000 + of) / (2 * of.max(1))
+}
+
+fn decimal(hundredths: usize) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
 fn row(table: &mut String, name: &str, words: usize, found: usize, of: usize) {
     let words = if words == 0 { String::new() } else { words.to_string() };
-    // In hundredths, rounded: no float is needed for two decimals.
-    let share = (found * 200_000 + of) / (2 * of.max(1));
-    let (whole, rest) = (share / 100, share % 100);
-    table.push_str(&format!("{name:<14}{words:>10}{found:>10}{whole:>7}.{rest:02}\n"));
+    let share = decimal(share(found, of));
+    table.push_str(&format!("{name:<14}{words:>10}{found:>10}{share:>10}\n"));
 }
 
 impl Count {
+    fn all(&self) -> usize {
+        self.of_idiolect.values().sum()
+    }
+
     fn add(&mut self, other: &Count) {
         self.words += other.words;
         for (word, found) in &other.of_idiolect {
@@ -132,5 +182,17 @@ mod tests {
         assert!(report.contains("comments             500         1      2.00"), "{report}");
         assert!(report.contains("documents              2         0      0.00"), "{report}");
         assert!(report.ends_with("     1  a.rs\n"), "{report}");
+    }
+
+    #[test]
+    fn each_part_has_a_ceiling() {
+        let comment = format!("// {}nobody", "word ".repeat(499));
+        let tree = tree(&[("a.rs", &comment), ("b.md", "Whose is it")]);
+        assert_eq!(above(&tree, [200, 33_333]), []);
+        let lines: Vec<String> =
+            above(&tree, [199, 33_332]).iter().map(Finding::to_string).collect();
+        assert!(lines[0].starts_with("b.md: comments: 2.00 words of 1,000 are"), "{lines:?}");
+        assert!(lines[1].contains("documents: 333.33 words") && lines[1].contains("most 333.32"));
+        assert_eq!(lines.len(), 2);
     }
 }

@@ -4,11 +4,11 @@
 //! Invariants: names are 1 to 255 bytes; numbers are inside the ranges of [`crate::attributes`];
 //! nothing here was defaulted: what the text did not say is `None`.
 
-use towline_core::object::QueueKind;
-pub use towline_core::object::{
-    AliasChanges, Define, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
-    QueueManagerChanges,
+pub use towline_core::command::{
+    AliasChanges, Define, DefineAlias, DefineLocal, DefineModel, LocalChanges, QueueManagerChanges,
 };
+pub use towline_core::object::ObjectType;
+use towline_core::object::QueueKind;
 
 use crate::attributes::AttributeId;
 

@@ -301,7 +301,7 @@ fn altered_at(row: &DefinitionRow<'_>) -> Option<Time> {
     })
 }
 
-/// A time, unless nobody set it.
+/// A time, unless it was never set.
 fn known(at: Time) -> Option<Time> {
     (at != Time::ZERO).then_some(at)
 }

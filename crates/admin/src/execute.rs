@@ -2,11 +2,11 @@
 
 use towline_core::Refusal;
 
-use crate::catalogue::{self, Entry};
+use crate::catalogue::{self, Entry, Message};
 use crate::command::{Command, Display, NamePattern, Subject};
 use crate::display;
 use crate::mqsc::{self, Reader, Statement};
-use crate::reply::{Message, Outcome, Reply, ScriptReply};
+use crate::reply::{Outcome, Reply, ScriptReply};
 use crate::target::Target;
 
 /// Carries out one command. [`Reply::command`] stays empty: only the caller knows the text.

@@ -6,7 +6,7 @@
 //! [`execute`] (a command carried out), [`reply`] (what comes back, and its text), [`catalogue`]
 //! (every message by id), [`reference`] (help and reference pages from the tables), [`status`].
 //!
-//! This room knows no socket, no file and no clock, and it decides nothing: a [`Target`] does.
+//! This crate knows no socket, no file and no clock, and it decides nothing: a [`Target`] does.
 
 #![forbid(unsafe_code)]
 
@@ -20,8 +20,10 @@ pub mod reference;
 pub mod reply;
 pub mod status;
 pub mod target;
+mod text;
 
+pub use catalogue::Message;
 pub use command::Command;
 pub use execute::{execute, run_script};
-pub use reply::{Message, Reply, ScriptReply};
+pub use reply::{Reply, ScriptReply};
 pub use target::Target;

@@ -40,11 +40,12 @@ DISPLAY QUEUE(*) WHERE(CURDEPTH GT 0)
   doubled. Queue names are case-sensitive: `ORDERS` and `'orders'` are two queues.
 - `DISPLAY` takes a name, a generic name (`ORD*`, `*`), and `WHERE(attribute operator value)` with
   `LT GT EQ NE LE GE` (order), `LK NL` (like, not like a generic name), `CT EX` (contains, does not
-  contain). For one object it shows all attributes, for a generic name the names; `ALL` shows all,
-  naming attributes shows these.
-- `DEFINE` takes `REPLACE` (change it if it exists; its messages stay) and `LIKE(name)` (copy the
+  contain). For one object it shows all attributes, for a generic name the names; `ALL` shows all
+  attributes, a list of attributes shows these.
+- `DEFINE` takes `REPLACE` (change an existing object; its messages stay) and `LIKE(name)` (copy the
   other attributes).
-- What IBM MQ has and Towline does not is refused, and the message says which it is.
+- A command or attribute of IBM MQ that Towline does not support is refused with a message that says
+  so.
 ";
 
 fn section(page: &mut String, entry: &ObjectEntry) {
@@ -109,7 +110,7 @@ pub fn messages_page() -> String {
         "<!-- Made from crates/admin/src/catalogue by a test: UPDATE_REFERENCE=1 cargo test -p \
          towline-admin. Do not edit. -->\n# Messages\n\nEvery message has an id that never \
          changes its meaning. Its last letter is its severity: `I` information, `W` warning, \
-         `E` error: action is needed. `{...}` is filled in.\n\n| id | text | \
+         `E` error: action is needed. `{...}` stands for a value.\n\n| id | text | \
          what it means, what to do |\n|---|---|---|\n",
     );
     for entry in catalogue::ALL {

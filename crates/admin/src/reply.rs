@@ -7,7 +7,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::catalogue::Severity;
+use crate::catalogue::Message;
+use crate::text::printable;
 
 /// Where the second column starts.
 const COLUMN: usize = 40;
@@ -36,17 +37,6 @@ pub enum Outcome {
     Failed,
     /// Not understood.
     SyntaxError,
-}
-
-/// A message of the catalogue, filled in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Such as `TWL8006I`.
-    pub id: String,
-    /// The last letter of the id.
-    pub severity: Severity,
-    /// The text without the id.
-    pub text: String,
 }
 
 /// One object that DISPLAY shows.
@@ -126,12 +116,6 @@ impl ScriptReply {
     }
 }
 
-impl fmt::Display for Message {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.id, self.text)
-    }
-}
-
 impl Attributes {
     /// The value of an attribute.
     #[must_use]
@@ -173,11 +157,6 @@ impl Shown {
             Shown::Text(text) => format!("{name}({})", printable(text)),
         }
     }
-}
-
-/// Control characters would let one object's name forge the lines of another.
-fn printable(text: &str) -> String {
-    text.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
 }
 
 impl Serialize for Attributes {

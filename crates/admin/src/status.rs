@@ -64,7 +64,7 @@ pub enum State {
     Starting,
     /// Accepting clients.
     Running,
-    /// Told to end; units of work may end.
+    /// Shutting down; units of work may end.
     Quiescing,
 }
 
@@ -80,7 +80,7 @@ pub struct LogStatus {
     pub writes: u64,
     /// Syncs.
     pub syncs: u64,
-    /// Commits: units of work, and puts and gets outside them, that somebody waited for.
+    /// Commits: units of work, and puts and gets outside them, that a client waited for.
     pub commits: u64,
     /// From a batch's submission to its durability, microseconds.
     pub write_latency_us: WriteLatency,
@@ -96,7 +96,7 @@ pub struct LogStatus {
     pub current_lsn: String,
     /// Up to where the log is durable, as `<a:b:c:d>`.
     pub durable_lsn: String,
-    /// Whether there is room.
+    /// Whether there is free space.
     pub space: Space,
     /// Mean size of a write, bytes.
     pub write_size_bytes: u64,
@@ -196,7 +196,7 @@ pub struct WriteLatency {
     pub max: u64,
 }
 
-/// Whether the log has room.
+/// Whether the log has free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Space {
@@ -219,7 +219,7 @@ pub struct MemoryStatus {
     pub message_bytes: u64,
     /// What those may have.
     pub message_bytes_max: u64,
-    /// Large messages whose end has not come.
+    /// Large messages that are still incomplete.
     pub arriving_bytes: u64,
     /// What those may have, beside the one that is read in any case.
     pub arriving_bytes_max: u64,

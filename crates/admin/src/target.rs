@@ -2,7 +2,7 @@
 //! this over the rules; tests implement it over a map.
 
 use towline_core::object::Definition;
-use towline_core::{Moved, Refusal};
+use towline_core::{MoveCounts, Refusal};
 use towline_types::Time;
 
 use crate::command::{
@@ -12,7 +12,7 @@ use crate::command::{
 
 /// A queue manager under administration.
 ///
-/// A changing method that returned `Ok` has decided and logged the change; whoever sends the reply
+/// A changing method that returned `Ok` has decided and logged the change; the sender of the reply
 /// waits until the log is durable up to there.
 pub trait Target {
     /// DISPLAY QMGR.
@@ -63,7 +63,7 @@ pub trait Target {
     /// # Errors
     /// When the queue manager cannot keep the change.
     fn alter_queue_manager(&mut self, changes: QueueManagerChanges) -> Result<(), Refusal>;
-    /// DELETE. Yields how many damaged messages, which a repair could have brought back, go with
+    /// DELETE. Yields how many damaged messages, which a repair could have restored, go with
     /// it, as far as that is known.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ pub trait Target {
     ///
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `PutInhibited`, `BadAttribute`.
-    fn move_messages(&mut self, command: Move) -> Result<Moved, Refusal>;
+    fn move_messages(&mut self, command: Move) -> Result<MoveCounts, Refusal>;
     /// STOP CONN. False: there is no such connection.
     fn stop_connection(&mut self, command: StopConnection) -> bool;
 }

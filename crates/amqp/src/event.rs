@@ -1,5 +1,5 @@
-//! What a connection tells its driver, and the small ids by which both speak of sessions, links
-//! and deliveries.
+//! What a connection reports to its driver, and the small ids by which both speak of sessions,
+//! links and deliveries.
 //!
 //! It does *not* carry frames: windows, handles, delivery ids, continuation frames and empty frames
 //! stay inside the machines.
@@ -84,7 +84,7 @@ impl LinkId {
 }
 
 impl IncomingId {
-    /// Whether the sender settled it already: there is nobody to hear an outcome.
+    /// Whether the sender settled it already: no peer waits for an outcome.
     #[must_use]
     pub const fn is_settled(self) -> bool {
         self.settled
@@ -191,8 +191,8 @@ pub struct Opened {
     pub container_id: Arc<str>,
     /// Server: the host that the client wanted.
     pub hostname: Option<Arc<str>>,
-    /// Server: who logged in; none for ANONYMOUS and without SASL. The user of PLAIN and SCRAM, the
-    /// certificate's identity for EXTERNAL.
+    /// Server: the user that logged in; none for ANONYMOUS and without SASL. The user of PLAIN and
+    /// SCRAM, the certificate's identity for EXTERNAL.
     pub user: Option<Arc<str>>,
     /// The peer's max-frame-size in bytes.
     pub frame_bytes_max: u32,

@@ -191,7 +191,7 @@ impl Frame {
     }
 }
 
-/// Appends a frame whose body `write_body` appends. `payload_bytes` bytes follow it on the wire
+/// Appends a frame; `write_body` appends its body. `payload_bytes` bytes follow it on the wire
 /// that are not copied here (the payload of a transfer); the frame's size counts them.
 ///
 /// # Panics

@@ -24,7 +24,7 @@ fn array(element: u8) -> Vec<u8> {
     [&b"\xf0\0\0\0\x05\xff\xff\xff\xff"[..], &[element]].concat()
 }
 
-/// A composite whose fields are null but for one.
+/// A composite with all fields null but one.
 fn composite(code: u8, field: u8, value: &[u8]) -> Vec<u8> {
     let fields = [&vec![0x40; usize::from(field)][..], value].concat();
     let size = u8::try_from(fields.len() + 1).unwrap_or(u8::MAX);

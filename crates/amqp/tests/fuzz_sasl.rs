@@ -84,7 +84,7 @@ fn nobody_logs_in_by_any_sequence_of_spoiled_messages() {
         for mutation in history.iter().take(8) {
             let Ok(frame) = SaslFrame::decode(&spoiled(&samples, mutation)) else { continue };
             match server.receive(&frame) {
-                // The driver knows nobody and lets nobody in.
+                // The driver knows no user and accepts no login.
                 Ok(ServerStep::Ask(Claim::ScramUser { .. })) => {
                     assert!(matches!(server.credentials(None), Ok(ServerStep::Send(_))));
                 }

@@ -13,6 +13,10 @@ pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
 
+/// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
+/// bounds a unit.
+pub(crate) const BATCH_MAX: u64 = 1_000;
+
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
 
@@ -391,7 +395,7 @@ pub(crate) struct Move {
     pub(crate) selector: Option<String>,
     /// Commit each N messages as a unit of work
     #[arg(long, value_name = "N", default_value_t = 100,
-          value_parser = clap::value_parser!(u64).range(1..=crate::move_messages::BATCH_MAX))]
+          value_parser = clap::value_parser!(u64).range(1..=BATCH_MAX))]
     pub(crate) transaction: u64,
     #[command(flatten)]
     pub(crate) reach: Reach,

@@ -1,5 +1,5 @@
 //! `towline backup`: asks a running queue manager for a copy of itself, or makes one of a queue
-//! manager that does not run; `towline backup verify` checks one. The copying is done in the rooms
+//! manager that does not run; `towline backup verify` checks one. The copying is done in the crates
 //! below.
 
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use towline_client::{Client, Options, Place};
+use towline_backup::{BackupError, DamagedBatch, read_progress};
+use towline_client::{Address, Client, Options};
 use towline_log::LogError;
-use towline_log::backup::{BackupError, DamagedBatch, read_progress};
 use towline_server::backup::{
     BackupReply, BackupRequest, DamagedReply, back_up_at_rest, check_backup,
 };
@@ -37,9 +37,9 @@ fn back_up(arguments: &Backup, to: &Path) -> Result<(), Failure> {
     let to = std::path::absolute(to)?;
     let keep_images = usize::from(arguments.keep_images);
     let request = BackupRequest { to, full: arguments.full, keep_images };
-    let place = Place::Local(arguments.data.join(reach::SOCKET));
+    let address = Address::Local(arguments.data.join(reach::SOCKET));
     let options = Options { container: "towline".into(), timeout: PATIENCE, ..Options::default() };
-    let reply = match Client::connect(&place, &options) {
+    let reply = match Client::connect(&address, &options) {
         Ok(client) => of_running(client, &request, arguments.json)?,
         Err(towline_client::Error::CannotConnect { .. }) => at_rest(arguments, &request)?,
         Err(error) => return Err(error.into()),
@@ -86,7 +86,7 @@ fn of_running(
                 client.close()?;
                 Ok(reply)
             });
-            // Whoever asked waits for it.
+            // The caller waits for it.
             answered.send(reply).ok();
         });
         loop {

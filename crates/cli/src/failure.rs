@@ -1,12 +1,10 @@
 //! Why a command failed, and its exit code.
 
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use towline_client::Error;
-
-use crate::show;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -19,7 +17,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// 3: there is no message.
     NoMessage,
-    /// 4: there is nobody to talk to.
+    /// 4: no queue manager answers.
     CannotConnect(String),
 }
 
@@ -54,8 +52,9 @@ impl Failure {
         };
         match text {
             Some(text) if json => {
-                // Nobody may be reading any more; there is nobody else to tell.
-                show::json(&serde_json::json!({ "error": text, "exit_code": code })).ok();
+                // The reader may be gone; there is no other output for the error.
+                let line = serde_json::json!({ "error": text, "exit_code": code });
+                writeln!(std::io::stdout(), "{line}").ok();
             }
             Some(text) => {
                 eprintln!("towline: {text}");
@@ -93,7 +92,7 @@ impl From<Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
         match error.kind() {
-            // Whoever read our output has seen enough (`| head`).
+            // The reader of our output has seen enough (`| head`).
             std::io::ErrorKind::BrokenPipe => Failure::Silent,
             _ => Failure::failed(error),
         }

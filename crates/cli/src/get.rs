@@ -31,7 +31,7 @@ struct Taker<'a> {
     /// Messages at most; `None`: no end.
     total: Option<u64>,
     batch: Option<u64>,
-    /// Whether whoever asks counts on all messages of the queue.
+    /// Whether the caller counts on all messages of the queue.
     all: bool,
 }
 
@@ -69,13 +69,13 @@ impl Taker<'_> {
             window: if take.follow { WINDOW_FOLLOW } else { WINDOW },
             total: self.total,
         };
-        let way = take.reach.prepared()?;
+        let way = take.reach.connector()?;
         let mut client = way.connect()?;
         let mut before = None;
         if self.all {
             before = set_aside(&mut client, &take.queue);
             if before.is_none() {
-                // Who may not administer gets his messages all the same.
+                // A user without the right to administer gets messages all the same.
                 client = way.connect()?;
             }
         }
@@ -164,7 +164,7 @@ impl Taker<'_> {
     }
 }
 
-/// Whether a browser was shown this in place of a message that cannot be read.
+/// Whether a browser was shown this instead of a message that cannot be read.
 fn stands_for_damaged(message: &Message) -> bool {
     let has = |wanted: &str| message.properties.iter().any(|(name, _)| name == wanted);
     has(DAMAGED_AT) && !has(DEAD_LETTER)

@@ -1,4 +1,4 @@
-//! `towline image`: asks for an image and tells what was written. Takes none itself.
+//! `towline image`: asks for an image and prints what was written. Takes none itself.
 
 use serde::Deserialize;
 

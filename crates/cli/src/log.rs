@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use towline_backup::CheckReport;
 use towline_core::object::Definition;
 use towline_core::{Body, Fact, record};
-use towline_log::backup::CheckReport;
-use towline_log::offline::{self, Casualties, Filter, Item, VerifyReport};
+use towline_log::folder::scan::Casualties;
+use towline_log::offline::{self, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
 use towline_server::backup::check_images;
 use towline_server::inspection;

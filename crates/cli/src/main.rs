@@ -1,6 +1,6 @@
 //! The `towline` command: starts a queue manager, administers it, puts and gets messages.
 //!
-//! Only arguments, terminals and exit codes: what the commands do is in the rooms below (`server`,
+//! Only arguments, terminals and exit codes: what the commands do is in the crates below (`server`,
 //! `client`, `admin`, `log`, `load`).
 //!
 //! Reading order: `arguments` (all options), `failure` (exit codes), `reach` (how a queue manager

@@ -5,7 +5,7 @@
 //! is counted. It is then tried message by message, so that what fits is moved.
 //!
 //! The note of a damaged message stays where it is: the server keeps the position of the content in
-//! the log with it, which a copy of its text would not have, and a repair would bring nothing back.
+//! the log with it, which a copy of its text would not have, and a repair would recover nothing.
 //!
 //! Not here: changing a message. Its bytes are put as they came, properties, ids and annotations
 //! (those of a dead letter too) included.
@@ -16,19 +16,17 @@ use towline_admin::ScriptReply;
 use towline_admin::reply::{Attributes, Outcome, Shown};
 use towline_client::{Client, Delivery, Error, Receiver, ReceiverOptions, Sender, Unit};
 
-use crate::arguments::Move;
+use crate::arguments::{BATCH_MAX, Move};
 use crate::failure::Failure;
 use crate::{get, progress, show};
 
-/// Messages of a unit of work at most: they are held in memory, and the server bounds a unit.
-pub(crate) const BATCH_MAX: u64 = 1_000;
 /// Notes of damaged messages until the command ends: the server remembers 10,000 messages that a
 /// receiver declined, and would send the first one again after that.
 const NOTES_MAX: u64 = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
-    let way = arguments.reach.prepared()?;
+    let way = arguments.reach.connector()?;
     let mut client = way.connect()?;
     let (source, target) = (plain(&arguments.source), plain(&arguments.target));
     let behind = queue_behind(&mut client, source);
@@ -208,7 +206,7 @@ impl Mover {
     /// The outcomes of what was put after the refused message must not count for the next unit.
     fn hear_all_refusals(&mut self, most: usize) {
         let settled = |mover: &mut Mover| mover.client.settle_to(mover.sender, 0).is_ok();
-        // Each one is reported once; a link that ended tells its end for ever.
+        // Each one is reported once; a link that ended reports its end for ever.
         let _ = (0..=most).any(|_| settled(self));
     }
 

@@ -19,7 +19,7 @@ impl Process {
         Process::open(rustix::net::sockopt::socket_peercred(socket)?.pid)
     }
 
-    /// A process whose number is sure to be still its own, such as a child that nobody waited for.
+    /// A process that certainly still has its number, such as a child that was not yet waited for.
     pub(crate) fn open(pid: Pid) -> io::Result<Process> {
         Ok(Process { handle: pidfd_open(pid, PidfdFlags::empty())?, pid })
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_to_end_and_seen_to_have_ended() {
+    fn a_process_is_asked_to_end_and_seen_to_have_ended() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let process = Process::open(Pid::from_child(&child)).unwrap();
         assert_eq!(process.number(), child.id());

@@ -1,4 +1,4 @@
-//! A bar for runs that take long; nothing when nobody looks.
+//! A bar for runs that take long; nothing without a terminal.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

@@ -1,14 +1,14 @@
 //! How a queue manager is found and logged in to.
 //!
 //! A password comes from a file, from TOWLINE_PASSWORD or from the terminal, never from an
-//! argument: everybody on the machine can read those.
+//! argument: all users of the machine can read those.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use towline_client::{Client, Options, Place, Sasl};
+use towline_client::{Address, Client, Options, Sasl};
 
 use crate::arguments::{Mechanism, Reach};
 use crate::failure::Failure;
@@ -16,62 +16,62 @@ use crate::failure::Failure;
 /// Name of the socket in a data folder.
 pub(crate) const SOCKET: &str = "towline.sock";
 
-/// Where a queue manager's data is when nobody says.
+/// The default folder of a queue manager's data.
 const DATA_DEFAULT: &str = "./data/QM1";
 
 /// A way to a queue manager that can be gone more than once.
-pub(crate) struct Prepared {
-    place: Place,
+pub(crate) struct Connector {
+    address: Address,
     options: Options,
 }
 
-impl Prepared {
+impl Connector {
     /// Connects.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::connect(&self.place, &self.options)?)
+        Ok(Client::connect(&self.address, &self.options)?)
     }
 }
 
 impl Reach {
     /// Connects.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
-        self.prepared()?.connect()
+        self.connector()?.connect()
     }
 
     /// All that is needed to connect, a password asked for included.
-    pub(crate) fn prepared(&self) -> Result<Prepared, Failure> {
-        let place = self.place()?;
-        let options = self.options(&place)?;
-        Ok(Prepared { place, options })
+    pub(crate) fn connector(&self) -> Result<Connector, Failure> {
+        let address = self.address()?;
+        let options = self.options(&address)?;
+        Ok(Connector { address, options })
     }
 
     /// The data folder, where one is meant and not an address.
     pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Failure> {
-        match self.place()? {
-            Place::Local(socket) => Ok(socket.parent().map(Path::to_owned)),
-            Place::Remote { .. } => Ok(None),
+        match self.address()? {
+            Address::Local(socket) => Ok(socket.parent().map(Path::to_owned)),
+            Address::Remote(_) => Ok(None),
         }
     }
 
     /// An option counts more than the environment, whichever of the two it names.
-    fn place(&self) -> Result<Place, Failure> {
+    fn address(&self) -> Result<Address, Failure> {
         if let Some(url) = &self.url {
             return remote("--url", url);
         }
         if let Some(data) = &self.data {
-            return Ok(Place::Local(data.join(SOCKET)));
+            return Ok(Address::Local(data.join(SOCKET)));
         }
         if let Ok(url) = std::env::var("TOWLINE_URL") {
             return remote("TOWLINE_URL", &url);
         }
         let data = std::env::var_os("TOWLINE_DATA").unwrap_or_else(|| DATA_DEFAULT.into());
-        Ok(Place::Local(Path::new(&data).join(SOCKET)))
+        Ok(Address::Local(Path::new(&data).join(SOCKET)))
     }
 
-    fn options(&self, place: &Place) -> Result<Options, Failure> {
-        let user = match place {
-            Place::Remote { user: Some(user), .. } => Some(user.as_str()),
-            Place::Remote { user: None, .. } | Place::Local(_) => None,
+    fn options(&self, address: &Address) -> Result<Options, Failure> {
+        let user = match address {
+            Address::Remote(url) => url.user.as_deref(),
+            Address::Local(_) => None,
         };
         let sasl = match self.sasl {
             Some(Mechanism::Anonymous) => Some(Sasl::Anonymous),
@@ -108,8 +108,8 @@ impl Reach {
     }
 }
 
-fn remote(from: &str, url: &str) -> Result<Place, Failure> {
-    Place::parse(url).map_err(|reason| Failure::Usage(format!("{from} {url}: {reason}")))
+fn remote(from: &str, url: &str) -> Result<Address, Failure> {
+    Address::parse(url).map_err(|reason| Failure::Usage(format!("{from} {url}: {reason}")))
 }
 
 /// The password in a file, or else in the environment.
@@ -169,8 +169,8 @@ mod tests {
                 timeout: 1.0,
                 json: false,
             };
-            let place = reach.place().unwrap();
-            let options = reach.options(&place).unwrap();
+            let address = reach.address().unwrap();
+            let options = reach.options(&address).unwrap();
             (options.sasl, options.password.is_some())
         };
         assert_eq!(login("amqps://host", true, None), (Some(Sasl::External), false));

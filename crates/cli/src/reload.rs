@@ -1,11 +1,11 @@
 //! `towline reload`: has a running queue manager read again what can change while it runs, and
-//! tells what came of it. Which instance of a group is asked depends on the folder alone.
+//! prints the result. Which instance of a group is asked depends on the folder alone.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use towline_client::{Client, Options, Place};
+use towline_client::{Address, Client, Options};
 
 use crate::arguments::Reload;
 use crate::failure::Failure;
@@ -28,9 +28,9 @@ pub(crate) fn run(arguments: &Reload) -> Result<(), Failure> {
             serde_json::from_value(answer).map_err(Failure::failed)?
         }
         None => {
-            let place = Place::Local(arguments.data.join(reach::SOCKET));
+            let address = Address::Local(arguments.data.join(reach::SOCKET));
             let options = Options { container: "towline".into(), timeout, ..Options::default() };
-            let mut client = Client::connect(&place, &options)?;
+            let mut client = Client::connect(&address, &options)?;
             let json = client.ask_admin(RELOAD, "")?.body;
             client.close()?;
             mqsc::understood(&json)?

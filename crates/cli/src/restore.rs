@@ -1,11 +1,11 @@
 //! `towline restore`: a data folder from a backup. Reads what position or time was meant; the rest
-//! is done in the rooms below.
+//! is done in the crates below.
 
 use std::path::Path;
 
 use serde_json::json;
-use towline_log::backup::manifest::rfc3339;
-use towline_log::backup::{Restored, Upto};
+use towline_backup::manifest::rfc3339;
+use towline_backup::{Restored, Upto};
 use towline_types::Time;
 
 use crate::arguments::Restore;

@@ -1,5 +1,5 @@
-//! `towline run`: turns options into what the server room wants. Everything else happens there, the
-//! check of a configuration too; here it is shown.
+//! `towline run`: turns options into what the server crate wants. Everything else happens there,
+//! the check of a configuration too; here it is shown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::arguments::Run;
 use crate::failure::Failure;
 use crate::show;
 
-/// Runs a queue manager until it is told to end.
+/// Runs a queue manager until it is asked to end.
 pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let name = &arguments.name;
     let data = match &arguments.data {

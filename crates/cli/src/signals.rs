@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SignalMeaning {
     /// To end.
     End,
     /// The terminal has another size.
@@ -25,7 +25,7 @@ pub(crate) fn first_asks(wake: impl Fn() + Send + 'static) -> io::Result<Arc<Ato
     let is_asked = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_asked);
     listen(move |told| {
-        if told == Told::End {
+        if told == SignalMeaning::End {
             if flag.swap(true, Ordering::Relaxed) {
                 std::process::exit(BY_SIGNAL);
             }
@@ -37,7 +37,9 @@ pub(crate) fn first_asks(wake: impl Fn() + Send + 'static) -> io::Result<Arc<Ato
 }
 
 /// From now on `tell` is called for each signal, on a thread of its own, until it gives false.
-pub(crate) fn listen(mut tell: impl FnMut(Told) -> bool + Send + 'static) -> io::Result<()> {
+pub(crate) fn listen(
+    mut tell: impl FnMut(SignalMeaning) -> bool + Send + 'static,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt, mut hangup, mut resized) = {
         let _inside = runtime.enter();
@@ -52,10 +54,10 @@ pub(crate) fn listen(mut tell: impl FnMut(Told) -> bool + Send + 'static) -> io:
         runtime.block_on(async {
             loop {
                 let told = tokio::select! {
-                    _ = terminate.recv() => Told::End,
-                    _ = interrupt.recv() => Told::End,
-                    _ = hangup.recv() => Told::End,
-                    _ = resized.recv() => Told::Resized,
+                    _ = terminate.recv() => SignalMeaning::End,
+                    _ = interrupt.recv() => SignalMeaning::End,
+                    _ = hangup.recv() => SignalMeaning::End,
+                    _ = resized.recv() => SignalMeaning::Resized,
                 };
                 if !tell(told) {
                     return;

@@ -12,8 +12,8 @@ use towline_admin::status::{self, GroupStatus};
 
 use crate::arguments::{Reach, Status};
 use crate::failure::Failure;
-use crate::group::ask::{Asking, Told, understood};
-use crate::reach::Prepared;
+use crate::group::ask::{Asking, InstanceStatus, understood};
+use crate::reach::Connector;
 use crate::watch::{self, View};
 use crate::{mqsc, show};
 
@@ -22,8 +22,8 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     let reach = arguments.reach.clone();
     let json = reach.json;
     // A password is asked for once.
-    let mut prepared = None;
-    let mut look = move || look(&reach, &mut prepared);
+    let mut connector = None;
+    let mut look = move || look(&reach, &mut connector);
     match arguments.watch {
         None => show::line(&look()?),
         Some(seconds) => {
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     }
 }
 
-fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failure> {
+fn look(reach: &Reach, connector: &mut Option<Connector>) -> Result<String, Failure> {
     let told = match reach.folder()? {
         Some(folder) => of_instance(&folder, reach.timeout),
         None => Ok(None),
@@ -40,12 +40,12 @@ fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failur
     if let Ok(Some(told)) = told {
         return shown(told, reach.json);
     }
-    let way = match prepared {
+    let way = match connector {
         Some(way) => way,
-        None => prepared.insert(reach.prepared()?),
+        None => connector.insert(reach.connector()?),
     };
     if let Err(failure) = told {
-        // Another user gets to neither socket: that for clients says who may.
+        // Another user gets to neither socket: the one for clients explains which users may.
         way.connect()?.close()?;
         return Err(failure);
     }
@@ -72,16 +72,16 @@ fn another(folder: &Path, answered: &str) -> Failure {
     ))
 }
 
-fn of_instance(folder: &Path, timeout: f64) -> Result<Option<Told>, Failure> {
+fn of_instance(folder: &Path, timeout: f64) -> Result<Option<InstanceStatus>, Failure> {
     match Asking::connect(folder, Duration::from_secs_f64(timeout))? {
         Some(mut asking) => Ok(Some(asking.status()?)),
         None => Ok(None),
     }
 }
 
-/// What an instance of a group told, as a table or as JSON: the status with the group in it when it
-/// is active, else an object that has only the process and the group.
-fn shown(told: Told, json: bool) -> Result<String, Failure> {
+/// What an instance of a group reported, as a table or as JSON: the status with the group in it
+/// when it is active, else an object that has only the process and the group.
+fn shown(told: InstanceStatus, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(match told.status {
             Value::Object(mut status) => {

@@ -1,5 +1,5 @@
-//! `towline stop`: tells a queue manager to end in order, and waits until its process is gone. An
-//! instance of a group is asked, and may refuse; a single instance is sent SIGTERM.
+//! `towline stop`: asks a queue manager for an orderly shutdown, and waits until its process is
+//! gone. An instance of a group is asked, and may refuse; a single instance is sent SIGTERM.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
-//! `towline user`: a line of a server's users file, printed or put into the file. Talks to nobody:
-//! a server reads the file when it starts, and on SIGHUP.
+//! `towline user`: a line of a server's users file, printed or put into the file. Makes no
+//! connection: a server reads the file when it starts, and on SIGHUP.
 //!
 //! Invariants: other lines of the file stay as they are; it is replaced whole or not at all; one
 //! that is made here only its owner can read.
@@ -49,7 +49,7 @@ fn password(arguments: &User) -> Result<String, Failure> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Nobody sees what they type, so they type it twice.
+/// The password is not shown while it is typed, so it is typed twice.
 fn asked_twice(name: &str) -> Result<String, Failure> {
     let password = reach::prompt(&format!("Password of {name}"))?;
     let again = reach::prompt("Once more")?;
@@ -88,12 +88,12 @@ fn keep(file: &Path, name: &str, line: &str) -> std::io::Result<()> {
 
 fn write(new: &mut File, text: &str, before: Option<&std::fs::Metadata>) -> std::io::Result<()> {
     if let Some(before) = before {
-        // The server may run as somebody else, and must still be able to read it.
+        // The server may run as another user, and must still be able to read it.
         let ours = new.metadata()?;
         if (ours.uid(), ours.gid()) != (before.uid(), before.gid()) {
             fchown(&*new, Some(before.uid()), Some(before.gid()))?;
         }
-        // Never more than before, and nothing for everybody.
+        // Never more than before, and no rights for others.
         new.set_permissions(PermissionsExt::from_mode(before.mode() & 0o660))?;
     }
     new.write_all(text.as_bytes())?;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_added_or_takes_the_place_of_the_one_of_that_name() {
+    fn a_line_is_added_or_replaces_the_one_of_that_name() {
         let file = "# ours\nalice:1\nbob:1";
         assert_eq!(with(file, "carol", "carol:2"), "# ours\nalice:1\nbob:1\ncarol:2\n");
         assert_eq!(with(file, "alice", "alice:2"), "# ours\nalice:2\nbob:1\n");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_of_a_users_file_is_told() {
+    fn what_stands_in_the_way_of_a_users_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let why = keep(&folder.path().join("none/users"), "a", "a:1").unwrap_err().to_string();
         assert!(why.contains("the folder does not exist") && !why.contains("another"), "{why}");

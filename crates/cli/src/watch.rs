@@ -1,8 +1,8 @@
-//! A view that is drawn again in place, until q or Ctrl-C; where nobody can see it, one block after
-//! the other. What is shown is somebody else's; plain ANSI sequences.
+//! A view that is redrawn, until q or Ctrl-C; without a terminal, one block after the
+//! other. What is shown comes from the caller; plain ANSI sequences.
 //!
 //! Invariants: the terminal is put right on every way out but a kill; a look that hangs does not
-//! keep anybody from leaving.
+//! keep the user from leaving.
 
 use std::io::{self, IsTerminal, Read, Stdin, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,7 +15,7 @@ use rustix::termios::{
 
 use crate::failure::Failure;
 use crate::show;
-use crate::signals::{self, Told};
+use crate::signals::{self, SignalMeaning};
 
 /// Rows of a terminal that does not say how many it has.
 const ROWS: usize = 24;
@@ -55,7 +55,7 @@ fn one_after_the_other(
 ) -> Result<(), Failure> {
     show::line(first)?;
     loop {
-        // A pause and nothing else: nobody unparks this thread.
+        // A pause and nothing else: no thread unparks this one.
         thread::park_timeout(view.interval);
         match look() {
             Ok(text) if view.json => show::line(&text)?,
@@ -67,9 +67,9 @@ fn one_after_the_other(
     }
 }
 
-enum Event {
+enum ViewEvent {
     Key(u8),
-    Signal(Told),
+    Signal(SignalMeaning),
     Looked(Result<String, Failure>),
 }
 
@@ -80,7 +80,7 @@ fn on_a_screen(
 ) -> Result<(), Failure> {
     let (tell, events) = channel();
     let told = tell.clone();
-    signals::listen(move |signal| told.send(Event::Signal(signal)).is_ok())?;
+    signals::listen(move |signal| told.send(ViewEvent::Signal(signal)).is_ok())?;
     let screen = Screen::enter()?;
     if screen.input.is_some() {
         let told = tell.clone();
@@ -89,7 +89,7 @@ fn on_a_screen(
     let (ask, asked) = channel::<()>();
     thread::Builder::new().name("looks".into()).spawn(move || {
         while asked.recv().is_ok() {
-            if tell.send(Event::Looked(look())).is_err() {
+            if tell.send(ViewEvent::Looked(look())).is_err() {
                 return;
             }
         }
@@ -100,18 +100,18 @@ fn on_a_screen(
     show::line(&last?)
 }
 
-/// Draws until it is told to end; gives what was shown last.
+/// Draws until it is asked to end; gives what was shown last.
 fn redraw(
     view: View,
     first: String,
-    events: &Receiver<Event>,
+    events: &Receiver<ViewEvent>,
     ask: &Sender<()>,
 ) -> Result<String, Failure> {
     let mut text = first;
     let every = format!("every {} s, q ends", view.interval.as_secs_f64());
     let mut note = every.clone();
     let mut top = 0;
-    // None: somebody looks now.
+    // None: the user looks now.
     let mut due = Some(Instant::now() + view.interval);
     loop {
         let rows = rows();
@@ -119,11 +119,14 @@ fn redraw(
         top = draw((&text, top), &note, rows)?;
         let wait = due.map_or(view.interval, |at| at.saturating_duration_since(Instant::now()));
         match events.recv_timeout(wait) {
-            Ok(Event::Key(b'q' | b'Q' | CTRL_C | CTRL_D) | Event::Signal(Told::End))
+            Ok(
+                ViewEvent::Key(b'q' | b'Q' | CTRL_C | CTRL_D)
+                | ViewEvent::Signal(SignalMeaning::End),
+            )
             | Err(RecvTimeoutError::Disconnected) => return Ok(text),
-            Ok(Event::Key(key)) => top = scrolled(top, key, page),
-            Ok(Event::Signal(Told::Resized)) => {}
-            Ok(Event::Looked(seen)) => {
+            Ok(ViewEvent::Key(key)) => top = scrolled(top, key, page),
+            Ok(ViewEvent::Signal(SignalMeaning::Resized)) => {}
+            Ok(ViewEvent::Looked(seen)) => {
                 due = Some(Instant::now() + view.interval);
                 match seen {
                     Ok(seen) => {
@@ -143,10 +146,10 @@ fn redraw(
     }
 }
 
-fn keys(tell: &Sender<Event>) {
+fn keys(tell: &Sender<ViewEvent>) {
     for byte in io::stdin().lock().bytes() {
         let Ok(byte) = byte else { return };
-        if tell.send(Event::Key(byte)).is_err() {
+        if tell.send(ViewEvent::Key(byte)).is_err() {
             return;
         }
     }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use daemon::{Daemon, text, towline};
 use serde_json::Value;
 use tempfile::TempDir;
-use towline_client::{Client, Options, Place};
+use towline_client::{Address, Client, Options};
 
 #[test]
 fn a_message_is_put_browsed_and_got() {
@@ -174,7 +174,7 @@ fn mqsc_comes_from_arguments_files_and_standard_input() {
 }
 
 #[test]
-fn status_tells_what_the_log_and_the_queues_did() {
+fn status_shows_what_the_log_and_the_queues_did() {
     let daemon = Daemon::start();
     daemon.run(&["put", "DEV.QUEUE.1", "x"]).success();
     let status = &daemon.json(&["status"])[0];
@@ -385,9 +385,9 @@ fn a_backup_over_a_connection_goes_only_where_the_configuration_allows() {
     );
     std::fs::write(&config, lines).unwrap();
     let daemon = Daemon::start_with(&["--config", config.to_str().unwrap()]);
-    let place = Place::parse(&daemon.url.replace("amqp://", "amqp://alice@")).unwrap();
+    let address = Address::parse(&daemon.url.replace("amqp://", "amqp://alice@")).unwrap();
     let options = Options { password: Some("right".into()), ..Options::default() };
-    let mut client = Client::connect(&place, &options).unwrap();
+    let mut client = Client::connect(&address, &options).unwrap();
     let to = folder.path().join("backup");
     let request = serde_json::json!({ "to": to, "full": false, "keep_images": 1 }).to_string();
     let refused = client.ask_admin("backup", &request).unwrap().body;

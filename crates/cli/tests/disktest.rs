@@ -132,7 +132,7 @@ fn wrong_options_are_2_and_what_cannot_run_is_1() {
         assert_eq!(code(&output), 2, "{wrong:?}: {}", errors(&output));
         assert!(!errors(&output).is_empty(), "{wrong:?}");
     }
-    // No such folder; a file; a folder in which nobody may make a file, not even root.
+    // No such folder; a file; a folder in which no user may make a file, not even root.
     fs::write(folder.path().join("file"), "").unwrap();
     for dir in ["nowhere", "file", "/proc"] {
         for part in [&["--quick"] as &[&str], &["--quick", "--locks"], &["--quick", "--lies"]] {
@@ -173,7 +173,7 @@ impl Drop for Writing {
 }
 
 #[test]
-fn each_number_that_the_power_cut_check_told_is_there_after_a_kill() {
+fn each_number_that_the_power_cut_check_reported_is_there_after_a_kill() {
     let folder = folder();
     let arguments = ["--power-cut-check", "write", "cut", "--size", "1MiB"];
     let process = command(folder.path(), &arguments).stdout(Stdio::piped()).spawn().unwrap();

@@ -106,7 +106,7 @@ fn the_data_folder_and_the_socket_are_the_owners_only() {
 }
 
 #[test]
-fn a_folder_in_use_an_address_in_use_and_a_wrong_file_are_told_in_one_line() {
+fn a_folder_in_use_an_address_in_use_and_a_wrong_file_are_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = start(folder.path());
     let words = refused(folder.path(), &["--listen", "127.0.0.1:0"]);

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,11 +17,10 @@ use towline_amqp::{
 };
 use towline_types::Time;
 
+use crate::address::Address;
 use crate::error::Error;
-use crate::link::{Ended, Link};
-use crate::place::Place;
-use crate::receive::Receiver;
-use crate::send::Sender;
+use crate::link::{Link, LinkEnd, Receiver, Sender};
+use crate::options::{Options, Sasl};
 use crate::stream::{NO_ACTIVE, Stream};
 
 /// Bytes that one read may give.
@@ -33,56 +31,6 @@ const WRITE_BYTES: usize = 256 * 1024;
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Time to say goodbye.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How to connect.
-#[derive(Clone)]
-pub struct Options {
-    /// Our container id.
-    pub container: String,
-    /// The password, when the place names a user.
-    pub password: Option<String>,
-    /// How to log in; `None`: SCRAM-SHA-256 with a user, ANONYMOUS without.
-    pub sasl: Option<Sasl>,
-    /// Certificates that are trusted, a PEM file; needed for `amqps`.
-    pub certificate_authorities: Option<PathBuf>,
-    /// Our own certificate chain and its key, PEM files.
-    pub certificate: Option<(PathBuf, PathBuf)>,
-    /// How long any answer is waited for.
-    pub timeout: Duration,
-}
-
-/// SASL mechanisms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sasl {
-    /// ANONYMOUS
-    Anonymous,
-    /// PLAIN
-    Plain,
-    /// SCRAM-SHA-256
-    Scram,
-    /// EXTERNAL
-    External,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            container: "towline-client".into(),
-            password: None,
-            sasl: None,
-            certificate_authorities: None,
-            certificate: None,
-            timeout: Duration::from_secs(30),
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the password.
-        out.debug_struct("Options").field("container", &self.container).finish_non_exhaustive()
-    }
-}
 
 /// A connection to a queue manager.
 pub struct Client {
@@ -121,14 +69,14 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::CannotConnect`] with the reason.
-    pub fn connect(place: &Place, options: &Options) -> Result<Client, Error> {
-        let failed = |reason: String| Error::CannotConnect { place: place.to_string(), reason };
-        let stream = Stream::connect(place, options).map_err(failed)?;
+    pub fn connect(address: &Address, options: &Options) -> Result<Client, Error> {
+        let failed = |reason: String| Error::CannotConnect { address: address.to_string(), reason };
+        let stream = Stream::connect(address, options).map_err(failed)?;
         let nonce = nonce().map_err(failed)?;
-        let login = login(place, options, &nonce).map_err(failed)?;
-        let hostname = match place {
-            Place::Local(_) => None,
-            Place::Remote { host, .. } => Some(Arc::from(host.as_str())),
+        let login = login(address, options, &nonce).map_err(failed)?;
+        let hostname = match address {
+            Address::Local(_) => None,
+            Address::Remote(url) => Some(Arc::from(url.host.as_str())),
         };
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = (Instant::now(), Time::ZERO + wall);
@@ -208,7 +156,7 @@ impl Client {
     /// Attaches a link and waits for the server's word.
     pub(crate) fn attach(&mut self, request: AttachRequest) -> Result<LinkId, Error> {
         let role = request.role;
-        // Closed right behind its open frame: the server's reason is the one to tell.
+        // Closed right behind its open frame: the server's reason is the one to report.
         self.alive()?;
         let session = self.session.ok_or_else(|| Error::Lost("there is no session".into()))?;
         let link = self.connection.attach(session, request);
@@ -235,7 +183,7 @@ impl Client {
     pub(crate) fn check(&self, link: LinkId) -> Result<(), Error> {
         match self.links.get(&link) {
             Some(Link { ended: None, .. }) => Ok(()),
-            Some(Link { ended: Some(Ended(error)), .. }) => Err(Error::refused(error.as_ref())),
+            Some(Link { ended: Some(LinkEnd(error)), .. }) => Err(Error::refused(error.as_ref())),
             None => Err(Error::Lost("the link is gone".into())),
         }
     }
@@ -366,7 +314,7 @@ impl Client {
             }
             Event::Detached { link, error, .. } => {
                 if let Some(link) = self.links.get_mut(&link) {
-                    link.ended = Some(Ended(error));
+                    link.ended = Some(LinkEnd(error));
                 }
             }
             Event::Closed { error, .. } => {
@@ -404,10 +352,10 @@ fn nonce() -> Result<String, String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn login(place: &Place, options: &Options, nonce: &str) -> Result<ClientLogin, String> {
-    let user = match place {
-        Place::Local(_) => None,
-        Place::Remote { user, .. } => user.clone(),
+fn login(address: &Address, options: &Options, nonce: &str) -> Result<ClientLogin, String> {
+    let user = match address {
+        Address::Local(_) => None,
+        Address::Remote(url) => url.user.clone(),
     };
     let sasl = options.sasl.unwrap_or(match user {
         Some(_) => Sasl::Scram,

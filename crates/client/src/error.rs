@@ -7,10 +7,10 @@ use std::time::Duration;
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The connection could not be made: nobody listens, TLS failed, or the login was refused.
+    /// The connection could not be made: no server listens, TLS failed, or the login was refused.
     CannotConnect {
         /// To where.
-        place: String,
+        address: String,
         /// Why.
         reason: String,
     },
@@ -39,8 +39,8 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::CannotConnect { place, reason } => {
-                write!(out, "cannot connect to {place}: {reason}")
+            Error::CannotConnect { address, reason } => {
+                write!(out, "cannot connect to {address}: {reason}")
             }
             Error::Refused { condition, description } if description.is_empty() => {
                 write!(out, "refused: {condition}")

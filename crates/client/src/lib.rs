@@ -4,18 +4,19 @@
 //! returns; nothing happens between calls, so do not leave a [`Client`] alone for longer than the
 //! idle time-out. Not made for speed (the load harness has its own client), nor for reconnection.
 //!
-//! Reading order: [`place`] (where to connect), [`client`] (the connection and how it is driven),
-//! [`message`], [`send`], [`receive`], [`unit`] (units of work), [`request`] (administration),
-//! [`credentials`] (users), [`error`].
+//! Reading order: [`address`] (where to connect), [`options`] (how), [`client`] (the connection and
+//! how it is driven), [`message`], [`send`], [`receive`], [`unit`] (units of work), [`request`]
+//! (administration), [`credentials`] (users), [`error`].
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod client;
 mod credentials;
 mod error;
 mod link;
 mod message;
-mod place;
+mod options;
 mod receive;
 mod request;
 mod send;
@@ -24,12 +25,13 @@ mod stream;
 mod tests;
 mod unit;
 
-pub use client::{Client, Options, Sasl};
+pub use address::Address;
+pub use client::Client;
 pub use credentials::user_line;
 pub use error::Error;
+pub use link::{Receiver, Sender};
 pub use message::{Body, Message, Property};
-pub use place::Place;
-pub use receive::{Delivery, Receiver, ReceiverOptions};
+pub use options::{Options, Sasl};
+pub use receive::{Delivery, ReceiverOptions};
 pub use request::{ADMIN_ADDRESS, Reply};
-pub use send::Sender;
 pub use unit::Unit;

@@ -3,9 +3,24 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use towline_amqp::types::{DeliveryState, Outcome, Role};
-use towline_amqp::{Attached, Transfer};
+use towline_amqp::{Attached, LinkId, Transfer};
 
 use crate::error::Error;
+
+/// A link on which messages leave us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    pub(crate) link: LinkId,
+}
+
+/// A link on which messages come to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    pub(crate) link: LinkId,
+    pub(crate) window: u32,
+    /// Messages that may still be asked for.
+    pub(crate) left: Option<u64>,
+}
 
 /// One link.
 #[derive(Debug)]
@@ -17,7 +32,7 @@ pub(crate) struct Link {
     /// The address that the server gave a dynamic source.
     pub(crate) address: Option<String>,
     /// It is over, and why.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<LinkEnd>,
 
     /// Sender: deliveries that may ever be sent.
     pub(crate) allowed: u64,
@@ -27,12 +42,12 @@ pub(crate) struct Link {
     pub(crate) unsettled: BTreeSet<u64>,
     /// Sender: deliveries that were accepted.
     pub(crate) accepted: u64,
-    /// Sender: the first refusal that nobody was told of.
+    /// Sender: the first refusal that was not yet reported.
     pub(crate) refusal: Option<Error>,
     /// Sender: the state of the last outcome that was not just accepted.
     pub(crate) answer: Option<DeliveryState>,
 
-    /// Receiver: deliveries that came and nobody took.
+    /// Receiver: deliveries that came and were not yet taken.
     pub(crate) inbox: VecDeque<Transfer>,
     /// Receiver: deliveries that the peer may still send.
     pub(crate) granted: u32,
@@ -44,7 +59,7 @@ pub(crate) struct Link {
 
 /// How a link ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended(pub(crate) Option<towline_amqp::types::Error>);
+pub(crate) struct LinkEnd(pub(crate) Option<towline_amqp::types::Error>);
 
 impl Link {
     pub(crate) fn new(role: Role) -> Link {

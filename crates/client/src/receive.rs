@@ -9,6 +9,7 @@ use towline_types::Payload;
 
 use crate::client::{ACCEPTED, Client};
 use crate::error::Error;
+use crate::link::Receiver;
 use crate::message::{Message, Property};
 use crate::unit::Unit;
 
@@ -34,15 +35,6 @@ impl Default for ReceiverOptions {
     fn default() -> ReceiverOptions {
         ReceiverOptions { browse: false, selector: None, window: 100, total: None }
     }
-}
-
-/// A link on which messages come to us.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receiver {
-    pub(crate) link: LinkId,
-    window: u32,
-    /// Messages that may still be asked for.
-    left: Option<u64>,
 }
 
 /// A message that came, until it is accepted or released.

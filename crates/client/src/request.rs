@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::link::{Receiver, Sender};
 use crate::message::{Body, Message, Property};
-use crate::receive::{Receiver, ReceiverOptions};
-use crate::send::Sender;
+use crate::receive::ReceiverOptions;
 
 /// The address of the administration node.
 pub const ADMIN_ADDRESS: &str = "$admin";

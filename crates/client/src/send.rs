@@ -8,15 +8,10 @@ use towline_types::Payload;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::link::Sender;
 use crate::message::Message;
 use crate::receive::Delivery;
 use crate::unit::Unit;
-
-/// A link on which messages leave us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sender {
-    pub(crate) link: LinkId,
-}
 
 impl Client {
     /// Opens a queue for putting.
@@ -103,7 +98,7 @@ impl Client {
     }
 
     /// How many messages of a sender were accepted, when the outcomes of all that were sent are
-    /// known or the connection cannot tell any more.
+    /// known or the connection cannot report them any more.
     pub fn accepted(&mut self, sender: Sender) -> u64 {
         let most = self.links.get(&sender.link).map_or(0, |link| link.unsettled.len());
         // Each refusal is reported once, and there are no more of them than messages on their way.

@@ -10,9 +10,10 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use towline_amqp::Url;
 
-use crate::client::Options;
-use crate::place::Place;
+use crate::address::Address;
+use crate::options::Options;
 
 /// A connected socket.
 pub(crate) enum Stream {
@@ -26,12 +27,12 @@ impl Stream {
     ///
     /// # Errors
     /// Why not, for people.
-    pub(crate) fn connect(place: &Place, options: &Options) -> Result<Stream, String> {
-        let stream = match place {
-            Place::Local(path) => {
+    pub(crate) fn connect(address: &Address, options: &Options) -> Result<Stream, String> {
+        let stream = match address {
+            Address::Local(path) => {
                 Stream::Unix(UnixStream::connect(path).map_err(|error| nobody_there(path, &error))?)
             }
-            Place::Remote { tls, host, port, .. } => {
+            Address::Remote(Url { tls, host, port, .. }) => {
                 let socket = tcp(host, *port, options.timeout)?;
                 if *tls { secured(socket, host, options)? } else { Stream::Tcp(socket) }
             }
@@ -243,17 +244,17 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 mod tests {
     use super::*;
 
-    fn refused(place: &Place, options: &Options) -> String {
-        Stream::connect(place, options).err().expect("nobody is there")
+    fn refused(address: &Address, options: &Options) -> String {
+        Stream::connect(address, options).err().expect("no server listens")
     }
 
     #[test]
     fn a_folder_without_a_queue_manager_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("towline.sock");
-        let place = Place::Local(socket.clone());
+        let address = Address::Local(socket.clone());
         for _ in ["never started", "killed"] {
-            let why = refused(&place, &Options::default());
+            let why = refused(&address, &Options::default());
             let named = format!("running in data folder {};", folder.path().display());
             let typed = format!("`towline run --data {}`", folder.path().display());
             assert!(why.contains(&named) && why.contains(&typed), "{why}");
@@ -265,17 +266,17 @@ mod tests {
     #[test]
     fn the_command_that_starts_a_queue_manager_has_the_name_that_its_data_folder_belongs_to() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::Local(folder.path().join("towline.sock"));
+        let address = Address::Local(folder.path().join("towline.sock"));
         let data = folder.path().display();
         for (name, typed) in [("QM1\n", ""), ("", ""), ("ORDERS\n", "ORDERS ")] {
             std::fs::write(folder.path().join("name"), name).unwrap();
-            let why = refused(&place, &Options::default());
+            let why = refused(&address, &Options::default());
             assert!(why.contains(&format!("`towline run {typed}--data {data}`")), "{why}");
         }
     }
 
     #[test]
-    fn a_server_that_does_not_answer_in_time_is_told_with_the_time() {
+    fn a_server_that_does_not_answer_in_time_is_reported_with_the_time() {
         let error = io::Error::from(ErrorKind::WouldBlock);
         let why = unreachable_for(&error, Duration::from_secs(5));
         assert!(

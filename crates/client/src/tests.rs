@@ -19,7 +19,7 @@ use towline_amqp::{
 };
 use towline_types::{Payload, Time};
 
-use crate::{Body, Client, Error, Message, Options, Place, Receiver, ReceiverOptions};
+use crate::{Address, Body, Client, Error, Message, Options, Receiver, ReceiverOptions};
 
 /// A server with one queue for all addresses but `none` (which does not exist) and `$admin` (which
 /// answers). A message with the text `no` is rejected.
@@ -257,7 +257,7 @@ fn with_client(test: impl FnOnce(&mut Client)) -> Vec<String> {
     let path = folder.path().join("socket");
     let server = Server::start(&path);
     let options = Options { timeout: Duration::from_secs(10), ..Options::default() };
-    let mut client = Client::connect(&Place::Local(path), &options).unwrap();
+    let mut client = Client::connect(&Address::Local(path), &options).unwrap();
     test(&mut client);
     client.close().unwrap();
     server.join().unwrap().iter().map(text).collect()
@@ -335,7 +335,7 @@ fn what_was_accepted_is_confirmed_when_the_server_says_so_and_not_before() {
 }
 
 #[test]
-fn an_empty_queue_is_told_by_a_drain_and_nothing_is_on_its_way() {
+fn an_empty_queue_is_reported_by_a_drain_and_nothing_is_on_its_way() {
     let left = with_client(|client| {
         let mut receiver = client.receiver("Q", &ReceiverOptions::default()).unwrap();
         assert!(client.receive(&mut receiver, Some(Duration::ZERO)).unwrap().is_none());
@@ -384,7 +384,7 @@ fn a_unit_of_work_commits_or_rolls_back() {
 }
 
 #[test]
-fn refusals_carry_condition_and_words_and_are_told_once() {
+fn refusals_carry_condition_and_words_and_are_reported_once() {
     with_client(|client| {
         let error = client.sender("none").expect_err("it does not exist");
         assert_eq!(error.to_string(), "refused: no such queue (amqp:not-found)");
@@ -426,7 +426,7 @@ fn a_large_body_comes_back_whole() {
 #[test]
 fn nobody_there_is_cannot_connect() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Local(folder.path().join("nothing"));
-    let error = Client::connect(&place, &Options::default()).expect_err("nobody is there");
+    let address = Address::Local(folder.path().join("nothing"));
+    let error = Client::connect(&address, &Options::default()).expect_err("no server listens");
     assert!(matches!(error, Error::CannotConnect { .. }), "{error}");
 }

@@ -1,6 +1,6 @@
 //! `[group]`: the instances of one queue manager, how they find, trust and watch each other.
 //!
-//! Not here: what a certificate must say (`link::papers`), what the times mean for elections
+//! Not here: what a certificate must say (`link::identity`), what the times mean for elections
 //! (`group`).
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::within;
 /// Instances of a group. Two of three are the quorum.
 const MEMBERS: usize = 3;
 /// Bytes of a name of a group or an instance: it becomes part of a certificate's common name, which
-/// has room for 64 (RFC 5280, ub-common-name).
+/// holds 64 (RFC 5280, ub-common-name).
 const NAME_BYTES_MAX: usize = 48;
 /// The longest frame that may be left uncompressed by the threshold.
 const COMPRESSION_THRESHOLD_MAX: u64 = 1 << 30;
@@ -36,7 +36,7 @@ pub struct GroupConfig {
     pub certificate: PathBuf,
     /// PEM file with its private key.
     pub private_key: PathBuf,
-    /// PEM file with the authorities whose certificates the members have.
+    /// PEM file with the authorities that issue the members' certificates.
     pub authorities: PathBuf,
     /// HeartbeatInterval: milliseconds between signs of life.
     #[serde(default = "heartbeat_interval_ms")]
@@ -69,7 +69,7 @@ pub struct MemberConfig {
     pub name: String,
     /// Host and port where its links come in.
     pub address: String,
-    /// Host and port at which clients find it, one for each `[[listener]]` in order, told to
+    /// Host and port at which clients find it, one for each `[[listener]]` in order, sent to
     /// clients that ask to be redirected; empty or left out: the listener's own address.
     #[serde(default)]
     pub clients: Vec<String>,
@@ -235,7 +235,7 @@ mod tests {
         text
     }
 
-    /// With what clients of the last member are told.
+    /// With what the clients of the last member get.
     fn clients(value: &str) -> String {
         format!("{}clients = {value}\n", text("", THREE))
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_the_file_gives_nobody_another_position() {
+    fn the_order_in_the_file_gives_no_member_another_position() {
         let [a, b, c] = THREE else { panic!("three") };
         let read = |members: &[(&str, &str)]| {
             Config::parse(&text("instance = \"b\"", members)).unwrap().group.unwrap()

@@ -1,4 +1,4 @@
-//! Which keys a configuration file may have, so that a wrong one can be told with its line and with
+//! Which keys a configuration file may have, so that a wrong one can be reported with its line and
 //! the right one beside it.
 
 use toml::de::{DeTable, DeValue};

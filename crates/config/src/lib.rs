@@ -3,6 +3,7 @@
 //!
 //! Attribute names are IBM MQ's where one exists (`deadq`, `maxmsgl`, `maxumsgs`).
 
+mod client_network;
 mod floating;
 mod group;
 mod keys;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use towline_types::limits;
 
+pub use client_network::client_network;
 pub use floating::{FloatingAddress, FloatingConfig};
 pub use group::split;
 pub use group::{GroupConfig, MemberConfig};
@@ -37,7 +39,7 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// A data folder with several processes.
     pub shared: SharedConfig,
-    /// Who may come in.
+    /// Which clients may log in.
     pub users: UsersConfig,
     /// Where backups may be written.
     pub backup: BackupConfig,
@@ -88,7 +90,7 @@ pub struct ListenerConfig {
     /// PEM file with the private key.
     #[serde(default)]
     pub private_key: Option<PathBuf>,
-    /// PEM file with the authorities whose client certificates are taken (SASL EXTERNAL).
+    /// PEM file with the authorities that issue accepted client certificates (SASL EXTERNAL).
     #[serde(default)]
     pub client_authorities: Option<PathBuf>,
     /// SASL mechanisms offered. Default: ANONYMOUS on loopback without users; else SCRAM-SHA-256
@@ -110,7 +112,7 @@ pub struct ListenerConfig {
 pub struct AutoDefineConfig {
     /// Names that it is for: one name, or with `*` at its end all that begin so.
     pub pattern: String,
-    /// The model queue whose attributes they get.
+    /// The model queue that gives them its attributes.
     #[serde(default = "default_model")]
     pub model: String,
 }
@@ -170,9 +172,9 @@ pub struct UsersConfig {
     /// File with one user a line: `name:SCRAM-SHA-256$iterations:salt$stored-key:server-key`
     /// (base64), as `towline user` writes it.
     pub file: Option<PathBuf>,
-    /// Users who may administer over a network connection, once they have proved who they are.
+    /// Users that may administer over a network connection, once they are authenticated.
     pub administrators: Vec<String>,
-    /// Group of the operating system whose members may use the local socket too.
+    /// Group of the operating system; its members may use the local socket too.
     pub local_group: Option<String>,
 }
 
@@ -500,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_or_of_the_wrong_type_is_told_in_one_line_with_its_place() {
+    fn what_is_no_toml_or_of_the_wrong_type_is_reported_in_one_line_with_its_position() {
         for (text, line) in [
             ("[limits]\nlogin_timeout_s = \"soon\"\n", "line 2: "),
             ("\n\n[limits\n", "line 3: "),
@@ -514,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_to_listen_at_is_refused_with_one_that_would_be_right() {
+    fn an_address_to_listen_at_is_refused_with_one_that_would_be_right() {
         for (text, said) in [
             ("5673", "use 127.0.0.1:5673"),
             ("127.0.0.1", "it has no port: use 127.0.0.1:5672"),
@@ -533,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_listener_twice_and_a_log_that_is_too_small_are_told_in_words() {
+    fn the_same_listener_twice_and_a_log_that_is_too_small_are_refused_in_words() {
         let twice = "[[listener]]\naddress = \"127.0.0.1:5672\"\n".repeat(2);
         assert!(refusal(&twice).contains("listener 127.0.0.1:5672 is given twice"));
         assert!(Config::parse(&twice.replace(":5672", ":0")).is_ok());

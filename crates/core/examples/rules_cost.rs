@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use towline_core::object::{DefineLocal, LocalChanges};
+use towline_core::command::{DefineLocal, LocalChanges};
 use towline_core::{
     Body, Candidate, ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Effect, Fact,
     Filter, Limits, Match, NewMessage, Outcome, Outputs, PutTarget, QueueManager, Refusal,

@@ -1,14 +1,14 @@
 //! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken
-//! promise of whoever decided or recovered it, and halts the process.
+//! promise of the code that decided or recovered it, and halts the process.
 
 use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time};
 
-use crate::fact::{Body, Fact};
-use crate::message::Message;
+use crate::fact::Fact;
+use crate::message::{Body, Message};
 use crate::object::Definition;
-use crate::queue::{Outline, Queue, Removed, Spot};
+use crate::queue::{Outline, Queue, RemovedMessage, Spot};
 use crate::{Effect, MessageSequence, Outputs, PageKey, QueueId, QueueManager};
 
 /// How a fact is carried out.
@@ -62,7 +62,7 @@ impl QueueManager {
             Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
                 let spot = self.spot(from, sequence);
                 self.queue_mut(from).totals.moved += count;
-                self.carry_over(from, spot, to, new_sequence, *dead_letter);
+                self.move_over(from, spot, to, new_sequence, *dead_letter);
                 let target = self.queue_mut(to);
                 // Most of them were; of the others it is no lie to leave it open.
                 target.note_acquired(new_sequence.0);
@@ -75,13 +75,13 @@ impl QueueManager {
                     unreachable!("a chunk that is applied is in the log")
                 };
                 self.next.body = self.next.body.max(body.0.saturating_add(1));
-                let known = self.ahead.pieces(body).len();
+                let known = self.spilled_bodies.pieces(body).len();
                 assert_eq!(known, index as usize, "chunks come in order");
-                self.ahead.add(body, location);
+                self.spilled_bodies.add(body, location);
                 outputs.effects.push(Effect::Stored { location });
             }
             Fact::Abandoned { first, bodies } => {
-                let locations = self.ahead.take_range(first, bodies);
+                let locations = self.spilled_bodies.take_range(first, bodies);
                 if !locations.is_empty() {
                     outputs.effects.push(Effect::RemovedMany { locations });
                 }
@@ -129,11 +129,11 @@ impl QueueManager {
         }
     }
 
-    /// The body of a put that is applied: its place is needed from now on.
+    /// The body of a put that is applied: its location is needed from now on.
     pub(crate) fn stored(&mut self, body: Body, outputs: &mut Outputs) -> Body {
         match body {
             Body::Announced { body, chunks, bytes } => {
-                let Some(pieces) = self.ahead.take(body) else {
+                let Some(pieces) = self.spilled_bodies.take(body) else {
                     unreachable!("a put refers to {body:?}, which did not go ahead")
                 };
                 let locations = pieces.as_slice();
@@ -152,7 +152,7 @@ impl QueueManager {
 
     /// Blocks that have a successor may leave.
     pub(crate) fn blocks_may_leave(&mut self, full: [Option<PageKey>; 2]) {
-        full.into_iter().flatten().for_each(|key| self.paging.may_leave(key));
+        full.into_iter().flatten().for_each(|key| self.page_cache.may_leave(key));
     }
 
     pub(crate) fn saw_sequence(&mut self, sequence: MessageSequence) {
@@ -205,7 +205,8 @@ impl QueueManager {
         release_away(queue.drop_away(u64::MAX), outputs);
         let spots: Vec<Spot> =
             queue.iter().map(|(lane, entry)| Spot { lane, sequence: entry.sequence }).collect();
-        let removed: Vec<Removed> = spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        let removed: Vec<RemovedMessage> =
+            spots.into_iter().map(|spot| queue.remove(spot)).collect();
         self.give_up_pages(&mut queue);
         self.release_many(removed, outputs);
     }
@@ -226,14 +227,15 @@ impl QueueManager {
             .filter(|(_, entry)| entry.sequence < upto.0)
             .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
             .collect();
-        let removed: Vec<Removed> = spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        let removed: Vec<RemovedMessage> =
+            spots.into_iter().map(|spot| queue.remove(spot)).collect();
         queue.totals.cleared += count * (live - queue.live);
         self.mark_changed(id);
         self.saw_sequence(MessageSequence(upto.0.saturating_sub(1)));
         self.release_many(removed, outputs);
     }
 
-    fn release_many(&mut self, removed: Vec<Removed>, outputs: &mut Outputs) {
+    fn release_many(&mut self, removed: Vec<RemovedMessage>, outputs: &mut Outputs) {
         let mut locations: Vec<BodyLocation> = Vec::new();
         for message in removed {
             if message.entry.persistent {
@@ -254,7 +256,7 @@ impl QueueManager {
     }
 }
 
-/// Nobody needs the bodies of these pages any more.
+/// The bodies of these pages are no longer needed.
 fn release_away(pages: Vec<Arc<Outline>>, outputs: &mut Outputs) {
     for page in pages {
         let shares = page.extents.iter().map(|share| Effect::RemovedFrom { share: *share });
@@ -262,7 +264,7 @@ fn release_away(pages: Vec<Arc<Outline>>, outputs: &mut Outputs) {
     }
 }
 
-/// Nobody needs this body any more.
+/// This body is no longer needed.
 pub(crate) fn release(body: Option<Body>, outputs: &mut Outputs) {
     match body {
         Some(Body::Log(location)) => outputs.effects.push(Effect::Removed { location }),

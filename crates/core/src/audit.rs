@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::QueueManager;
-use crate::party::{StagedBody, StagedPut, Unit};
-use crate::queue::{Attention, Queue, State};
+use crate::queue::{Attention, EntryState, Queue};
+use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
 
 impl QueueManager {
     /// Checks all invariants, at the cost of looking at everything.
@@ -74,7 +74,7 @@ impl QueueManager {
         }
         let states: BTreeSet<u64> = queue
             .iter()
-            .filter(|(_, entry)| entry.state == State::Held)
+            .filter(|(_, entry)| entry.state == EntryState::Held)
             .map(|(_, entry)| entry.sequence)
             .collect();
         assert_eq!(held, states, "what is held has a holder");
@@ -82,24 +82,24 @@ impl QueueManager {
     }
 }
 
-fn audit_unit(unit: &Unit) {
+fn audit_unit(unit: &UnitOfWork) {
     let mut ahead = Vec::new();
-    let (mut bytes, mut ahead_bytes) = (0, 0);
+    let (mut bytes, mut spilled_bytes) = (0, 0);
     for (at, put) in unit.puts.iter().enumerate() {
-        assert!(at >= unit.spilled || put.bytes_to_spill() == 0, "spilled from the front on");
+        assert!(at >= unit.spilled_puts || put.bytes_to_spill() == 0, "spilled from the front on");
         match put.body {
             StagedBody::Here(_) => bytes += put.bytes_here(),
-            StagedBody::Ahead { body, chunks, bytes: length } => {
+            StagedBody::Spilled { body, chunks, bytes: length } => {
                 assert!(put.header.persistent && chunks > 0, "what the log may have");
                 bytes += length;
-                ahead_bytes += length;
+                spilled_bytes += length;
                 ahead.push(body.0);
             }
         }
     }
-    assert_eq!((bytes, ahead_bytes), (unit.bytes, unit.ahead_bytes), "bytes of a unit");
+    assert_eq!((bytes, spilled_bytes), (unit.bytes, unit.spilled_bytes), "bytes of a unit");
     let to_spill: u64 = unit.puts.iter().map(StagedPut::bytes_to_spill).sum();
     assert_eq!(to_spill, unit.staged_bytes, "bytes of a unit in memory");
-    let ranges = unit.ahead.iter().flat_map(|(first, count)| first.0..first.0 + count);
+    let ranges = unit.spilled_bodies.iter().flat_map(|(first, count)| first.0..first.0 + count);
     assert_eq!(ahead, ranges.collect::<Vec<_>>(), "a unit knows its bodies in the log");
 }

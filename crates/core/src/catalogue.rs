@@ -75,12 +75,12 @@ impl Catalogue {
     }
 
     /// Follows an alias to its local queue.
-    pub(crate) fn resolve(&self, name: &str) -> Result<Resolved<'_>, Refusal> {
+    pub(crate) fn resolve(&self, name: &str) -> Result<ResolvedQueue<'_>, Refusal> {
         match self.get(name) {
             None => Err(self.unknown_queue(name)),
-            Some(Definition::Local(queue)) => Ok(Resolved { queue, alias: None }),
+            Some(Definition::Local(queue)) => Ok(ResolvedQueue { queue, alias: None }),
             Some(Definition::Alias(alias)) => match self.get(&alias.target) {
-                Some(Definition::Local(queue)) => Ok(Resolved { queue, alias: Some(alias) }),
+                Some(Definition::Local(queue)) => Ok(ResolvedQueue { queue, alias: Some(alias) }),
                 Some(Definition::Alias(_) | Definition::Model(_) | Definition::QueueManager(_))
                 | None => Err(Refusal::BadAlias(name.to_owned())),
             },
@@ -108,7 +108,7 @@ impl Catalogue {
     }
 
     /// Names are folded to upper case by commands and taken as they are by clients: the usual slip.
-    /// Two look-ups, for anybody can ask for names that are not there, as often as they like.
+    /// Two look-ups, because a client can ask for names that do not exist, as often as they like.
     fn in_other_case(&self, name: &str) -> Option<String> {
         let others = [name.to_uppercase(), name.to_lowercase()];
         others.into_iter().find(|other| other != name && self.get(other).is_some())
@@ -144,7 +144,7 @@ impl Catalogue {
 
 /// Where a name leads.
 #[derive(Debug)]
-pub(crate) struct Resolved<'a> {
+pub(crate) struct ResolvedQueue<'a> {
     pub(crate) queue: &'a LocalQueue,
     pub(crate) alias: Option<&'a AliasQueue>,
 }

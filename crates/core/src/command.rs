@@ -106,29 +106,6 @@ pub struct DefineModel {
     pub kind: Option<QueueKind>,
 }
 
-/// The type named by ALTER, DELETE and DISPLAY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectType {
-    /// QLOCAL.
-    Local,
-    /// QALIAS.
-    Alias,
-    /// QMODEL.
-    Model,
-}
-
-impl ObjectType {
-    /// The word that messages to operators use.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ObjectType::Local => "local queue",
-            ObjectType::Alias => "alias queue",
-            ObjectType::Model => "model queue",
-        }
-    }
-}
-
 fn set<T: Clone>(field: &mut T, said: Option<&T>) {
     if let Some(value) = said {
         field.clone_from(value);

@@ -10,15 +10,15 @@ use towline_types::Time;
 
 use crate::effect::{Delivery, Effect, Outputs};
 use crate::hash::FastMap;
-use crate::party::{Consumer, Cursor, Holding};
-use crate::queue::{Attention, Away, BLOCKS_AHEAD, Queue, Rank, Search, Spot, State};
+use crate::queue::{Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot};
 use crate::request::{Candidate, Filter, Match, Selection};
+use crate::sessions::{Consumer, Cursor, HeldMessage};
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 
 /// Messages examined and consumers asked in one call. One with long properties counts as many, so a
 /// call takes some milliseconds, and one message more.
 const LOOKS_PER_CALL: u32 = 8192;
-/// Messages whose content is asked for ahead of a scan that waits for content.
+/// How many messages to read ahead of a scan that waits for content.
 const FETCH_AHEAD: usize = 32;
 
 impl QueueManager {
@@ -106,7 +106,7 @@ enum Look {
     /// The content of this message must be fetched first.
     Fetch(Spot),
     /// The page of this block must be read first.
-    Page(Away),
+    Page(PagedBlock),
     OutOfLooks,
 }
 
@@ -170,7 +170,7 @@ impl Service<'_> {
             };
             let spot = match self.queue.first_available() {
                 Search::Found(spot) => spot,
-                Search::Away(away) => {
+                Search::OnPage(away) => {
                     // It stays first in its ring, and is served when the page is there.
                     self.ask_from(Attention::Plain, away);
                     return Turn::Nothing;
@@ -178,7 +178,7 @@ impl Service<'_> {
                 Search::Nothing => return Turn::Nothing,
             };
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
-                self.queue.set_state(spot, State::Leaving);
+                self.queue.set_state(spot, EntryState::Leaving);
                 self.expired.push(spot);
                 continue;
             }
@@ -196,13 +196,13 @@ impl Service<'_> {
     }
 
     /// Asks for the page of a block that is away.
-    fn ask(&mut self, away: Away) {
+    fn ask(&mut self, away: PagedBlock) {
         let asked = self.queue.ask(away);
         self.outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
     }
 
     /// Asks for the page of a block that is away, and for those behind it that will be wanted next.
-    fn ask_from(&mut self, attention: Attention, away: Away) {
+    fn ask_from(&mut self, attention: Attention, away: PagedBlock) {
         match attention {
             Attention::Keyed(key) => {
                 let mut asked = Vec::new();
@@ -212,7 +212,7 @@ impl Service<'_> {
             }
             Attention::Plain | Attention::Scanner => {
                 for block in away.block..=away.block + BLOCKS_AHEAD {
-                    self.ask(Away { block, ..away });
+                    self.ask(PagedBlock { block, ..away });
                 }
             }
         }
@@ -283,14 +283,14 @@ impl Service<'_> {
         loop {
             let spot = match self.peek(attention, cursor) {
                 Search::Found(spot) => spot,
-                Search::Away(away) => return Look::Page(away),
+                Search::OnPage(away) => return Look::Page(away),
                 Search::Nothing => return Look::Nothing,
             };
             if !self.spend_look() {
                 return Look::OutOfLooks;
             }
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
-                self.queue.set_state(spot, State::Leaving);
+                self.queue.set_state(spot, EntryState::Leaving);
                 self.expired.push(spot);
                 continue;
             }
@@ -375,7 +375,7 @@ impl Service<'_> {
             spot = match self.peek(attention, &ahead) {
                 Search::Found(next) if self.spend_look() => next,
                 Search::Found(_) | Search::Nothing => return,
-                Search::Away(away) => {
+                Search::OnPage(away) => {
                     self.ask(away);
                     return;
                 }
@@ -393,7 +393,7 @@ impl Service<'_> {
         let Some(consumer) = self.consumers.get_mut(&id) else { return };
         let Some(entry) = self.queue.entry(spot) else { return };
         assert!(consumer.credit > 0, "a delivery needs credit");
-        assert_eq!(entry.state, State::Available, "a delivery needs an available message");
+        assert_eq!(entry.state, EntryState::Available, "a delivery needs an available message");
         consumer.credit -= 1;
         let sequence = MessageSequence(spot.sequence);
         let extra = self.queue.extra(spot);
@@ -415,14 +415,14 @@ impl Service<'_> {
             delivery.body = body;
         }
         if !consumer.browses() {
-            self.queue.set_state(spot, State::Held);
-            let holding = Holding { lane: spot.lane, failed: false };
+            self.queue.set_state(spot, EntryState::Held);
+            let holding = HeldMessage { lane: spot.lane, failed: false };
             consumer.held.insert(spot.sequence, holding);
         }
         self.outputs.effects.push(Effect::Deliver(delivery));
     }
 
-    /// Tells those who asked that there is nothing more for them.
+    /// Notifies the draining consumers that there is nothing more for them.
     fn drain(&mut self, finished: bool) {
         if self.queue.waiting.draining.is_empty() {
             return;

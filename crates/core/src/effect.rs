@@ -1,8 +1,8 @@
 //! What follows from applying and dispatching: data that the node carries out.
 //! Correctness never depends on an effect arriving.
 
-use crate::fact::{Body, Fact};
-use crate::message::DeadLetter;
+use crate::fact::Fact;
+use crate::message::{Body, DeadLetter};
 use crate::{
     ConnectionId, ConsumerId, ExtentShare, MessageSequence, PageRequest, QueueId, Refusal, UnitId,
 };
@@ -25,14 +25,14 @@ pub enum Effect {
     Deliver(Delivery),
     /// A consumer's drain is done: all credit that is left is used up (AMQP 2.6.7).
     Drained {
-        /// Whose.
+        /// The connection.
         connection: ConnectionId,
         /// Which.
         consumer: ConsumerId,
     },
     /// The queue manager closes a consumer (its queue was deleted or get-inhibited).
     ConsumerClosed {
-        /// Whose.
+        /// The connection.
         connection: ConnectionId,
         /// Which.
         consumer: ConsumerId,
@@ -41,19 +41,19 @@ pub enum Effect {
     },
     /// An open unit of work was rolled back by the queue manager (its age, or log space).
     UnitRolledBack {
-        /// Whose.
+        /// The connection.
         connection: ConnectionId,
         /// Which.
         unit: UnitId,
         /// Why.
         reason: Refusal,
     },
-    /// The body (or chunk) at this place is needed from now on: its log extent must stay.
+    /// The body (or chunk) at this location is needed from now on: its log extent must stay.
     Stored {
         /// Where.
         location: BodyLocation,
     },
-    /// Nobody needs the body (or chunk) at this place any more.
+    /// The body (or chunk) at this location is no longer needed.
     Removed {
         /// Where.
         location: BodyLocation,
@@ -87,13 +87,13 @@ pub enum Effect {
 /// A message on its way to a consumer.
 #[derive(Debug)]
 pub struct Delivery {
-    /// Whose.
+    /// The connection.
     pub connection: ConnectionId,
     /// Which.
     pub consumer: ConsumerId,
     /// From which queue.
     pub queue: QueueId,
-    /// Its place.
+    /// Its sequence.
     pub sequence: MessageSequence,
     /// Where its content is (`Memory`, `Log` or `Chunks`).
     pub body: Body,

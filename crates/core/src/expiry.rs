@@ -1,5 +1,5 @@
-//! What time brings: units of work that are too old, messages that expired and that nobody tried to
-//! get.
+//! What happens as time passes: units of work that are too old end, and so do messages that expired
+//! and that no consumer tried to get.
 
 use towline_types::{Lsn, Time};
 
@@ -7,8 +7,8 @@ use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
 use crate::message::DeadLetterReason;
-use crate::party::Unit;
-use crate::queue::{Entry, LANES, Queue, Search, Spot, State};
+use crate::queue::{Entry, EntryState, LANES, Queue, Search, Spot};
+use crate::sessions::UnitOfWork;
 use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
 
 /// Messages examined by one tick; about a tenth of a millisecond.
@@ -105,15 +105,15 @@ impl QueueManager {
         }
     }
 
-    /// The open unit of work whose bodies went to the log first, and where they begin. None when no
+    /// The open unit of work with the oldest bodies in the log, and where they begin. None when no
     /// unit has any there, or the oldest ones are not durable yet.
     #[must_use]
     pub fn oldest_unit_in_log(&self) -> Option<(UnitId, Lsn)> {
-        // Ids of bodies ascend with their places.
-        let first = |unit: &Unit| unit.ahead.first().map(|(body, _)| *body);
+        // Ids of bodies ascend with their log positions.
+        let first = |unit: &UnitOfWork| unit.spilled_bodies.first().map(|(body, _)| *body);
         let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
         let (body, id) = in_log.min()?;
-        self.ahead.pieces(body).first().map(|location| (id, location.lsn))
+        self.spilled_bodies.pieces(body).first().map(|location| (id, location.lsn))
     }
 
     /// Rolls back the unit of [`QueueManager::oldest_unit_in_log`]: the log is so full, and cannot
@@ -145,7 +145,7 @@ impl QueueManager {
             };
             let spot = match queue.next_to_expire(scan.lane, scan.from, now) {
                 Search::Found(spot) => spot,
-                Search::Away(away) => {
+                Search::OnPage(away) => {
                     scan.waits_for = Some(queue.page_of(away).key);
                     let mut asked = Vec::new();
                     queue.ask_to_expire(away, now, &mut asked);
@@ -164,9 +164,10 @@ impl QueueManager {
             looks -= 1;
             scan.from = spot.sequence + 1;
             // A held one comes back or goes; the queue sees to it then.
-            let ends = |entry: &Entry| entry.state == State::Available && entry.is_expired(now);
+            let ends =
+                |entry: &Entry| entry.state == EntryState::Available && entry.is_expired(now);
             if queue.entry(spot).is_some_and(ends) {
-                queue.set_state(spot, State::Leaving);
+                queue.set_state(spot, EntryState::Leaving);
                 self.expire(now, id, spot, outputs);
             }
         }

@@ -1,48 +1,8 @@
 //! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
 
-use bytes::Bytes;
-use towline_types::{BodyLocation, Payload};
-
-use crate::message::{DeadLetter, Message};
+use crate::message::{Body, DeadLetter, Message};
 use crate::object::Definition;
 use crate::{BodyId, MessageSequence, QueueId};
-
-/// Where the content of a message is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Body {
-    /// As it came from the producer; on its way to the log.
-    Incoming(Payload),
-    /// In memory only: a non-persistent message.
-    Memory(Bytes),
-    /// In the log, in one place.
-    Log(BodyLocation),
-    /// In the log, in two chunks or more, in order.
-    Chunks(Box<[BodyLocation]>),
-    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`]s; `apply` turns it into `Chunks`,
-    /// or `Log` when there is one.
-    Announced {
-        /// Which chunks.
-        body: BodyId,
-        /// How many there are.
-        chunks: u32,
-        /// Bytes of all together.
-        bytes: u64,
-    },
-}
-
-impl Body {
-    /// Its length.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Body::Incoming(payload) => payload.len() as u64,
-            Body::Memory(bytes) => bytes.len() as u64,
-            Body::Log(location) => u64::from(location.bytes),
-            Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
-            Body::Announced { bytes, .. } => *bytes,
-        }
-    }
-}
 
 /// How the node must treat what was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +10,7 @@ pub enum Durability {
     /// Nothing to log: apply at once (or behind what is on its way for the same queue, when
     /// `decide` says so).
     Memory,
-    /// To the log with the next batch; nobody waits for it.
+    /// To the log with the next batch; no client waits for it.
     Lazy,
     /// To the log now; a reply waits until it is durable.
     Forced,
@@ -63,7 +23,7 @@ pub enum Fact {
     Put {
         /// To which queue.
         queue: QueueId,
-        /// Its place.
+        /// Its sequence.
         sequence: MessageSequence,
         /// What was put.
         message: Box<Message>,
@@ -95,11 +55,11 @@ pub enum Fact {
     Moved {
         /// From which queue.
         from: QueueId,
-        /// Its place there.
+        /// Its sequence there.
         sequence: MessageSequence,
         /// To which queue.
         to: QueueId,
-        /// Its place there.
+        /// Its sequence there.
         new_sequence: MessageSequence,
         /// Why.
         dead_letter: Box<DeadLetter>,
@@ -113,7 +73,7 @@ pub enum Fact {
         /// The bytes (`Body::Incoming`) or where they are (`Body::Log`).
         chunk: Body,
     },
-    /// The unit of work was rolled back whose puts would have referred to these bodies.
+    /// These bodies belong to puts of a unit of work that was rolled back.
     Abandoned {
         /// The first body.
         first: BodyId,
@@ -135,11 +95,11 @@ pub enum Fact {
         /// Its name.
         name: String,
     },
-    /// All messages before this place were cleared from a queue.
+    /// All messages before this sequence were cleared from a queue.
     Cleared {
         /// Which.
         queue: QueueId,
-        /// The first place that stays.
+        /// The first sequence that stays.
         upto: MessageSequence,
     },
     /// Ends the run of a unit of work.

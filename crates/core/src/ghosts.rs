@@ -1,8 +1,8 @@
 //! Messages of queues that were deleted before the image, while the log is replayed.
 //!
 //! The queue manager may have moved such a message to a queue that lives, and its body is still in
-//! the put to the deleted one. So each is kept until the log tells its end, or moves it, or tells
-//! the end of its queue. Does not judge facts (`replay` does); empty outside of replay.
+//! the put to the deleted one. So each is kept until the log records its end, its move, or the end
+//! of its queue. Does not judge facts (`replay` does); empty outside of replay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{MessageSequence, Outputs, QueueId};
 #[derive(Debug, Default)]
 pub(crate) struct Ghosts {
     messages: BTreeMap<(QueueId, MessageSequence), Message>,
-    /// Queues whose deletion was seen in this replay.
+    /// Queues that were deleted in this replay.
     deleted: BTreeSet<QueueId>,
 }
 
@@ -45,7 +45,7 @@ impl Ghosts {
         }
     }
 
-    /// All messages of a queue before this place end.
+    /// All messages of a queue before this sequence end.
     pub(crate) fn cleared(&mut self, queue: QueueId, upto: MessageSequence, outputs: &mut Outputs) {
         let range = (queue, MessageSequence(0))..(queue, upto);
         let keys: Vec<_> = self.messages.range(range).map(|(key, _)| *key).collect();

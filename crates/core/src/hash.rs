@@ -1,5 +1,5 @@
 //! A fast map for keys that we number ourselves, also those of `node`. Not for keys that clients
-//! choose: those live in ordered maps, where nobody can make collisions.
+//! choose: those live in ordered maps, where no client can cause collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -26,7 +26,7 @@ id!(
     QueueId(u32)
 );
 id!(
-    /// The place of a message in the order of the whole queue manager, given when its put is
+    /// The position of a message in the order of the whole queue manager, given when its put is
     /// decided (for a unit of work: at commit). Ascends in log order. Durable, never reused.
     MessageSequence(u64)
 );

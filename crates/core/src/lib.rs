@@ -4,16 +4,14 @@
 //! is *logged* as [`Fact`]s, facts are *applied* (`apply`, everywhere: it is total). Non-persistent
 //! messages, consumers, credit and locks are never logged.
 //!
-//! This room knows no AMQP, no file, no socket, no thread, no clock and no random source: time and
+//! This crate knows no AMQP, no file, no socket, no thread, no clock and no random source: time and
 //! bytes are arguments. It must not name `std::fs`, `std::net`, `std::time::Instant`,
 //! `std::time::SystemTime` or `std::thread` (the tidy test checks).
 
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod apply;
 mod audit;
-mod carry;
 mod catalogue;
 pub mod command;
 mod decide;
@@ -26,35 +24,39 @@ mod hash;
 mod ids;
 mod message;
 pub mod object;
-mod paging;
-mod party;
+mod page_cache;
+mod page_key;
 mod queue;
 mod queue_manager;
 pub mod record;
 mod refusal;
+mod relocate;
 mod replay;
 mod request;
 pub mod selector;
+mod sessions;
 pub mod snapshot;
+mod spilled_bodies;
 mod status;
 
-pub use carry::{CarryCursor, FoundOld};
 pub use decide::damaged::{SetAside, Unreadable};
 pub use effect::{Delivery, Effect, Outputs};
-pub use fact::{Body, Durability, Fact};
+pub use fact::{Durability, Fact};
 pub use hash::FastMap;
 pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
-pub use message::{DeadLetter, DeadLetterReason, Header, Message, NewMessage};
-pub use paging::{PageDraft, PageJob, PageKey, PageRequest, PagingStatus, StoredPage};
+pub use message::{Body, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
+pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
+pub use page_key::{PageKey, PageRequest};
 pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
 pub use record::{RecordError, ReplayError};
 pub use refusal::Refusal;
+pub use relocate::{RelocationCursor, RelocationSearch};
 pub use request::{
     AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,
-    Moved, Outcome, PutTarget, Selection, Settlement,
+    MoveCounts, Outcome, PutTarget, Selection, Settlement,
 };
-pub use snapshot::{ImagePlan, Pages, Restored};
+pub use snapshot::{ImagePlan, Pages, RestoredImage};
 pub use status::{ConnectionStatus, HandleStatus, QueueStatus};
 
 #[cfg(test)]

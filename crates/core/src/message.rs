@@ -1,10 +1,10 @@
 //! What the rules know of a message. Its content stays opaque: the sections that AMQP calls the
 //! bare message and the message annotations, exactly as the producer sent them.
 
-use towline_types::{Payload, Time};
+use bytes::Bytes;
+use towline_types::{BodyLocation, Payload, Time};
 
-use crate::QueueId;
-use crate::fact::Body;
+use crate::{BodyId, QueueId};
 
 /// What decides where a message stands in its queue and how long it lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,43 @@ pub struct Message {
     pub dead_letter: Option<Box<DeadLetter>>,
 }
 
+/// Where the content of a message is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// As it came from the producer; on its way to the log.
+    Incoming(Payload),
+    /// In memory only: a non-persistent message.
+    Memory(Bytes),
+    /// In the log, in one piece.
+    Log(BodyLocation),
+    /// In the log, in two chunks or more, in order.
+    Chunks(Box<[BodyLocation]>),
+    /// In a put fact: the chunks went ahead as [`Fact::BodyChunk`](crate::Fact::BodyChunk)s;
+    /// `apply` turns it into `Chunks`, or `Log` when there is one.
+    Announced {
+        /// Which chunks.
+        body: BodyId,
+        /// How many there are.
+        chunks: u32,
+        /// Bytes of all together.
+        bytes: u64,
+    },
+}
+
+impl Body {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Body::Incoming(payload) => payload.len() as u64,
+            Body::Memory(bytes) => bytes.len() as u64,
+            Body::Log(location) => u64::from(location.bytes),
+            Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
+            Body::Announced { bytes, .. } => *bytes,
+        }
+    }
+}
+
 impl Message {
     /// The message as its next queue gets it: one that expired, or is damaged, is kept
     /// there for good.
@@ -98,7 +135,7 @@ pub enum DeadLetterReason {
     /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here):
     /// only in logs of before it became that consumer's affair.
     Undeliverable = 4,
-    /// Its content is damaged where the log has it. The message keeps that place, so that it is
+    /// Its content is damaged where the log has it. The message keeps that location, so that it is
     /// whole again when the log is repaired; until then consumers get a note.
     Damaged = 5,
     /// An administrator moved it (MOVE QLOCAL): it is no dead letter.

@@ -3,10 +3,6 @@
 use towline_types::{Time, limits};
 
 use crate::QueueId;
-pub use crate::command::{
-    AliasChanges, Define, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
-    QueueManagerChanges,
-};
 
 /// An object with all its attributes, as it is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +15,29 @@ pub enum Definition {
     Model(ModelQueue),
     /// QMGR: there is exactly one, and it has no name among the queues.
     QueueManager(QueueManagerAttributes),
+}
+
+/// The type named by ALTER, DELETE and DISPLAY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectType {
+    /// QLOCAL.
+    Local,
+    /// QALIAS.
+    Alias,
+    /// QMODEL.
+    Model,
+}
+
+impl ObjectType {
+    /// The word that messages to operators use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ObjectType::Local => "local queue",
+            ObjectType::Alias => "alias queue",
+            ObjectType::Model => "model queue",
+        }
+    }
 }
 
 /// A local queue.

@@ -2,7 +2,7 @@
 //!
 //! It opens nothing, reads no clock and starts no thread. Deciding calls (`decide/`) check, reserve
 //! and fill a [`Decision`](crate::Decision); `apply` carries facts out and cannot fail; `dispatch`
-//! hands available messages to consumers; `tick` does what time brings. What each needs of the
+//! hands available messages to consumers; `tick` does what is due with time. What each needs of the
 //! others is in this file.
 //!
 //! Invariants (`audit`): every consumer, unit and temporary queue belongs to a known connection; a
@@ -11,16 +11,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ahead::BodiesAhead;
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::object::{Definition, LocalQueue};
-use crate::paging::Paging;
-use crate::party::{Connection, Consumer, EndedUnit, Unit};
+use crate::page_cache::PageCache;
 use crate::queue::Queue;
 use crate::request::Limits;
+use crate::sessions::{Connection, Consumer, EndedUnit, UnitOfWork};
+use crate::spilled_bodies::SpilledBodies;
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId};
 
 /// See the module's description.
@@ -32,11 +32,11 @@ pub struct QueueManager {
     pub(crate) consumers: FastMap<ConsumerId, Consumer>,
     pub(crate) connections: FastMap<ConnectionId, Connection>,
     /// Open units; ids ascend, so the first is the oldest.
-    pub(crate) units: BTreeMap<UnitId, Unit>,
-    /// Units that the queue manager rolled back and whose connections do not know yet.
+    pub(crate) units: BTreeMap<UnitId, UnitOfWork>,
+    /// Units that the queue manager rolled back without their connections' knowledge so far.
     pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
     /// Bodies in the log that no put refers to yet.
-    pub(crate) ahead: BodiesAhead,
+    pub(crate) spilled_bodies: SpilledBodies,
     pub(crate) next: Counters,
     /// Bytes in memory: non-persistent bodies, and what open units of work staged.
     pub(crate) memory_bytes: u64,
@@ -47,7 +47,7 @@ pub struct QueueManager {
     /// Effects that wait for the next call with outputs.
     pub(crate) effects: Vec<Effect>,
     pub(crate) scan: Scan,
-    pub(crate) paging: Paging,
+    pub(crate) page_cache: PageCache,
     /// Why puts are refused at present, if they are.
     pub(crate) refusing: Option<Refusal>,
     /// Bytes that the log takes of a decision that adds.
@@ -87,14 +87,14 @@ impl QueueManager {
             connections: FastMap::default(),
             units: BTreeMap::new(),
             ended_units: BTreeMap::new(),
-            ahead: BodiesAhead::default(),
+            spilled_bodies: SpilledBodies::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,
             staged_bytes: 0,
             changed: VecDeque::new(),
             effects: Vec::new(),
             scan: Scan::default(),
-            paging: Paging::default(),
+            page_cache: PageCache::default(),
             refusing: None,
             log_room: u64::MAX,
             image_sequence: 0,
@@ -129,7 +129,7 @@ impl QueueManager {
         }
     }
 
-    /// Whether the log has room for `puts` persistent messages with bodies of `bytes` together.
+    /// Whether the log has space for `puts` persistent messages with bodies of `bytes` together.
     pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
         // What does not fit at the end of an extent is left free there, and the next extent begins
         // with it: a run takes less than twice its length.
@@ -186,13 +186,13 @@ impl QueueManager {
         match self.queues.get_mut(&local.id) {
             Some(queue) => queue.definition.clone_from(local),
             None => {
-                let queue = Queue::new(local.clone(), &self.paging.census);
+                let queue = Queue::new(local.clone(), &self.page_cache.census);
                 self.queues.insert(local.id, Box::new(queue));
             }
         }
     }
 
-    /// Removes a queue whose deletion is decided once nothing refers to its messages any more.
+    /// Removes a queue that is to be deleted, once nothing refers to its messages any more.
     /// Only for TEMPDYN queues: others go by a fact.
     pub(crate) fn reap(&mut self, id: QueueId) {
         let done = self

@@ -11,7 +11,7 @@ use towline_types::limits;
 pub enum Refusal {
     /// No object of that name, for a producer or consumer.
     UnknownQueue(String),
-    /// The same, and there is one whose name differs in upper and lower case only.
+    /// The same, and there is one with the same name but for upper and lower case.
     UnknownQueueButCase { queue: String, there: String },
     /// The queue is to be defined on its first use, of a model that does not exist.
     UnknownModel { queue: String, model: String },
@@ -19,7 +19,7 @@ pub enum Refusal {
     UnknownObject { expected: &'static str, name: String, there: Option<String> },
     /// The name is empty, too long, or has a control character.
     BadName(String),
-    /// An alias whose target does not exist, or an alias of an alias.
+    /// An alias with a target that does not exist, or an alias of an alias.
     BadAlias(String),
     /// PUT(DISABLED).
     PutInhibited(String),
@@ -39,7 +39,7 @@ pub enum Refusal {
     UnitTooLarge { bytes_max: u64 },
     /// The unit of work was open for too long.
     UnitTooOld { seconds_max: u64 },
-    /// The recovery log was nearly full, and the unit of work held its oldest place.
+    /// The recovery log was nearly full, and the unit of work held its oldest position.
     UnitHeldLog { percent: u64 },
     /// No open unit of work of that id on this connection.
     UnknownUnit,
@@ -61,7 +61,7 @@ pub enum Refusal {
     BadAttribute { attribute: &'static str, why: String },
     /// Memory for non-persistent messages is used up.
     MemoryFull { bytes_max: u64 },
-    /// The recovery log has no room for new messages (gets still work).
+    /// The recovery log has no free space for new messages (gets still work).
     LogFull,
     /// The queue manager is ending.
     Ending,

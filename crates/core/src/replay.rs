@@ -8,7 +8,7 @@
 //! | Defined, Undefined, Deleted | skipped: the image knows the outcome                       |
 //! | of a queue not in the image | the queue was deleted before X: its messages are kept as   |
 //! |                             | ghosts, since one may be moved to a queue that lives       |
-//! | Put whose chunks are gone   | skipped: their extent was reused, so the message is gone,  |
+//! | Put with lost chunks        | skipped: their extent was reused, so the message is gone,  |
 //! |                             | or a later Put carries it forward                          |
 //! | all others                  | applied, not counted in totals                             |
 //!
@@ -20,17 +20,18 @@
 //! | image's next sequence             |                                                      |
 //! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
 //! | (after X) of an unknown queue     |                                                      |
-//! | Put of a known message            | it was carried forward: the new place counts         |
+//! | Put of a known message            | it was carried forward: the new location counts      |
 //! | Got, Expired, BackedOut or Moved  | skipped: the message went with its queue             |
 //! | from a queue deleted in the log   |                                                      |
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
-use crate::ahead::Pieces;
 use crate::apply::{Manner, release};
-use crate::fact::{Body, Fact};
+use crate::fact::Fact;
+use crate::message::Body;
 use crate::object::Definition;
 use crate::queue::{SEQUENCE_END, body_bytes};
+use crate::spilled_bodies::Pieces;
 use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
 
 /// What to do with a fact.
@@ -80,7 +81,7 @@ impl QueueManager {
     /// All units of work that were open are gone, and so are the bodies that they sent ahead. The
     /// log goes on.
     pub fn replay_new_term(&mut self, outputs: &mut Outputs) {
-        let locations = self.ahead.take_all();
+        let locations = self.spilled_bodies.take_all();
         if !locations.is_empty() {
             outputs.effects.push(Effect::RemovedMany { locations });
         }
@@ -95,7 +96,7 @@ impl QueueManager {
                 }
                 check_sequence(*sequence)?;
                 let place = self.judge_queue(*queue, before_image)?;
-                self.check_carried(*queue, *sequence, &message.body)?;
+                self.check_relocated(*queue, *sequence, &message.body)?;
                 match self.judge_body(&message.body, before_image)? {
                     Verdict::Apply => Ok(place),
                     other @ (Verdict::Skip | Verdict::Ghost) => Ok(other),
@@ -124,7 +125,7 @@ impl QueueManager {
                 let Body::Log(_) = chunk else {
                     return Err(contradiction("a chunk without a place"));
                 };
-                let known = self.ahead.pieces(*body).len();
+                let known = self.spilled_bodies.pieces(*body).len();
                 match (known == *index as usize, before_image) {
                     (true, _) => Ok(Verdict::Apply),
                     (false, true) => Ok(Verdict::Skip),
@@ -176,7 +177,7 @@ impl QueueManager {
     }
 
     /// A put of a known message is the same message, logged again.
-    fn check_carried(
+    fn check_relocated(
         &self,
         queue: QueueId,
         sequence: MessageSequence,
@@ -230,7 +231,7 @@ impl QueueManager {
         match body {
             Body::Log(_) => Ok(Verdict::Apply),
             Body::Announced { body, chunks, bytes } => {
-                let known = self.ahead.pieces(*body);
+                let known = self.spilled_bodies.pieces(*body);
                 let sum: u64 = known.iter().map(|chunk| u64::from(chunk.bytes)).sum();
                 let all = *chunks > 0 && known.len() == *chunks as usize && sum == *bytes;
                 match (all, before_image) {
@@ -298,7 +299,7 @@ impl QueueManager {
         match fact {
             Fact::Put { queue: _, sequence: _, message } => {
                 if let Body::Announced { body, .. } = message.body {
-                    let pieces = self.ahead.take(body);
+                    let pieces = self.spilled_bodies.take(body);
                     release(pieces.map(Pieces::into_body), outputs);
                 }
             }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use towline_types::limits;
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::{DeadLetter, Header};
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, DeadLetter, Header};
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 
 /// Bounds and policies of the whole queue manager that do not depend on one queue.
@@ -38,7 +38,7 @@ pub struct Limits {
     pub dead_letter_queue: String,
     /// Queues that are defined on their first use.
     pub auto_define: Vec<AutoDefine>,
-    /// Time between two scans for expired messages that nobody tried to get.
+    /// Time between two scans for expired messages that no consumer tried to get.
     pub expiry_scan_interval: Duration,
     /// Length of the log's extents.
     pub extent_bytes: u64,
@@ -72,7 +72,7 @@ impl Default for Limits {
 pub struct AutoDefine {
     /// A name, or a generic name that ends in `*`.
     pub pattern: String,
-    /// The QMODEL whose attributes the queue gets; empty: the defaults of QLOCAL.
+    /// The QMODEL that the queue gets its attributes from; empty: the defaults of QLOCAL.
     pub model: String,
 }
 
@@ -133,7 +133,7 @@ impl Decision {
 /// An open way to put messages on a queue. Give it back with `close_put`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutTarget {
-    /// Who opened it.
+    /// The connection that opened it.
     pub connection: ConnectionId,
     /// The local queue at the end of the path.
     pub queue: QueueId,
@@ -156,7 +156,7 @@ pub enum ConsumerMode {
 
 /// What MOVE QLOCAL did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct MoveCounts {
     /// Messages that go to the other queue.
     pub moved: u64,
     /// Messages that stay and are not locked.
@@ -205,7 +205,7 @@ pub enum FilterKey {
 pub struct Candidate<'a> {
     /// In which queue.
     pub queue: QueueId,
-    /// Its place.
+    /// Its sequence.
     pub sequence: MessageSequence,
     /// What the rules know of it.
     pub header: Header,
@@ -229,7 +229,7 @@ pub enum Match {
     NeedContent,
 }
 
-/// Evaluates filters; implemented by whoever can read content.
+/// Evaluates filters; implemented by the layer that can read content.
 pub trait Selection {
     /// Does this message pass this filter? Must give the same answer each time (`NeedContent`
     /// aside).
@@ -246,12 +246,12 @@ pub trait Selection {
 pub enum Outcome {
     /// Done with it.
     Accepted,
-    /// Not wanted; back to its place, not counted.
+    /// Not wanted: available again, no backout counted.
     Released,
-    /// Invalid: to the dead-letter queue; without a usable one back to its place, a backout
-    /// counted, and not to this consumer again.
+    /// Invalid: to the dead-letter queue; without a usable one available again, a backout counted,
+    /// and not to this consumer again.
     Rejected,
-    /// Back to its place.
+    /// Available again.
     Modified {
         /// Count a backout.
         failed: bool,
@@ -263,7 +263,7 @@ pub enum Outcome {
 /// One delivery's settlement.
 #[derive(Clone, Copy, Debug)]
 pub struct Settlement {
-    /// Whose delivery.
+    /// The consumer that received the delivery.
     pub consumer: ConsumerId,
     /// Which.
     pub sequence: MessageSequence,
@@ -274,6 +274,6 @@ pub struct Settlement {
     /// The consumer has forgotten the delivery (AMQP 2.6.12): after a rollback it goes back to the
     /// queue; one that is not settled stays with its consumer (4.4.2).
     pub settled: bool,
-    /// Somebody waits until it is durable (the client's settlement is to be confirmed).
+    /// A client waits until it is durable (the client's settlement is to be confirmed).
     pub reply_wanted: bool,
 }

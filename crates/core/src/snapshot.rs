@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
-use crate::ahead::Pieces;
 use crate::object::Definition;
-use crate::paging::{PageJob, StoredPage};
+use crate::page_cache::{PageJob, StoredPage};
 use crate::queue::{ExtentShare, Outline, Queue, SEQUENCE_END, Totals};
 use crate::record::{Reader, RecordError, decode_definition, encode_definition, put_varint};
 use crate::request::Limits;
+use crate::spilled_bodies::Pieces;
 use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
@@ -103,7 +103,7 @@ impl ImagePlan {
 
 /// A queue manager as of an image.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoredImage {
     /// The queue manager.
     pub rules: QueueManager,
     /// It has its messages: only what came after the image must be replayed.
@@ -139,8 +139,8 @@ impl QueueManager {
         put_varint(self.next.sequence, out);
         put_varint(u64::from(self.next.queue), out);
         put_varint(self.next.body, out);
-        put_varint(self.ahead.len() as u64, out);
-        for (body, chunks) in self.ahead.iter() {
+        put_varint(self.spilled_bodies.len() as u64, out);
+        for (body, chunks) in self.spilled_bodies.iter() {
             put_varint(body.0, out);
             put_varint(chunks.len() as u64, out);
             for chunk in chunks {
@@ -167,7 +167,11 @@ impl QueueManager {
     ///
     /// # Errors
     /// The bytes are not an image of a known version.
-    pub fn restore(image: &[u8], limits: Limits, pages: Pages) -> Result<Restored, RecordError> {
+    pub fn restore(
+        image: &[u8],
+        limits: Limits,
+        pages: Pages,
+    ) -> Result<RestoredImage, RecordError> {
         let mut reader = Reader::new(image);
         for expected in MAGIC {
             if reader.byte()? != *expected {
@@ -195,7 +199,7 @@ impl QueueManager {
             rules.read_object(&mut reader, has_messages, whole)?;
         }
         reader.end()?;
-        Ok(Restored { rules, whole })
+        Ok(RestoredImage { rules, whole })
     }
 
     fn read_chunks(&mut self, reader: &mut Reader<'_>, whole: bool) -> Result<(), RecordError> {
@@ -217,7 +221,7 @@ impl QueueManager {
             bodies.extend(pieces.map(|pieces| (body, pieces)));
         }
         if whole {
-            self.ahead = bodies.into_iter().collect();
+            self.spilled_bodies = bodies.into_iter().collect();
         }
         Ok(())
     }
@@ -276,7 +280,7 @@ impl QueueManager {
     pub fn shares(&self) -> impl Iterator<Item = ExtentShare> {
         let away = self.outlines().flat_map(|outline| outline.extents.iter().copied());
         let extent_bytes = self.limits.extent_bytes;
-        away.chain(self.ahead.locations().map(move |chunk| ExtentShare {
+        away.chain(self.spilled_bodies.locations().map(move |chunk| ExtentShare {
             extent: chunk.lsn.0 / extent_bytes,
             bodies: 1,
             bytes: u64::from(chunk.bytes),
@@ -286,12 +290,12 @@ impl QueueManager {
     /// Bodies in the log that open units of work know of.
     #[cfg(test)]
     pub(crate) fn bodies_of_units(&self) -> u64 {
-        self.units.values().flat_map(|unit| &unit.ahead).map(|(_, bodies)| bodies).sum()
+        self.units.values().flat_map(|unit| &unit.spilled_bodies).map(|(_, bodies)| bodies).sum()
     }
 
     /// Chunks of bodies that no put refers to yet.
     pub fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
-        self.ahead.locations()
+        self.spilled_bodies.locations()
     }
 
     /// The pages that blocks refer to.

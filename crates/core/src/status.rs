@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use towline_types::Time;
 
-use crate::fact::Body;
+use crate::message::Body;
 use crate::object::{Definition, LocalQueue};
 use crate::queue::{Queue, Totals};
 use crate::{ConnectionId, MessageSequence, QueueId, QueueManager, UnitId};
@@ -109,12 +109,13 @@ impl QueueManager {
     /// All connections that have, or had, something open.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
-        let row = |(id, connection): (&ConnectionId, &crate::party::Connection)| ConnectionStatus {
-            connection: *id,
-            units: connection.units.len(),
-            consumers: connection.consumers.len(),
-            producers: connection.outputs.values().map(|count| *count as usize).sum(),
-        };
+        let row =
+            |(id, connection): (&ConnectionId, &crate::sessions::Connection)| ConnectionStatus {
+                connection: *id,
+                units: connection.units.len(),
+                consumers: connection.consumers.len(),
+                producers: connection.outputs.values().map(|count| *count as usize).sum(),
+            };
         let mut rows: Vec<ConnectionStatus> = self.connections.iter().map(row).collect();
         rows.sort_unstable_by_key(|row| row.connection);
         rows
@@ -155,7 +156,7 @@ impl QueueManager {
     /// Bytes that open units of work have in the log ahead of their commits.
     #[must_use]
     pub fn bytes_ahead(&self) -> u64 {
-        self.units.values().map(|unit| unit.ahead_bytes).sum()
+        self.units.values().map(|unit| unit.spilled_bytes).sum()
     }
 
     /// Bytes of persistent bodies that open units of work keep in memory.
@@ -170,8 +171,8 @@ impl QueueManager {
         self.units.get(&unit).is_some_and(|found| found.connection == connection)
     }
 
-    /// Where the content of a message is now: a message that was carried forward has another place
-    /// than its delivery said. `None`: it is gone from this queue.
+    /// Where the content of a message is now: a message that was carried forward has another
+    /// location than its delivery said. `None`: it is gone from this queue.
     #[must_use]
     pub fn body_of(&self, queue: QueueId, sequence: MessageSequence) -> Option<Body> {
         let found = self.queues.get(&queue)?;

@@ -18,7 +18,7 @@ const MARGIN: u32 = 16;
 const LABELS: u32 = 64;
 const TITLE: (&str, u32) = ("sans-serif", 18);
 const SMALL: (&str, u32) = ("sans-serif", 13);
-/// Told apart also by those who do not see red and green alike.
+/// Distinct also for readers with red-green blindness.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -123,7 +123,7 @@ fn rates(report: &Report, area: &Area<'_>) -> Drawn {
     let all = report.blocks.iter().flat_map(|b| b.rates_bytes_per_s.iter().copied());
     let (low, high) = range(all.map(megabytes));
     let longest = report.blocks.iter().map(|block| block.rates_bytes_per_s.len()).max();
-    // Room for the names of the lines at the right.
+    // Width for the names of the lines at the right.
     let seconds = longest.unwrap_or(1).max(1) as f64 * 1.35;
     let mut chart = ChartBuilder::on(area)
         .caption("Bytes per second, of each second", TITLE)

@@ -1,6 +1,6 @@
 //! The only proof that a disk keeps its word: numbered records are written and synced, the number
-//! of each is told to somebody elsewhere, the power goes; afterwards each number that was told must
-//! be there.
+//! of each is reported to another machine, the power goes; afterwards each number that was reported
+//! must be there.
 //!
 //! The file grows for its first round, then is written over, as the recovery log does with its
 //! extents. Each record is synced before the next is written, so a gap below the highest number is
@@ -42,8 +42,8 @@ pub(crate) struct CutPlan {
     pub(crate) records: Option<u64>,
 }
 
-/// Writes records until the plan says so, an error comes, or the power goes. Tells each number that
-/// is synced, as a line.
+/// Writes records until the plan says so, an error comes, or the power goes. Reports each number
+/// that is synced, as a line.
 ///
 /// # Errors
 /// The file is there already; of writes, syncs, and of `told`.
@@ -134,7 +134,7 @@ pub(crate) struct CutReport {
     pub(crate) complete: bool,
     /// The highest number found; 0: none at all.
     pub(crate) highest_number: u64,
-    /// What was told to be acknowledged.
+    /// What was reported as acknowledged.
     pub(crate) acked_number: Option<u64>,
     /// Numbers that must be there (the newest, as many as the file holds).
     pub(crate) expected_count: u64,
@@ -143,7 +143,7 @@ pub(crate) struct CutReport {
     pub(crate) missing_ranges: Vec<(u64, u64)>,
 }
 
-/// Looks for the records. `acked`: the last number that was told.
+/// Looks for the records. `acked`: the last number that was reported.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -176,7 +176,7 @@ fn read_block(file: &mut File, block: &mut [u8]) -> io::Result<usize> {
 
 /// `blocks`: what stands in each block of the file, in order.
 fn report(blocks: &[Option<Record>], acked: Option<u64>) -> CutReport {
-    // A disk may bring up blocks of an older, removed file: they do not count.
+    // A disk may show blocks of an older, removed file: they do not count.
     let mut runs: HashMap<u64, usize> = HashMap::new();
     for record in blocks.iter().flatten() {
         *runs.entry(record.run).or_default() += 1;
@@ -195,7 +195,7 @@ fn report(blocks: &[Option<Record>], acked: Option<u64>) -> CutReport {
     let highest = found.keys().copied().max().unwrap_or(0);
     let last = highest.max(acked.unwrap_or(0));
     // One less than there are slots: where the power went, the next record was being written over
-    // the oldest one. Without any record, nobody knows how many there were room for.
+    // the oldest one. Without any record, the number of slots is unknown.
     let kept = if slots == 0 { last } else { slots.saturating_sub(1) };
     let after = last.saturating_add(1);
     let first = after.saturating_sub(kept).max(1);

@@ -11,9 +11,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::guard::{Guarded, Itself};
-use super::plan::BLOCK_BYTES_UNIT;
+use super::guard::{GuardedName, Itself};
 
+/// What direct I/O is aligned to on every disk of today, and the unit of the recovery log.
+pub(crate) const BLOCK_BYTES_UNIT: u64 = 4096;
 /// Bytes of one write while the file is made.
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -63,15 +64,15 @@ impl Way {
 /// The file. It is removed when this is dropped, and when the process ends.
 #[derive(Debug)]
 pub(crate) struct TestFile {
-    place: Guarded,
+    place: GuardedName,
     bytes: u64,
 }
 
 impl TestFile {
-    /// Makes it in `folder`, filled with zeros and synced. `progress` is told the bytes so far.
+    /// Makes it in `folder`, filled with zeros and synced. `progress` gets the bytes so far.
     ///
     /// # Errors
-    /// No room, no permission, no such folder.
+    /// No free space, no permission, no such folder.
     pub(crate) fn make(
         folder: &Path,
         bytes: u64,
@@ -83,7 +84,7 @@ impl TestFile {
             let what = format!("no room: {bytes} bytes are needed, {free_bytes} are free");
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
-        let place = Guarded::new(folder, "log", itself)?;
+        let place = GuardedName::new(folder, "log", itself)?;
         let made = TestFile { place, bytes };
         made.fill(progress)?;
         Ok(made)
@@ -161,8 +162,8 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// Bytes that may still be written in a folder. A file system that does not count any has room
-/// until it says otherwise.
+/// Bytes that may still be written in a folder. A file system that does not count any has free
+/// space until it says otherwise.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(folder)?;
     if found.f_blocks == 0 {

@@ -3,8 +3,8 @@
 //! A second process, the guard, waits for the end of its standard input, which comes when the
 //! tester is killed too, and removes what is left. Not here: what is made.
 //!
-//! Invariants: the guard runs before there is anything to guard; it removes nothing whose name does
-//! not begin as ours do.
+//! Invariants: the guard runs before there is anything to guard; it removes no file unless its name
+//! begins as ours do.
 
 use std::fs::{self, File};
 use std::io;
@@ -41,24 +41,24 @@ impl Itself<'_> {
 /// A name in the tested folder. What has it is removed when this is dropped, and when the process
 /// ends.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardedName {
     folder: PathBuf,
     path: PathBuf,
     guard: Child,
 }
 
-impl Guarded {
-    /// A name that nobody has; `what` is a part of it. Makes nothing.
+impl GuardedName {
+    /// A name that no file has; `what` is a part of it. Makes nothing.
     ///
     /// # Errors
     /// No such folder; a guard that cannot be started.
-    pub(crate) fn new(folder: &Path, what: &str, itself: Itself<'_>) -> io::Result<Guarded> {
+    pub(crate) fn new(folder: &Path, what: &str, itself: Itself<'_>) -> io::Result<GuardedName> {
         let number = getrandom::u64().map_err(io::Error::other)?;
         let folder = fs::canonicalize(folder)?;
         let path = folder.join(format!("{NAME}{what}-{}-{number:016x}", std::process::id()));
         let mut command = itself.command("guard", &path);
         let guard = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Guarded { folder, path, guard })
+        Ok(GuardedName { folder, path, guard })
     }
 
     /// The name, from the root.
@@ -75,7 +75,7 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedName {
     fn drop(&mut self) {
         remove(&self.path).ok();
         drop(self.guard.stdin.take());

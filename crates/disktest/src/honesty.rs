@@ -1,12 +1,12 @@
 //! Does the disk lie about sync? What can be seen from a program: what the system says of the
-//! place, and how long writes take with and without a sync.
+//! folder, and how long writes take with and without a sync.
 //!
 //! A judgement from signs, no proof: the only proof is a power cut ([`super::cut`]). Not here: how
-//! the signs are measured (`probe`), how the place is found out (`place`).
+//! the signs are measured (`probe`), how the file system is found out (`location`).
 
 use serde::Serialize;
 
-use super::place::{Device, Kind, Place};
+use super::location::{Device, FolderLocation, Kind};
 
 /// Writes of the probe.
 pub(crate) const PROBE_BYTES: u64 = 4096;
@@ -74,7 +74,7 @@ pub(crate) struct Judgement {
 }
 
 /// Judges.
-pub(crate) fn judge(place: &Place, probe: Probe) -> Judgement {
+pub(crate) fn judge(place: &FolderLocation, probe: Probe) -> Judgement {
     let mut signs = Signs { verdict: base(place.kind), evidence: Vec::new() };
     signs.of_file_system(place);
     signs.of_sync(place.kind, &probe);
@@ -112,7 +112,7 @@ impl Signs {
         }
     }
 
-    fn of_file_system(&mut self, place: &Place) {
+    fn of_file_system(&mut self, place: &FolderLocation) {
         let name = &place.file_system;
         match place.kind {
             Kind::Local => self.note(format!("{name} sends a sync on to its device")),

@@ -1,12 +1,12 @@
 //! `towline disktest`: how fast a disk takes what a recovery log writes, how many commits per
 //! second that allows, whether it keeps its word about sync, and whether its locks can be trusted.
 //!
-//! It writes as the log does but uses none of its code: it must also tell of disks on which the log
-//! would fail. It does *not* test reading, nor capacity.
+//! It writes as the log does but uses none of its code: it must also report on disks on which the
+//! log would fail. It does *not* test reading, nor capacity.
 //!
 //! Reading order: `args` (options), `plan` (the same, checked), `run` (phases), `file` and
 //! `guard` (what is written, and that it goes again), `measure` (a slice), `predict`,
-//! `place`, `probe` and `honesty` (does it lie), `cut` (proof of that), `locks` and
+//! `location`, `probe` and `honesty` (does the disk lie), `cut` (proof of that), `locks` and
 //! `second` (two processes), `report`, `table`, `chart`.
 
 #![forbid(unsafe_code)]
@@ -17,9 +17,9 @@ mod cut;
 mod file;
 mod guard;
 mod honesty;
+mod location;
 mod locks;
 mod measure;
-mod place;
 mod plan;
 mod predict;
 mod probe;
@@ -57,6 +57,6 @@ pub fn part(part: &DiskPart) -> ExitCode {
         DiskPart::Guard { path } => guard::run(path),
         DiskPart::Locks { folder } => second::run(folder),
     };
-    // Nobody reads what it could say.
+    // Its output has no reader.
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::Serialize;
 
-use super::guard::{Guarded, Itself};
+use super::guard::{GuardedName, Itself};
 use super::second::Lock;
 
 /// How long an answer is waited for.
@@ -111,8 +111,8 @@ const HEARD: Case = Case {
     when_failed: "UNFIT: a standby would wait for ever, or replace one that lives",
 };
 
-/// Runs all tests in a folder of their own below `folder`. `progress` is told how many of how many
-/// are done.
+/// Runs all tests in a folder of their own below `folder`. `progress` gets how many of how many are
+/// done.
 ///
 /// # Errors
 /// When the folder or the processes cannot be made. What a test runs into is its result.
@@ -122,26 +122,26 @@ pub(crate) fn run(
     itself: Itself<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> io::Result<Vec<LockTest>> {
-    let place = Guarded::new(folder, "locks", itself)?;
+    let place = GuardedName::new(folder, "locks", itself)?;
     fs::create_dir(place.path())?;
     let pause = if is_quick { PAUSE_QUICK } else { PAUSE };
-    let bench = Bench { folder: place.path(), itself, pause };
-    type Test<'b> = fn(&Bench<'b>, Lock) -> Result<String, String>;
+    let bench = LockBench { folder: place.path(), itself, pause };
+    type Test<'b> = fn(&LockBench<'b>, Lock) -> Result<String, String>;
     let of_locks: [(&Case, Test<'_>); 4] = [
-        (&EXCLUSION, Bench::exclusion),
-        (&KILLED, Bench::killed),
-        (&PAUSED, Bench::paused),
-        (&COUNTED, Bench::counted),
+        (&EXCLUSION, LockBench::exclusion),
+        (&KILLED, LockBench::killed),
+        (&PAUSED, LockBench::paused),
+        (&COUNTED, LockBench::counted),
     ];
     let mut results = Vec::new();
-    type FileTest<'b> = fn(&Bench<'b>) -> Result<String, String>;
+    type FileTest<'b> = fn(&LockBench<'b>) -> Result<String, String>;
     let of_files: [(&Case, FileTest<'_>); 6] = [
-        (&MADE, Bench::made),
-        (&LINKED, Bench::linked),
-        (&RENAMED, Bench::renamed),
-        (&SEEN, Bench::seen),
-        (&HANDED, Bench::handed),
-        (&HEARD, Bench::heard),
+        (&MADE, LockBench::made),
+        (&LINKED, LockBench::linked),
+        (&RENAMED, LockBench::renamed),
+        (&SEEN, LockBench::seen),
+        (&HANDED, LockBench::handed),
+        (&HEARD, LockBench::heard),
     ];
     let total = of_locks.len() * 2 + of_files.len();
     for lock in [Lock::Flock, Lock::Ofd] {
@@ -170,24 +170,24 @@ impl Case {
     }
 }
 
-/// Where the tests take place. Each gives back what was seen: `Err` when that is a failure.
-struct Bench<'a> {
+/// The folder of the tests. Each gives back what was seen: `Err` when that is a failure.
+struct LockBench<'a> {
     folder: &'a Path,
     itself: Itself<'a>,
     pause: Duration,
 }
 
-impl Bench<'_> {
-    fn two(&self) -> Result<(Second, Second), String> {
+impl LockBench<'_> {
+    fn two(&self) -> Result<(SecondProcess, SecondProcess), String> {
         Ok((self.one()?, self.one()?))
     }
 
-    fn one(&self) -> Result<Second, String> {
-        Second::start(self.itself, self.folder).map_err(|error| error.to_string())
+    fn one(&self) -> Result<SecondProcess, String> {
+        SecondProcess::start(self.itself, self.folder).map_err(|error| error.to_string())
     }
 
     /// Two processes with one file open; the first has the lock.
-    fn held(&self, test: &str, lock: Lock) -> Result<(Second, Second), String> {
+    fn held(&self, test: &str, lock: Lock) -> Result<(SecondProcess, SecondProcess), String> {
         let (mut first, mut second) = self.two()?;
         let name = format!("{test}-{}", lock.name());
         first.does(&format!("open {name}"))?;
@@ -329,7 +329,7 @@ impl Bench<'_> {
         first.answers("beating")?;
         second.tell(&format!("listen heard {}", silence.as_millis()))?;
         second.answers("hearing")?;
-        // As long again, in which nobody may say that he hears nothing.
+        // As long again, in which neither process may report silence.
         if let Some(early) = second.answer_within(silence + silence / 2)? {
             return Err(format!("{early} although the holder was at work"));
         }
@@ -358,14 +358,14 @@ impl Bench<'_> {
 }
 
 /// A second process, with what it says. It is killed when this is dropped.
-struct Second {
+struct SecondProcess {
     process: Child,
     orders: ChildStdin,
     answers: Receiver<String>,
 }
 
-impl Second {
-    fn start(itself: Itself<'_>, folder: &Path) -> io::Result<Second> {
+impl SecondProcess {
+    fn start(itself: Itself<'_>, folder: &Path) -> io::Result<SecondProcess> {
         let mut command = itself.command("locks", folder);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let (Some(orders), Some(out)) = (process.stdin.take(), process.stdout.take()) else {
@@ -374,14 +374,14 @@ impl Second {
         let (tell, answers) = mpsc::channel();
         thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
-            // Ends with the process, or when nobody listens any more.
+            // Ends with the process, or when no process listens any more.
             for line in lines {
                 if tell.send(line).is_err() {
                     break;
                 }
             }
         });
-        Ok(Second { process, orders, answers })
+        Ok(SecondProcess { process, orders, answers })
     }
 
     fn tell(&mut self, order: &str) -> Result<(), String> {
@@ -445,7 +445,7 @@ impl Second {
     }
 }
 
-impl Drop for Second {
+impl Drop for SecondProcess {
     fn drop(&mut self) {
         // SIGKILL ends a paused process too.
         self.process.kill().ok();

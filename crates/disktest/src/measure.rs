@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::file::{Aligned, TestFile, Way};
 
-/// Longest latency told apart: ten minutes.
+/// Longest latency with a bucket of its own: ten minutes.
 const LONGEST_NS: u64 = 600_000_000_000;
 /// Three decimal digits: an error below 0.1 %.
 const DIGITS: u8 = 3;
@@ -72,7 +72,7 @@ impl Slice {
     }
 }
 
-/// Writes for `time`, at least once. `progress` is told the time since the slice began, often.
+/// Writes for `time`, at least once. `progress` often gets the time since the slice began.
 ///
 /// # Errors
 /// Of a write or a sync; what a file system that takes no direct I/O says, too.
@@ -122,7 +122,7 @@ fn wait_of(schedstat: &str) -> Option<Duration> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// The place of the next write: round the file, in whole blocks.
+/// The offset of the next write: round the file, in whole blocks.
 fn next(offset: u64, block_bytes: u64, file_bytes: u64) -> u64 {
     let after = offset + block_bytes;
     if after + block_bytes > file_bytes { 0 } else { after }

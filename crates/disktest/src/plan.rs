@@ -4,10 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::{DiskArgs, DiskMode};
-use super::file::Way;
+use super::file::{BLOCK_BYTES_UNIT, Way};
 
-/// What direct I/O is aligned to on every disk of today, and the unit of the recovery log.
-pub(crate) const BLOCK_BYTES_UNIT: u64 = 4096;
 /// Largest write: four times what the recovery log takes for a full batch.
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
 /// Most sizes in one run: more would leave none of them time.

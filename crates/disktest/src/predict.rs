@@ -1,7 +1,8 @@
 //! How many commits per second a queue manager will reach, from what batches take to write.
 //!
 //! The model is in docs/guides/choosing-a-disk.md. It knows the disk by measurement, and processors
-//! by two constants; so it tells the order, not the last ten percent. Not here: measuring.
+//! by two constants; so it gives the order of magnitude, not the last ten percent. Not here:
+//! measuring.
 
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use super::honesty::{Judgement, Verdict};
+use super::location::FolderLocation;
 use super::locks::LockTest;
 use super::measure::{Latency, Slice};
-use super::place::Place;
 use super::predict::Prediction;
 
 /// Version of the names. A name that changes or goes raises it, a new one does not.
@@ -19,12 +19,12 @@ pub(crate) struct Report {
     /// Whether a queue manager may trust this disk.
     pub(crate) fit: bool,
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: FolderLocation,
     pub(crate) elapsed_s: f64,
     /// `None`: no file was written.
     pub(crate) file_bytes: Option<u64>,
     pub(crate) blocks: Vec<Block>,
-    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) skipped: Vec<SkippedMode>,
     /// What such a disk is like; of the fastest way with the smallest block.
     pub(crate) latency_class: Option<&'static str>,
     /// Part of the measured time in which not the disk was waited for but a processor.
@@ -55,14 +55,14 @@ pub(crate) struct Block {
 
 /// A way of writing that is not possible here.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedMode {
     pub(crate) mode: &'static str,
     pub(crate) reason: String,
 }
 
 impl Report {
     /// Nothing found yet.
-    pub(crate) fn of(place: Place) -> Report {
+    pub(crate) fn of(place: FolderLocation) -> Report {
         Report {
             version: VERSION,
             fit: true,
@@ -125,8 +125,8 @@ impl From<&Slice> for Block {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::honesty::Probe;
+    use super::super::location::{Device, Kind};
     use super::super::locks::LockTest;
-    use super::super::place::{Device, Kind};
     use super::super::predict::{Load, predict};
     use super::*;
 
@@ -139,7 +139,7 @@ pub(crate) mod tests {
             rotational: Some(false),
             is_virtual: false,
         };
-        let mut report = Report::of(Place {
+        let mut report = Report::of(FolderLocation {
             folder: "/var/lib/towline".into(),
             file_system: "xfs".into(),
             kind: Kind::Local,
@@ -172,7 +172,7 @@ pub(crate) mod tests {
                 });
             }
         }
-        report.skipped.push(Skipped { mode: "direct-dsync", reason: "refused".into() });
+        report.skipped.push(SkippedMode { mode: "direct-dsync", reason: "refused".into() });
         report.predictions = vec![predict(Load::of(64), std::time::Duration::from_micros(120))];
         report.prediction_mode = Some("direct-sync");
         report.processor_wait_percent = Some(62.5);

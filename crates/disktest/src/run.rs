@@ -1,5 +1,5 @@
-//! The phases of a run: look at the place, make the file, measure, predict, judge, test the locks,
-//! tell. Not here: how any of them is done.
+//! The phases of a run: look at the folder, make the file, measure, predict, judge, test the locks,
+//! report. Not here: how any of them is done.
 //!
 //! Invariant: a run ends within its time, and a stall of the disk, because each phase takes its
 //! share of what is left.
@@ -16,13 +16,13 @@ use super::cut::{self, CutPlan};
 use super::file::{TestFile, Way, is_refusal};
 use super::guard::Itself;
 use super::honesty::judge;
+use super::location::FolderLocation;
 use super::locks;
 use super::measure;
-use super::place::Place;
 use super::plan::Plan;
 use super::predict::{CLIENTS, Load, predict};
 use super::probe::probe;
-use super::report::{Block, Report, Skipped};
+use super::report::{Block, Report, SkippedMode};
 use super::show::Show;
 use super::table::size;
 
@@ -44,7 +44,7 @@ pub(crate) enum Failure {
     /// Something in or about a folder or file went wrong.
     Io(PathBuf, io::Error),
     /// No way of writing is possible here.
-    NothingPossible(Vec<Skipped>),
+    NothingPossible(Vec<SkippedMode>),
 }
 
 impl Failure {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DiskArgs, itself: Itself<'_>) -> Result<bool, Failure> 
         return power_cut_check(args, &plan, words);
     }
     let began = Instant::now();
-    let place = Place::of(&plan.folder).map_err(Failure::at(&plan.folder))?;
+    let place = FolderLocation::of(&plan.folder).map_err(Failure::at(&plan.folder))?;
     let mut show = Show::new(began, plan.time);
     let mut report = Report::of(place);
     if plan.measures || plan.judges {
@@ -242,7 +242,7 @@ impl<'a> Bench<'a> {
                     Ok(slice) => report.blocks.push(Block::from(&slice)),
                     Err(error) if is_refusal(&error) && is_direct(*way) => {
                         let reason = error.to_string();
-                        report.skipped.push(Skipped { mode: way.name(), reason });
+                        report.skipped.push(SkippedMode { mode: way.name(), reason });
                         break;
                     }
                     Err(error) => return Err(Failure::Io(self.plan.folder.clone(), error)),
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_failure_names_what_it_is_about_and_has_its_code() {
         let reason = "Invalid argument".into();
-        let skipped = vec![Skipped { mode: Way::DirectDsync.name(), reason }];
+        let skipped = vec![SkippedMode { mode: Way::DirectDsync.name(), reason }];
         let failures = [
             (Failure::Usage("--size 1: too small".into()), 2, "--size"),
             (Failure::Io("/data".into(), io::ErrorKind::StorageFull.into()), 1, "/data"),

@@ -85,10 +85,10 @@ fn ofd(file: &File, kind: libc::c_int) -> Result<(), Errno> {
 /// Body of the second process: works in `folder` until standard input ends.
 ///
 /// # Errors
-/// When nobody reads the answers.
+/// When no process reads the answers.
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let mut second = Second { folder, file: None };
+    let mut second = Commands { folder, file: None };
     for line in io::stdin().lock().lines() {
         let answer = second.obey(&line?).unwrap_or_else(|error| format!("error {error}"));
         say(&answer)?;
@@ -102,12 +102,12 @@ fn say(answer: &str) -> io::Result<()> {
     out.flush()
 }
 
-struct Second<'a> {
+struct Commands<'a> {
     folder: &'a Path,
     file: Option<File>,
 }
 
-impl Second<'_> {
+impl Commands<'_> {
     fn obey(&mut self, line: &str) -> io::Result<String> {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
@@ -274,7 +274,7 @@ fn milliseconds(text: &str) -> io::Result<Duration> {
     text.parse().map(Duration::from_millis).map_err(|_| wrong())
 }
 
-/// Puts one file in the place of another again and again, each full of one letter.
+/// Replaces one file by another again and again, each full of one letter.
 fn rename(folder: &Path, name: &str, rounds: u64) -> io::Result<String> {
     let (new, old) = (folder.join(format!("{name}.new")), folder.join(name));
     let letters = (b'a'..=b'z').cycle();
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_answered() {
         let folder = tempfile::tempdir().unwrap();
-        let mut second = Second { folder: folder.path(), file: None };
+        let mut second = Commands { folder: folder.path(), file: None };
         for line in ["", "take flock", "open", "count ofd x", "take posix"] {
             assert!(second.obey(line).is_err(), "{line}");
         }

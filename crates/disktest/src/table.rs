@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::honesty::Judgement;
+use super::location::Device;
 use super::locks::LockTest;
-use super::place::Device;
 use super::predict::{CLIENTS, MESSAGE_BYTES, Prediction};
 use super::report::{Block, Report};
 

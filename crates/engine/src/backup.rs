@@ -12,10 +12,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use towline_core::{Limits, Pages as Trust, QueueManager};
-use towline_log::backup::{
+use towline_backup::{
     Backup, BackupError, CheckReport, Choices, DamagedBatch, Done, Progress, Restored, Source, Upto,
 };
+use towline_core::{Limits, Pages as Trust, QueueManager};
 use towline_log::{Disk, LinuxDisk, Pages, times};
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
@@ -266,7 +266,7 @@ pub fn check_backup(
 /// What keeps them from being read at all.
 pub fn check_images(data: &Path) -> Result<CheckReport, BackupError> {
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(&log_folder_of(data)?)?);
-    towline_log::backup::check_newest_image(&disk, &pages_of)
+    towline_backup::check_newest_image(&disk, &pages_of)
 }
 
 fn log_folder_of(data: &Path) -> Result<PathBuf, BackupError> {
@@ -287,7 +287,7 @@ pub fn restore(
 ) -> Result<(Restored, Option<String>), BackupError> {
     let backup = Backup::look(from)?;
     let mut report = |now: Progress| progress(now.done, now.all);
-    let restored = towline_log::backup::restore_folder(&backup, data, upto, &mut report)?;
+    let restored = towline_backup::restore_folder(&backup, data, upto, &mut report)?;
     let name = backup.manifest().and_then(|manifest| manifest.queue_manager.clone());
     if let Some(name) = &name
         && let Err(error) = name_file::write_once(data, name)

@@ -268,9 +268,9 @@ impl Door {
         std::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
-    /// Carries an old message forward: logs it again, with the content that was read.
-    pub(crate) fn carry(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
-        self.step_instance(self.clock.wall(), None, Input::Carry { queue, sequence, content });
+    /// Relocates an old message: logs it again, with the content that was read.
+    pub(crate) fn relocate(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
+        self.step_instance(self.clock.wall(), None, Input::Relocate { queue, sequence, content });
     }
 
     /// The log is nearly full, in percent.

@@ -45,7 +45,7 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
 fn look(door: &Door, log: &Log, fetch: &Fetch) -> (Body, Result<Payload, LogError>) {
     let read = read_front(log, &fetch.body);
     if read.is_err() {
-        // It may have been carried to another position meanwhile.
+        // It may have been relocated to another position meanwhile.
         match door.look(|instance| instance.body_of_fetch(fetch.ticket)) {
             Some(body) if body != fetch.body => {
                 let read = read_front(log, &body);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
-use towline_core::{CarryCursor, FoundOld};
+use towline_core::{RelocationCursor, RelocationSearch};
 use towline_log::{Log, LogError, Space, Stats};
 use towline_node::OldBody;
 use towline_types::{Lsn, limits};
@@ -121,22 +121,22 @@ pub fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// Extents that the log may have beyond twice its live bytes before old messages are carried.
+/// Extents that the log may have beyond twice its live bytes before old messages are relocated.
 const EXTENTS_SPARE: u64 = 4;
 
-/// Carries the live messages of the oldest extent forward when most of the log holds no live
+/// Relocates the live messages of the oldest extent when most of the log holds no live
 /// message: one message that no client gets must not retain all that was logged after it. Yields
 /// the end of the log after that: until all up to there is applied (in a group that may be long
 /// after it is on this disk), the same messages would be found, and logged, a second time.
-fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
-    if door.look(|instance| instance.applied()) < carried {
-        return carried;
+fn relocate_if_due(door: &Door, images: &Images, extent_bytes: u64, relocated: Lsn) -> Lsn {
+    if door.look(|instance| instance.applied()) < relocated {
+        return relocated;
     }
-    carry(door, images, extent_bytes);
+    relocate(door, images, extent_bytes);
     door.log().tail()
 }
 
-fn carry(door: &Door, images: &Images, extent_bytes: u64) {
+fn relocate(door: &Door, images: &Images, extent_bytes: u64) {
     let log = door.log();
     // The rest of the log is for gets: they free more than this would.
     if log.space() != Space::Ample {
@@ -149,7 +149,7 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
         return;
     }
     let before = Lsn(keep_from.0.saturating_add(extent_bytes));
-    let mut cursor = CarryCursor::default();
+    let mut cursor = RelocationCursor::default();
     let mut found = Vec::new();
     loop {
         let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
@@ -158,16 +158,16 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
                 return;
             }
             match bodies::read_or_repair(&log, &body, door.repairs()) {
-                Ok(content) => door.carry(queue, sequence, content),
+                Ok(content) => door.relocate(queue, sequence, content),
                 Err(error) => {
                     door.unreadable(queue, sequence, None, &error);
                 }
             }
         }
         match step {
-            FoundOld::More => {}
-            FoundOld::All => return,
-            FoundOld::Needs(request) => match images.pages().read(request.page) {
+            RelocationSearch::More => {}
+            RelocationSearch::All => return,
+            RelocationSearch::Needs(request) => match images.pages().read(request.page) {
                 Ok(content) => door.page(request, &content),
                 Err(error) => door.page_unreadable(request, &error.to_string()),
             },
@@ -214,7 +214,7 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
     let mut looked = Instant::now();
-    let (mut carried, mut complaint) = (Lsn::ZERO, Complaint::default());
+    let (mut relocated, mut complaint) = (Lsn::ZERO, Complaint::default());
     loop {
         interval.tick().await;
         // A fast disk writes more in a second than the distance at which an image is due.
@@ -225,13 +225,13 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy) {
         looked = Instant::now();
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
-            let carried = carry_if_due(&worker, &taker, policy.extent_bytes, carried);
+            let relocated = relocate_if_due(&worker, &taker, policy.extent_bytes, relocated);
             note_time(&worker, &taker);
-            (carried, image_if_due(worker.as_ref(), &taker, policy, last))
+            (relocated, image_if_due(worker.as_ref(), &taker, policy, last))
         });
         match done.await {
             Ok((upto, taken)) => {
-                carried = upto;
+                relocated = upto;
                 last.update(taken, &mut complaint);
             }
             Err(error) => complaint.report(&error.to_string()),

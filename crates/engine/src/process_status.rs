@@ -73,7 +73,7 @@ impl ProcessStatus {
     pub(crate) fn status(&self, log: &Log, now: Time) -> Status {
         let uptime = self.clock.uptime();
         Status {
-            version: towline_process::build().to_owned(),
+            version: towline_types::program_version().to_owned(),
             pid: std::process::id(),
             // By the clock as it is now.
             started_at: (now - uptime).as_millis(),

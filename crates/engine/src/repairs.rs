@@ -3,7 +3,7 @@
 
 use towline_types::BodyLocation;
 
-/// Called when a repair has ended, with whether all parts can be read now.
+/// Called when a repair has ended, with whether anything was repaired.
 pub type RepairDone = Box<dyn FnOnce(bool) + Send>;
 
 /// Repairs damaged parts of the log from elsewhere.
@@ -11,6 +11,6 @@ pub trait Repairs: Send + Sync {
     /// Requests a repair, and returns at once.
     fn request(&self, parts: Vec<BodyLocation>, done: RepairDone);
 
-    /// Requests a repair and waits for it; whether all parts can be read now.
+    /// Requests a repair and waits for it; whether anything was repaired.
     fn wait_for(&self, parts: Vec<BodyLocation>) -> bool;
 }

@@ -71,7 +71,7 @@ pub fn replay(
     let disk = LinuxDisk::open(log_folder).map_err(StartError::Log)?;
     home.check()?;
     name_file::check(data, name)?;
-    log(&STARTING, &[name, towline_process::build(), &data.display().to_string()]);
+    log(&STARTING, &[name, towline_types::program_version(), &data.display().to_string()]);
     crate::owners::report([data, log_folder]);
     let disk: Arc<dyn Disk> = if start.sync_delay.is_zero() {
         Arc::new(disk)

@@ -1,8 +1,8 @@
-//! Telling the neighbours where an address is now: one frame to all of them.
+//! Announces to the neighbours where an address is now: one frame to all of them.
 //!
 //! IPv4: an ARP announcement (RFC 5227, section 3): a request for the address, from the address.
 //! IPv6: an unsolicited neighbour advertisement with the override flag (RFC 4861, section 7.2.6).
-//! Both replace what neighbours have in their caches; who has nothing there asks, as ever.
+//! Both replace what neighbours have in their caches; a neighbour without an entry asks, as ever.
 //!
 //! ```text
 //! frame   0  6 to   6  6 from   12  2 type, then:
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_keeps_link_addresses_nothing_is_sent() {
+    fn where_no_neighbour_keeps_link_addresses_nothing_is_sent() {
         let loopback = Interface::find("lo").unwrap();
         Announcer::on(&loopback).unwrap().announce(Ipv4Addr::LOCALHOST.into()).unwrap();
     }

@@ -18,7 +18,7 @@ impl Interface {
     /// Looks for the interface `name`.
     ///
     /// # Errors
-    /// When there is none, or the system does not tell.
+    /// When there is none, or the system does not give it.
     pub(super) fn find(name: &str) -> io::Result<Interface> {
         let index = if_nametoindex(name).map_err(|_| {
             let why = format!("there is no interface '{name}' on this machine");

@@ -1,16 +1,16 @@
-//! The address that goes with the active instance: it is put on an interface of the machine whose
-//! instance is active, announced to the neighbours, and taken away when the instance is not active
+//! The address that goes with the active instance: it is put on an interface of the machine with
+//! the active instance, announced to the neighbours, and taken away when the instance is not active
 //! any more.
 //!
 //! Reading order: `schedule` (what is due when), `interface` (what the system has), `netlink`
-//! (adding and removing), `announce` (what neighbours are told). Why so, and not with `ip`(8):
+//! (adding and removing), `announce` (what neighbours learn). Why so, and not with `ip`(8):
 //! docs/adr/2026-11-22-floating-address-leased-from-the-kernel.md.
 //!
-//! Not here: who is active; which instance is preferred (`group::preferred`).
+//! Not here: which instance is active; which instance is preferred (`group::preferred`).
 //!
-//! Invariants: an address is never without a lease: when nobody renews it, because the process was
+//! Invariants: an address is never without a lease: when it is not renewed, because the process was
 //! killed or stopped, the kernel takes it away. It is renewed only while the instance leads.
-//! Nothing here keeps the queue manager from serving: what fails is told.
+//! Nothing here keeps the queue manager from serving: what fails is reported.
 
 mod announce;
 mod interface;
@@ -42,8 +42,8 @@ pub fn is_here(config: &FloatingConfig) -> io::Result<bool> {
     Ok(Interface::find(&config.interface)?.has(config.address.ip))
 }
 
-/// Takes the address from the interface of this machine, whoever put it there. False: it was not
-/// there.
+/// Takes the address from the interface of this machine, whichever process put it there. False: it
+/// was not there.
 ///
 /// # Errors
 /// When there is no such interface, or the system refuses (CAP_NET_ADMIN).
@@ -134,7 +134,7 @@ impl Keeping {
             let due = schedule.due(Instant::now());
             if leads() {
                 if due.renew && self.renew() {
-                    // Neighbours may have forgotten, or somebody else may have said it is his.
+                    // Neighbours may have forgotten, or another host may have claimed it.
                     schedule.announce_anew(Instant::now());
                 }
                 if due.announce && self.held {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_told_by_name_and_nothing_else_happens() {
+    fn an_interface_that_is_not_there_is_reported_by_name_and_nothing_else_happens() {
         let config = of("no-such-face");
         for error in [is_here(&config).unwrap_err(), take_away(&config).unwrap_err()] {
             assert!(error.to_string().contains("no-such-face"), "{error}");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_put_there_is_not_taken_away() {
+    fn what_is_not_there_is_not_taken_away() {
         assert!(!is_here(&of("lo")).unwrap());
         assert!(!take_away(&of("lo")).unwrap());
     }

@@ -96,7 +96,7 @@ fn bytes_of(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Sends the message, whose length is filled in, and reads the answer.
+/// Sends the message, with its length filled in, and reads the answer.
 fn ask(mut message: Vec<u8>) -> io::Result<()> {
     let length = u32::try_from(message.len()).unwrap_or_default().to_ne_bytes();
     message.splice(..4, length);

@@ -88,7 +88,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(4);
 
-    /// Milliseconds at which something is due, in `span`, as one who always wakes in time sees it.
+    /// Milliseconds at which something is due, in `span`, for a thread that always wakes in time.
     fn run(schedule: &mut Schedule, began: Instant, span: Duration) -> (Vec<u128>, Vec<u128>) {
         let (mut renewed, mut announced) = (Vec::new(), Vec::new());
         let mut now = began;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_come_quickly_then_with_renewals_until_nobody_else_can_hold_it() {
+    fn announcements_come_quickly_then_with_renewals_until_no_other_host_can_hold_it() {
         let began = Instant::now();
         let mut schedule = Schedule::new(began, 3, LEASE);
         let (renewed, announced) = run(&mut schedule, began, Duration::from_secs(12));

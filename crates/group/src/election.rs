@@ -3,15 +3,13 @@
 //! The library would draw its own time-out from the system's randomness and wait a whole one
 //! between tries; here the first try comes soon after the leader is known to be gone, and further
 //! ones follow in short random pauses until there is a leader. That costs no stability: a member
-//! that still hears the leader answers nobody's question (check-quorum, pre-vote). Who gave its
-//! vote to another lets that one a pause to become the leader: an heir whose disk is busy would
-//! else be overtaken.
+//! that still hears the leader answers no such question (check-quorum, pre-vote). A member that
+//! voted for another one gives it a pause to become the leader: an heir with a busy disk would
+//! otherwise be overtaken.
 
 use std::time::Duration;
 
-use towline_types::Time;
-
-use crate::dice::Dice;
+use towline_types::{SeededRandom, Time};
 
 /// The longest pause before the first try: two members seldom ask at once.
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(15);
@@ -28,7 +26,7 @@ const FAVOUR_PAUSE_MORE: Duration = Duration::from_millis(250);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Election {
-    dice: Dice,
+    random: SeededRandom,
     at: Option<Time>,
     /// Newest term in which this member gave its vote to another.
     favoured_in: Option<u64>,
@@ -36,7 +34,12 @@ pub(crate) struct Election {
 
 impl Election {
     pub(crate) fn new(seed: u64) -> Election {
-        Election { dice: Dice::new(seed), at: None, favoured_in: None }
+        Election { random: SeededRandom::mixed(seed), at: None, favoured_in: None }
+    }
+
+    fn pause_below(&mut self, most: Duration) -> Duration {
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(self.random.below(most))
     }
 
     /// When the next try is; `None` while there is a leader.
@@ -54,17 +57,18 @@ impl Election {
     pub(crate) fn is_due(&mut self, now: Time, favoured_in: Option<u64>) -> bool {
         if favoured_in > self.favoured_in {
             self.favoured_in = favoured_in;
-            self.at = Some(now + FAVOUR_PAUSE + self.dice.below(FAVOUR_PAUSE_MORE));
+            self.at = Some(now + FAVOUR_PAUSE + self.pause_below(FAVOUR_PAUSE_MORE));
             return false;
         }
         let at = match self.at {
             Some(at) => at,
-            None => *self.at.insert(now + self.dice.below(FIRST_PAUSE_MAX)),
+            None => now + self.pause_below(FIRST_PAUSE_MAX),
         };
         if now < at {
+            self.at = Some(at);
             return false;
         }
-        self.at = Some(now + FURTHER_PAUSE + self.dice.below(FURTHER_PAUSE_MORE));
+        self.at = Some(now + FURTHER_PAUSE + self.pause_below(FURTHER_PAUSE_MORE));
         true
     }
 }
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_its_vote_lets_that_one_a_pause_and_asks_then() {
+    fn a_member_that_gave_its_vote_waits_a_pause_and_asks_then() {
         let start = Time(1_000_000);
         for seed in 0..50 {
             let mut election = Election::new(seed);

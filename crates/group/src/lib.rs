@@ -2,19 +2,20 @@
 //!
 //! Reading order: [`Member`] (one instance's part in the group, stepped as everything here is),
 //! [`Input`] and [`Output`] (what wakes it, what it wants done), [`Message`] (what travels between
-//! members, and its bytes), [`Kept`] (what of it must outlive the process), [`Starts`]
+//! members, and its bytes), [`HardState`] (what of it must outlive the process), [`Starts`]
 //! (whether the folder is the one that it was).
 //!
 //! One entry of consensus is one batch of the log, at the same position in the log of every member.
 //! Not here: what batches mean, files, sockets, clocks. The algorithm is the library `raft`'s; ours
-//! is what surrounds it: who may vote, when an election begins, what is durable, what is in memory.
+//! is what surrounds it: which members may vote, when an election begins, what is durable, what is
+//! in memory.
 
 #![forbid(unsafe_code)]
 
-mod dice;
 mod election;
-mod kept;
+mod hard_state;
 mod member;
+mod member_id;
 mod payloads;
 mod progress;
 mod starts;
@@ -22,18 +23,9 @@ mod store;
 mod table;
 mod wire;
 
-pub use kept::Kept;
-pub use member::{FetchOrder, Held, Input, Member, Options, Output, Role, Witness};
+pub use hard_state::HardState;
+pub use member::{FetchOrder, Input, Member, Options, Output, RecoveredLog, Role, Witness};
+pub use member_id::MemberId;
 pub use progress::{PeerProgress, Progress};
-pub use starts::{Heard, Start, Starts};
+pub use starts::{Start, Starts, StartsChange};
 pub use wire::{Message, WireError};
-
-/// Names a member: never 0, the same for all members.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u64);
-
-impl MemberId {
-    /// Named in the place of a vote that was given, or may have been, when it is not known to which
-    /// member: no member has this name, so that none is given the vote of that term again.
-    pub const NONE_OF_THEM: MemberId = MemberId(u64::MAX);
-}

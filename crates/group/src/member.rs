@@ -1,41 +1,42 @@
 //! One instance's part in the group.
 //!
-//! Its driver feeds it with messages, ticks and what its own log did, and carries out what it says:
-//! in this order, for each [`Output`]: make `keep` durable; give `receive` to the log (what
-//! conflicts is cut off first) or make it `lead`; only then `send`. What is `committed` may be
-//! applied: it is on this member's disk and on those of a majority.
+//! Its driver passes it messages, ticks and the progress of its own log, and carries out each
+//! [`Output`] in this order: make `hard_state` durable; give `receive` to the log (what conflicts
+//! is cut off first) or make it `lead`; only then `send`. What is `committed` may be applied: it is
+//! on this member's disk and on those of a majority.
 //!
 //! Not here: what is in batches; how a copy is made; when a leader serves clients (when the first
 //! batch of its term is committed).
 //!
-//! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not
-//! kept; the library's log and the log on disk have the same batches in the same places; a member
-//! that may have forgotten what it acknowledged neither votes nor asks for votes; one that may have
-//! forgotten in which term it did so says nothing before it has learned that (`newest_term`); one
-//! whose process starts says nothing before it has heard what the others know of it (`meeting`).
+//! Invariants: what a follower acknowledges is durable; no message about a vote is sent before the
+//! vote is durable; the library's log and the log on disk have the same batches at the same
+//! positions; a member that may have forgotten what it acknowledged neither votes nor asks for
+//! votes; one that may have forgotten in which term it did so says nothing before it has learned
+//! that (`newest_term`); one that starts says nothing before it has heard what the others know of
+//! it (`meeting`).
 
 mod input;
-mod lacking;
+mod leader_commit;
 mod meeting;
+mod missing_extents;
 mod newest_term;
 mod out;
-mod told;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use raft::eraftpb::{Entry, HardState, Message as RaftMessage, MessageType};
+use raft::eraftpb::{Entry, HardState as RaftHardState, Message as RaftMessage, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
-use crate::MemberId;
 use crate::election::Election;
-use crate::kept::Kept;
+use crate::hard_state::HardState;
+use crate::member_id::MemberId;
 use crate::payloads::Payloads;
-use crate::store::{Store, Wanted};
+use crate::store::{FetchRequest, Store};
 use crate::table::Table;
 use crate::wire::{Message, lsn_of};
-use meeting::{Meeting, Promised};
+use meeting::{HeardPromise, Meeting};
 
 pub use meeting::Witness;
 
@@ -61,8 +62,8 @@ pub struct Options {
     pub tick: Duration,
     /// HeartbeatInterval: the leader shows itself so often when nothing else does.
     pub heartbeat_interval: Duration,
-    /// HeartbeatTimeout: who hears nothing for so long holds the leader for gone; and a leader that
-    /// does not hear a majority gives up.
+    /// HeartbeatTimeout: a member that hears nothing for so long takes the leader for gone; and a
+    /// leader that does not hear a majority gives up.
     pub heartbeat_timeout: Duration,
     /// Of the pauses before elections.
     pub seed: u64,
@@ -75,8 +76,8 @@ pub struct Options {
 
 /// What the log of a member holds when it starts.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
-    /// The last batch of which only the place is known.
+pub struct RecoveredLog {
+    /// The last batch of which only the position is known.
     pub base: BatchPlace,
     /// The batches behind it; all are durable.
     pub places: Vec<BatchPlace>,
@@ -84,7 +85,7 @@ pub struct Held {
     pub applied: u64,
 }
 
-impl Held {
+impl RecoveredLog {
     /// The newest batch.
     #[must_use]
     pub fn last(&self) -> BatchPlace {
@@ -95,7 +96,7 @@ impl Held {
     /// for which the note was made, or an older copy of it: what it acknowledged may be gone, and
     /// what stands in it behind its image may never have been committed.
     #[must_use]
-    pub fn has(&self, noted: &Kept) -> bool {
+    pub fn has(&self, noted: &HardState) -> bool {
         if noted.committed <= self.base.index {
             return true;
         }
@@ -150,9 +151,10 @@ pub enum Input {
     Transfer(MemberId),
     /// All members are blank: the group begins.
     Form,
-    /// Up to this batch all is committed and no run is unfinished: kept with the next [`Kept`].
+    /// Up to this batch all is committed and no run is unfinished: kept with the next
+    /// [`HardState`].
     Seam(BatchPlace),
-    /// Places of batches that end at or before this position are not needed any more.
+    /// Batches that end at or before this position need not be known any more.
     Forget(Lsn),
 }
 
@@ -169,7 +171,7 @@ pub struct FetchOrder {
 #[derive(Debug, Default)]
 pub struct Output {
     /// To be made durable first.
-    pub keep: Option<Kept>,
+    pub hard_state: Option<HardState>,
     /// Batches for the log. They may begin before its end: then what is there from the first one's
     /// index on is cut off.
     pub receive: Vec<Batch>,
@@ -179,7 +181,7 @@ pub struct Output {
     pub send: Vec<(MemberId, Message)>,
     /// Batches to be read.
     pub fetch: Vec<FetchOrder>,
-    /// The role changed. Who was leader and is not must forget all that it decided.
+    /// The role changed. A former leader must forget all that it decided.
     pub role: Option<Role>,
     /// This member lags so far behind that it needs a copy from the leader. Said again now and then
     /// while it answers and still needs one.
@@ -205,44 +207,44 @@ pub struct Member {
     pub(crate) committed: u64,
     options: Options,
     election: Election,
-    kept: Kept,
-    /// The newest term that each of the others told this process with a connection.
-    terms_told: HashMap<MemberId, u64>,
-    /// The newest of the terms that they told first: before they met this process.
+    hard_state: HardState,
+    /// The newest term that each of the others sent this process with a connection.
+    heard_terms: HashMap<MemberId, u64>,
+    /// The newest of the terms that they sent first: before they met this process.
     taken: u64,
     meeting: Meeting,
     /// What each of the others promised this process.
-    promised: HashMap<MemberId, Promised>,
+    promised: HashMap<MemberId, HeardPromise>,
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
     /// What its leader said of the group.
-    told: told::Told,
+    leader_commit: leader_commit::LeaderCommit,
     /// A leader's term, and up to where this process acknowledged to it that the logs are the same.
     agreed: (u64, u64),
     awaiting: VecDeque<Awaiting>,
-    /// Messages of a new leader that wait for the place of the first batch of its term.
+    /// Messages of a new leader that wait for the position of the first batch of its term.
     held: Option<Vec<RaftMessage>>,
     /// Batches of this leader that the library has and that were not taken out of it again.
     proposed: VecDeque<BatchPlace>,
     heard: HashMap<MemberId, Time>,
-    /// Whose connection ended, and who was not heard since: what they acknowledged may be gone with
-    /// their disks.
+    /// Members with an ended connection that were not heard since: what they acknowledged may be
+    /// gone with their disks.
     pub(crate) gone: HashSet<MemberId>,
     /// What stood in this leader's log when each member's connection last came to stand: until a
     /// member has acknowledged that, it may lack what it acknowledged before.
     pub(crate) opened_at: HashMap<MemberId, u64>,
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
-    /// Whether this leader has told that it has committed a batch of its own term.
-    own_term_told: bool,
+    /// Whether this leader has sent that it has committed a batch of its own term.
+    own_commit_sent: bool,
     now: Time,
     /// When it last led, or heard a leader.
     led_at: Time,
     /// What was committed at the last two heartbeats.
     marks: [u64; 2],
     marked_at: Time,
-    fetching: Vec<(u64, Wanted)>,
+    fetching: Vec<(u64, FetchRequest)>,
     next_fetch: u64,
 }
 
@@ -253,15 +255,16 @@ impl std::fmt::Debug for Member {
 }
 
 impl Member {
-    /// A member whose process starts now, as a follower. Everything in `held` is durable.
+    /// A member that starts now, as a follower. Everything in `held` is durable.
     ///
     /// # Panics
     /// When the library refuses the options: they were checked with the configuration.
     #[must_use]
-    pub fn new(options: Options, kept: Kept, held: Held, now: Time) -> Member {
-        let kept = kept.at_start(&options, &held);
+    pub fn new(options: Options, hard_state: HardState, held: RecoveredLog, now: Time) -> Member {
+        let hard_state = hard_state.at_start(&options, &held);
         let table = Table::new(held.base, held.places);
-        let (base, last) = (table.base(), table.last());
+        let base = table.base();
+        let last = table.last();
         let committed = held.applied.min(last.index).max(base.index);
         let ticks = |time: Duration| {
             let ticks = time.as_micros() / options.tick.as_micros().max(1);
@@ -277,7 +280,7 @@ impl Member {
             max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
             check_quorum: true,
             pre_vote: true,
-            // That something is committed is told with the next batch, or the next heartbeat: a
+            // The next batch, or the next heartbeat, says that something is committed: a
             // message for it alone would double their number.
             skip_bcast_commit: true,
             // The library never asks for votes by itself, nor draws by chance: see `election`.
@@ -285,11 +288,11 @@ impl Member {
             max_election_tick: usize::MAX,
             ..Config::default()
         };
-        let hard = HardState {
-            term: kept.term,
-            vote: kept.vote.map_or(0, |member| member.0),
+        let hard = RaftHardState {
+            term: hard_state.term,
+            vote: hard_state.vote.map_or(0, |member| member.0),
             commit: committed,
-            ..HardState::default()
+            ..RaftHardState::default()
         };
         let store = Store {
             payloads: Payloads::new(last.index + 1, PAYLOAD_BYTES_MAX),
@@ -310,11 +313,11 @@ impl Member {
             meeting: Meeting::begun(&options, now),
             promised: HashMap::new(),
             options,
-            kept,
-            terms_told: HashMap::new(),
+            hard_state,
+            heard_terms: HashMap::new(),
             taken: 0,
             catch_up_to: None,
-            told: told::Told::default(),
+            leader_commit: leader_commit::LeaderCommit::default(),
             agreed: (0, 0),
             awaiting: VecDeque::new(),
             held: None,
@@ -323,7 +326,7 @@ impl Member {
             gone: HashSet::new(),
             opened_at: HashMap::new(),
             copying: HashMap::new(),
-            own_term_told: false,
+            own_commit_sent: false,
             now,
             led_at: now,
             marks: [committed; 2],
@@ -341,17 +344,21 @@ impl Member {
 
     /// What must outlive the process, as it is now.
     #[must_use]
-    pub fn kept(&self) -> Kept {
-        self.kept
+    pub fn hard_state(&self) -> HardState {
+        self.hard_state
     }
 
     /// The same with the newest batch noted that is committed and durable here.
     #[must_use]
-    pub fn noted(&self) -> Kept {
+    pub fn noted(&self) -> HardState {
         let newest = self.place(self.committed);
-        match newest.filter(|place| place.index > self.kept.committed && place.end > Lsn::ZERO) {
-            Some(place) => Kept { committed: place.index, committed_end: place.end, ..self.kept },
-            None => self.kept,
+        match newest
+            .filter(|place| place.index > self.hard_state.committed && place.end > Lsn::ZERO)
+        {
+            Some(place) => {
+                HardState { committed: place.index, committed_end: place.end, ..self.hard_state }
+            }
+            None => self.hard_state,
         }
     }
 
@@ -361,7 +368,7 @@ impl Member {
         self.committed
     }
 
-    /// The place of a batch, when it is known.
+    /// The position of a batch, when it is known.
     #[must_use]
     pub fn place(&self, index: u64) -> Option<BatchPlace> {
         self.raw.raft.store().table.place(index)
@@ -373,7 +380,7 @@ impl Member {
         self.raw.raft.store().table.last()
     }
 
-    /// A batch whose payload is in memory.
+    /// A batch, when its payload is in memory.
     #[must_use]
     pub fn batch(&self, index: u64) -> Option<Batch> {
         let store = self.raw.raft.store();
@@ -397,7 +404,7 @@ impl Member {
     /// Whether it takes part in elections.
     #[must_use]
     pub fn may_vote(&self) -> bool {
-        self.kept.may_vote
+        self.hard_state.may_vote
     }
 
     /// When it wants to be stepped at the latest, if earlier than at the next tick.
@@ -419,8 +426,8 @@ impl Member {
 
     /// Whether it has on its disk all that its leader said is committed, but for what is on its
     /// way.
-    pub(crate) fn has_what_was_told(&self) -> bool {
-        self.told.is_reached(self.raw.raft.term, self.durable)
+    pub(crate) fn has_leader_commit(&self) -> bool {
+        self.leader_commit.is_reached(self.raw.raft.term, self.durable)
     }
 
     /// What was committed one or two heartbeats ago.

@@ -1,4 +1,4 @@
-//! Payloads in memory: those of the newest batches, and those read back for members that lag.
+//! Payloads in memory: those of the newest batches, and those read back for followers that lag.
 //!
 //! Invariants: the newest stand without gap; both parts are bounded in bytes, but for one batch of
 //! the newest, and what was just read.
@@ -74,7 +74,7 @@ impl Payloads {
     }
 
     /// Takes what was read back; of what was read before some goes when there is too much. What was
-    /// just read stays: somebody waits for it, and would ask for it again and again.
+    /// just read stays: a member waits for it, and would ask for it again and again.
     pub(crate) fn fetched(&mut self, batches: Vec<Batch>) {
         let first = batches.first().map_or(0, |batch| batch.index);
         let last = batches.last().map_or(0, |batch| batch.index);
@@ -97,7 +97,7 @@ impl Payloads {
         }
     }
 
-    /// Nobody lags behind `index` any more.
+    /// No member lags behind `index` any more.
     pub(crate) fn drop_fetched_before(&mut self, index: u64) {
         let kept = self.fetched.split_off(&index);
         for (_, dropped) in std::mem::replace(&mut self.fetched, kept) {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_back_is_found_until_nobody_needs_it() {
+    fn what_was_read_back_is_found_until_no_member_needs_it() {
         let mut payloads = Payloads::new(50, 100);
         let batch = |index| Batch { index, payload: payload(10), ..Batch::default() };
         payloads.fetched(vec![batch(3), batch(4), batch(5)]);

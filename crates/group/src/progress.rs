@@ -3,8 +3,8 @@
 use raft::ProgressState;
 use towline_types::{BatchPlace, Lsn};
 
-use crate::MemberId;
 use crate::member::{Member, Role};
+use crate::member_id::MemberId;
 
 /// One member's view of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct Progress {
     pub term: u64,
     /// The leader that it knows of, itself included.
     pub leader: Option<MemberId>,
-    /// The last batch of which only the place is known: who has no more than what is before it
-    /// needs a copy.
+    /// The last batch of which only the position is known: a member that has no more than what is
+    /// before it needs a copy.
     pub base: BatchPlace,
     /// The newest batch of its log.
     pub last: BatchPlace,
@@ -77,7 +77,7 @@ impl Member {
             is_in_sync: self.may_vote()
                 && !self.lacks_batches()
                 && self.hears_leader()
-                && (leads || self.has_what_was_told()),
+                && (leads || self.has_leader_commit()),
             hears_leader: self.hears_leader(),
             may_vote: self.may_vote(),
             unheard: self.unheard(),

@@ -2,12 +2,12 @@
 //!
 //! Each start of a member's process draws a random number and keeps it. A member keeps the numbers
 //! of its own newest starts, and of each other member those that it has heard of. When a connection
-//! is made, each says what it has noted. A member of which a start was noted that its own folder
-//! does not know has an older folder than it once had, or shares its name with another process:
-//! what that start promised is not known here. A start *declares* itself only to a peer all of
-//! whose notes it knows; that peer then notes it, durably, in place of the others, before it hears
-//! anything else of it. So whatever a member promised was promised to a peer that had noted the
-//! start.
+//! is made, each side says what it has noted. When a peer noted a start that a member's own folder
+//! does not know, the folder is older than it once was, or another process has the same name: what
+//! that start promised is not known here. A start *declares* itself to a peer only when it knows
+//! all starts that the peer noted; the peer then notes it, durably, instead of the others, before
+//! it accepts any other message of it. So each promise of a member was made to a peer that had
+//! noted the start.
 //!
 //! A start has a number too, higher than all that this folder knew of before. A folder that was
 //! lost, or put back and recognised, has given up all promises of the starts that were noted of it:
@@ -23,10 +23,10 @@
 //! ```
 //!
 //! Not here: files, connections, what a member does that was put back. Invariants: the start that a
-//! member declared stays noted until it declares another one, whatever third members say; of those
-//! that they say one is noted beside it, the newest; a member notes nothing of itself.
+//! member declared stays noted until it declares another one, whatever third members say; of the
+//! starts that they report, the newest is noted beside it; a member notes nothing of itself.
 
-use crate::MemberId;
+use crate::member_id::MemberId;
 
 /// Own starts that are kept. A peer may have noted an older one, and was away since.
 const OWN_MAX: usize = 64;
@@ -40,7 +40,7 @@ const FLOOR_AT: usize = 8;
 const OWN_AT: usize = 16;
 const NOTED_AT: usize = OWN_AT + 16 * OWN_MAX;
 
-/// One start of a process of a member. It is the nonce that tells it from others.
+/// One start of a process of a member. Its nonce distinguishes it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// Higher than that of each start that its folder knew of.
@@ -59,14 +59,14 @@ impl Start {
 
 /// What follows from what another member has noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct StartsChange {
     /// It noted a start of this member that is not known here.
     pub of_unknown_start: bool,
     /// Something was noted here that is to be kept.
     pub has_news: bool,
     /// The other members are to hear it: the one that it is about may be connected with this one
-    /// only. Not so when it took the place of another note: two that swap theirs would never end.
-    pub is_to_be_told: bool,
+    /// only. Not so when it replaced another note: two that swap theirs would never end.
+    pub is_to_be_forwarded: bool,
 }
 
 /// See the module.
@@ -106,8 +106,8 @@ impl Starts {
     }
 
     /// What another member has noted: of `this` one, and of others.
-    pub fn hear(&mut self, this: MemberId, noted: &[(MemberId, Start)]) -> Heard {
-        let mut heard = Heard::default();
+    pub fn hear(&mut self, this: MemberId, noted: &[(MemberId, Start)]) -> StartsChange {
+        let mut heard = StartsChange::default();
         for (member, start) in noted {
             if *member == this {
                 heard.of_unknown_start |= !self.knows(*start);
@@ -115,7 +115,7 @@ impl Starts {
                 let has_room = self.count_noted(*member) < NOTED_MAX;
                 let is_news = self.note(*member, *start);
                 heard.has_news |= is_news;
-                heard.is_to_be_told |= is_news && has_room;
+                heard.is_to_be_forwarded |= is_news && has_room;
             }
         }
         heard
@@ -148,8 +148,8 @@ impl Starts {
         self.floor = self.own().number.max(self.floor).saturating_add(OVERRULED);
     }
 
-    /// This folder was put back, or is that of a clone: for those who ask why its member gives no
-    /// vote.
+    /// This folder was put back, or is that of a clone: for a status that says why its member gives
+    /// no vote.
     pub fn put_back(&mut self) {
         self.is_put_back = true;
     }
@@ -183,7 +183,7 @@ impl Starts {
         let of_it = |(of, _): &(MemberId, Start)| *of == member;
         if self.count_noted(member) >= NOTED_MAX {
             // The first may have been declared, and promises were counted since: what a third
-            // member says never takes its place. It may say starts of long ago, one after the
+            // member says never replaces it. It may say starts of long ago, one after the
             // other.
             let last = self.noted.iter().rposition(of_it);
             let Some(last) = last.filter(|at| self.noted[*at].1.number < start.number) else {
@@ -192,7 +192,7 @@ impl Starts {
             self.noted.remove(last);
         }
         if self.noted.len() >= ALL_NOTED_MAX {
-            // Of somebody who is no member: there are two others.
+            // Of no member: there are two others.
             return false;
         }
         self.noted.push((member, start));
@@ -206,7 +206,10 @@ impl Starts {
     /// As it is kept.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let count = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
+        let count = |count: usize| match u8::try_from(count) {
+            Ok(count) => count,
+            Err(_) => unreachable!("{count} starts are more than the table holds"),
+        };
         let counts = [count(self.own.len()), count(self.noted.len())];
         let mut bytes = [counts[0], counts[1], u8::from(self.is_put_back)].to_vec();
         bytes.resize(FLOOR_AT, 0);
@@ -241,7 +244,8 @@ impl Starts {
             Some((MemberId(number(at)?), start(at + 8)?))
         });
         let floor = number(FLOOR_AT)?;
-        let (own, noted) = (own.collect::<Option<_>>()?, noted.collect::<Option<_>>()?);
+        let own = own.collect::<Option<_>>()?;
+        let noted = noted.collect::<Option<_>>()?;
         Some(Starts { own, noted, is_put_back: bytes.get(2) == Some(&1), floor })
     }
 }
@@ -281,7 +285,8 @@ mod tests {
 
     #[test]
     fn a_folder_of_an_earlier_start_is_recognised_also_after_as_many_starts_as_were_forgotten() {
-        let (mut b, mut a) = (begun(&[11, 12]), begun(&[1]));
+        let mut b = begun(&[11, 12]);
+        let mut a = begun(&[1]);
         assert!(meets(B, &mut b, A, &mut a));
         let older = b.clone();
         b.begin(13);
@@ -306,7 +311,8 @@ mod tests {
     #[test]
     fn an_old_folder_of_a_peer_raises_no_alarm_about_starts_of_before_a_disk_was_lost() {
         // What the simulator found: two of three took themselves for put back, and one was.
-        let (mut a, mut b) = (begun(&[1]), begun(&[11, 12, 13]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[11, 12, 13]);
         assert!(meets(B, &mut b, A, &mut a));
         let old_a = a.clone();
         b.begin(14);
@@ -331,7 +337,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_was_away_for_more_starts_than_are_kept_raises_no_alarm() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[100]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[100]);
         assert!(meets(B, &mut b, A, &mut a));
         let copied = b.clone();
         (101..300).for_each(|nonce| b.begin(nonce));
@@ -346,7 +353,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_comes_back_takes_no_vote_that_an_operator_gave() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[100, 101, 102]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[100, 101, 102]);
         assert!(meets(B, &mut b, A, &mut a));
         // Its hard state was lost, and an operator forced its vote while the other one was away.
         let mut b = begun(&[200]);
@@ -361,7 +369,9 @@ mod tests {
 
     #[test]
     fn what_one_peer_noted_is_known_by_the_third_member_too() {
-        let (mut a, mut b, mut c) = (begun(&[1]), begun(&[11]), begun(&[21]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[11]);
+        let mut c = begun(&[21]);
         let older = b.clone();
         b.begin(12);
         assert!(meets(B, &mut b, A, &mut a));
@@ -369,22 +379,23 @@ mod tests {
         let mut back = older.clone();
         back.begin(13);
         assert!(!meets(B, &mut back, C, &mut c), "it heard it of the one that is away");
-        // It met the third one first: what is heard later does not take the place of what was
+        // It met the third one first: what is heard later does not replace what was
         // noted.
         let mut unheard = begun(&[21]);
         assert!(meets(B, &mut back, C, &mut unheard));
         let heard = unheard.hear(C, a.noted());
         assert!(
-            heard.has_news && heard.is_to_be_told,
+            heard.has_news && heard.is_to_be_forwarded,
             "the other one may be connected with C only"
         );
-        assert_eq!(unheard.hear(C, a.noted()), Heard::default());
+        assert_eq!(unheard.hear(C, a.noted()), StartsChange::default());
         assert!(!meets(B, &mut back, C, &mut unheard));
     }
 
     #[test]
     fn two_processes_of_one_folder_are_recognised_whichever_comes_last() {
-        let (mut a, mut original) = (begun(&[1]), begun(&[11]));
+        let mut a = begun(&[1]);
+        let mut original = begun(&[11]);
         let mut clone = original.clone();
         original.begin(12);
         clone.begin(13);
@@ -414,7 +425,8 @@ mod tests {
     /// Seed 1882618438311148 of the tree e0b06f6: a batch that was committed became another one.
     #[test]
     fn starts_of_long_ago_that_a_third_member_says_do_not_push_out_the_one_that_was_declared() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[11]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[11]);
         let older = b.clone();
         b.begin(12);
         assert!(meets(B, &mut b, A, &mut a));

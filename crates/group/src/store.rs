@@ -1,4 +1,4 @@
-//! The log as the library wants to see it: terms and entries by index.
+//! The log as the library `raft` sees it: terms and entries by index.
 //!
 //! Entries for others to read carry their payload; entries that are only counted (committed ones,
 //! for which the driver has its own way) do not.
@@ -17,7 +17,7 @@ const ENTRIES_MAX: u64 = 4_096;
 
 /// What the library wants to read and is not in memory.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct FetchRequest {
     pub(crate) first: u64,
     pub(crate) context: GetEntriesContext,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Store {
     pub(crate) hard: HardState,
     pub(crate) voters: Vec<u64>,
     /// Filled by `entries`, emptied by the member.
-    pub(crate) wanted: RefCell<Vec<Wanted>>,
+    pub(crate) wanted: RefCell<Vec<FetchRequest>>,
 }
 
 impl Store {
@@ -88,7 +88,7 @@ impl Storage for Store {
         }
         let entries = self.with_payloads(low, high, max_size.into().unwrap_or(u64::MAX));
         if entries.is_empty() && low < high {
-            self.wanted.borrow_mut().push(Wanted { first: low, context });
+            self.wanted.borrow_mut().push(FetchRequest { first: low, context });
             return Err(raft::Error::Store(StorageError::LogTemporarilyUnavailable));
         }
         Ok(entries)
@@ -111,7 +111,7 @@ impl Storage for Store {
         Ok(self.table.last().index)
     }
 
-    /// Says only up to where a member must be brought by a copy: the copy itself takes another way.
+    /// Says only up to which batch a copy must take a member: the copy itself takes another way.
     fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let base = self.table.base();

@@ -1,23 +1,23 @@
-//! Where the batches of the log are, and whose: what consensus must know of each.
+//! Positions and terms of the batches of the log: what consensus must know of each.
 //!
-//! Invariants: places follow each other by index without gap from the one behind `base` on; terms
+//! Invariants: batches follow each other by index without gap from the one behind `base` on; terms
 //! never go down; positions ascend.
 
 use std::collections::VecDeque;
 
 use towline_types::{BatchPlace, Lsn};
 
-/// The places of the batches behind `base`.
+/// The positions of the batches behind `base`.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// The last batch of which only the place is known.
+    /// The last batch of which only the position is known.
     base: BatchPlace,
     places: VecDeque<BatchPlace>,
 }
 
 impl Table {
     /// # Panics
-    /// When the places do not follow each other: the log gave them.
+    /// When the batches do not follow each other: the log gave them.
     pub(crate) fn new(base: BatchPlace, places: Vec<BatchPlace>) -> Table {
         let mut table = Table { base, places: VecDeque::with_capacity(places.len()) };
         places.into_iter().for_each(|place| table.push(place));
@@ -33,7 +33,7 @@ impl Table {
         self.places.back().copied().unwrap_or(self.base)
     }
 
-    /// The place of a batch, the base included.
+    /// The position of a batch, the base included.
     pub(crate) fn place(&self, index: u64) -> Option<BatchPlace> {
         if index == self.base.index {
             return Some(self.base);
@@ -53,7 +53,7 @@ impl Table {
         self.places.push_back(place);
     }
 
-    /// Says where a batch is whose place was not known when it was pushed.
+    /// Sets the position of a batch for which it was not known when it was pushed.
     ///
     /// # Panics
     /// When it is not the newest.
@@ -69,8 +69,9 @@ impl Table {
     /// Drops the batches from `index` on.
     pub(crate) fn cut(&mut self, index: u64) {
         assert!(index > self.base.index, "what is needed by an image is never cut off");
-        let kept = usize::try_from(index - self.base.index - 1).unwrap_or(usize::MAX);
-        self.places.truncate(kept);
+        while self.places.back().is_some_and(|last| last.index >= index) {
+            self.places.pop_back();
+        }
     }
 
     /// Forgets batches that end at or before `lsn`, but for the last of them, which becomes the
@@ -83,7 +84,7 @@ impl Table {
 
     /// Index of the last batch that ends at or before `lsn`; the base's when there is none.
     pub(crate) fn ended_by(&self, lsn: Lsn) -> u64 {
-        // A batch whose place is not known yet ends nowhere.
+        // A batch without a known position ends nowhere.
         let ended = |place: &BatchPlace| place.end <= lsn && place.end > Lsn::ZERO;
         let count = self.places.partition_point(ended);
         self.base.index + count as u64
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_without_a_place_is_not_durable() {
+    fn a_batch_without_a_position_is_not_durable() {
         let mut table = Table::new(BatchPlace::default(), Vec::new());
         table.push(BatchPlace { index: 1, term: 4, ..BatchPlace::default() });
         assert_eq!(table.ended_by(Lsn(1 << 40)), 0);

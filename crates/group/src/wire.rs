@@ -17,7 +17,7 @@ use bytes::Bytes;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
 use towline_types::Lsn;
 
-use crate::MemberId;
+use crate::member_id::MemberId;
 
 /// Bytes before the context.
 const HEAD_BYTES: usize = 88;
@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 28;
 /// The longest context that the library makes is far shorter.
 const CONTEXT_BYTES_MAX: usize = 64;
 
-/// What one member tells another.
+/// A message from one member to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub(crate) inner: RaftMessage,
@@ -45,13 +45,13 @@ impl fmt::Display for WireError {
 impl std::error::Error for WireError {}
 
 impl Message {
-    /// From whom.
+    /// The sender.
     #[must_use]
     pub fn from(&self) -> MemberId {
         MemberId(self.inner.from)
     }
 
-    /// The term of who sent it.
+    /// The sender's term.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.inner.term
@@ -83,10 +83,10 @@ impl Message {
         assert!(context.len() <= CONTEXT_BYTES_MAX, "the library's contexts are short");
         let batches = message.entries.len();
         let mut head = Vec::with_capacity(HEAD_BYTES + context.len() + batches * BATCH_BYTES);
-        let kind = u8::try_from(message.msg_type as i32).unwrap_or(u8::MAX);
+        let kind: u8 = fitting(message.msg_type as i32);
         head.extend_from_slice(&[kind, u8::from(message.reject)]);
-        head.extend_from_slice(&u16::try_from(context.len()).unwrap_or(0).to_le_bytes());
-        head.extend_from_slice(&u32::try_from(batches).unwrap_or(u32::MAX).to_le_bytes());
+        head.extend_from_slice(&fitting::<_, u16>(context.len()).to_le_bytes());
+        head.extend_from_slice(&fitting::<_, u32>(batches).to_le_bytes());
         let copy = message.get_snapshot().get_metadata();
         for number in [
             message.from,
@@ -107,9 +107,8 @@ impl Message {
         for entry in &message.entries {
             head.extend_from_slice(&entry.index.to_le_bytes());
             head.extend_from_slice(&entry.term.to_le_bytes());
-            head.extend_from_slice(&lsn_of(entry).unwrap_or_default().0.to_le_bytes());
-            let bytes = u32::try_from(entry.data.len()).unwrap_or(u32::MAX);
-            head.extend_from_slice(&bytes.to_le_bytes());
+            head.extend_from_slice(&lsn_of(entry).0.to_le_bytes());
+            head.extend_from_slice(&fitting::<_, u32>(entry.data.len()).to_le_bytes());
             if !entry.data.is_empty() {
                 payloads.push(entry.data.clone());
             }
@@ -143,7 +142,8 @@ impl Message {
             reject_hint: number()?,
             ..RaftMessage::default()
         };
-        let (copy_index, copy_term) = (number()?, number()?);
+        let copy_index = number()?;
+        let copy_term = number()?;
         if copy_index > 0 {
             let metadata = message.mut_snapshot().mut_metadata();
             (metadata.index, metadata.term) = (copy_index, copy_term);
@@ -160,6 +160,9 @@ impl Message {
             let index = u64::from_le_bytes(take(&mut heads)?);
             let term = u64::from_le_bytes(take(&mut heads)?);
             let context = cut(&mut heads, 8)?;
+            if context.iter().all(|byte| *byte == 0) {
+                return Err(WireError("a batch of it has no position"));
+            }
             let data = cut(&mut rest, u32::from_le_bytes(take(&mut heads)?) as usize)?;
             let before = entries.last().map_or(message.index, |entry: &Entry| entry.index);
             if before.checked_add(1) != Some(index) || term > message.term {
@@ -175,10 +178,27 @@ impl Message {
     }
 }
 
-/// Where the batch of an entry that travels is.
-pub(crate) fn lsn_of(entry: &Entry) -> Option<Lsn> {
-    let bytes: [u8; 8] = entry.context.as_ref().try_into().ok()?;
-    Some(Lsn(u64::from_le_bytes(bytes)))
+/// The position of an entry's batch. The sender puts it into the entry, and [`Message::decode`]
+/// takes no entry without one.
+///
+/// # Panics
+/// When the entry has none.
+pub(crate) fn lsn_of(entry: &Entry) -> Lsn {
+    let lsn =
+        entry.context.as_ref().try_into().map_or(Lsn::ZERO, |lsn| Lsn(u64::from_le_bytes(lsn)));
+    assert!(lsn > Lsn::ZERO, "batch {} of term {} has no position", entry.index, entry.term);
+    lsn
+}
+
+/// A number of a message in the width that it has in its bytes.
+///
+/// # Panics
+/// When it does not fit: the limits on batches are far below.
+fn fitting<F: Copy + fmt::Display, T: TryFrom<F>>(number: F) -> T {
+    match T::try_from(number) {
+        Ok(fits) => fits,
+        Err(_) => unreachable!("{number} does not fit into its field of a message"),
+    }
 }
 
 /// The kinds that travel; all others are a member's own.
@@ -277,5 +297,20 @@ mod tests {
         let mut later_term = message();
         later_term.inner.entries[2].term = 4;
         assert!(Message::decode(&bytes_of(&later_term)).is_err());
+    }
+
+    #[test]
+    fn a_batch_without_a_position_is_refused_and_never_sent() {
+        let whole = bytes_of(&message());
+        let mut nowhere = whole.to_vec();
+        let lsn_at = HEAD_BYTES + BATCH_BYTES + 16;
+        nowhere[lsn_at..lsn_at + 8].fill(0);
+        assert_eq!(
+            Message::decode(&Bytes::from(nowhere)),
+            Err(WireError("a batch of it has no position"))
+        );
+        let mut forgotten = message();
+        forgotten.inner.entries[1].context = Bytes::new();
+        assert!(std::panic::catch_unwind(|| forgotten.encode()).is_err());
     }
 }

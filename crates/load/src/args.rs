@@ -63,9 +63,9 @@ pub struct LoadArgs {
     /// Broker, amqp://[USER@]HOST[:PORT] or amqps://; repeat it for a fail-over list
     #[arg(long, value_name = "URL", default_value = "amqp://127.0.0.1:5672")]
     pub url: Vec<String>,
-    /// SASL mechanism
-    #[arg(long, value_enum, default_value = "anonymous")]
-    pub sasl: Mechanism,
+    /// SASL mechanism [default: scram with a user, else anonymous]
+    #[arg(long, value_enum)]
+    pub sasl: Option<Mechanism>,
     /// User for PLAIN and SCRAM (or in the URL)
     #[arg(long)]
     pub user: Option<String>,

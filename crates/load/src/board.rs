@@ -1,4 +1,4 @@
-//! What the threads of a run tell each other: the phase, counts, and the first failure.
+//! What the threads of a run share: the phase, counts, and the first failure.
 //!
 //! The main thread sets the phase and reads; each worker adds its counts and rewrites its own
 //! cells. Nothing here is on the path of one message, except for the tickets of `get --count`.

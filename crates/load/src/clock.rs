@@ -1,4 +1,4 @@
-//! The one place of the harness that reads a clock.
+//! The only module of the harness that reads a clock.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -12,7 +12,7 @@
 use bytes::{Bytes, BytesMut};
 use towline_amqp::codec::{OwnedValue, Reader, Value, descriptor, write};
 use towline_amqp::types::{CoordinatorCommand, Declare, Discharge, TxnId};
-use towline_types::Payload;
+use towline_types::{Payload, SeededRandom};
 
 use crate::args::Entropy;
 use crate::plan::Plan;
@@ -139,17 +139,17 @@ impl Content {
 /// The bytes that fillers are cut from.
 fn pool(entropy: Entropy, length: usize, seed: u64) -> Bytes {
     let mut pool = BytesMut::with_capacity(length + 16);
-    let mut random = SplitMix(seed);
+    let mut random = SeededRandom::new(seed);
     match entropy {
         Entropy::Zeros => pool.resize(length, 0),
         Entropy::Random => {
             while pool.len() < length {
-                pool.extend_from_slice(&random.next().to_le_bytes());
+                pool.extend_from_slice(&random.next_u64().to_le_bytes());
             }
         }
         Entropy::Text => {
             while pool.len() < length {
-                let [.., pick] = random.next().to_le_bytes();
+                let [.., pick] = random.next_u64().to_le_bytes();
                 let word = WORDS[usize::from(pick) % WORDS.len()];
                 pool.extend_from_slice(word.as_bytes());
                 pool.extend_from_slice(b" ");
@@ -194,19 +194,6 @@ const WORDS: [&str; 32] = [
     "value",
     "vessel",
 ];
-
-/// The SplitMix64 sequence: enough to be incompressible, and one multiplication a word.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-}
 
 /// The stamp of a message; `None` for one that the harness did not make.
 pub(crate) fn body_start(payload: &Payload) -> Option<Stamp> {

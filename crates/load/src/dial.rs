@@ -16,8 +16,8 @@ use crate::random;
 use crate::redirect;
 use crate::seat::Client;
 use crate::tls::TlsSettings;
-use crate::url::Url;
 use crate::wire::Wire;
+use towline_amqp::Url;
 
 /// An answer to connect, login and open must come within this time, or `--idle-timeout` if that is
 /// less.
@@ -63,9 +63,9 @@ impl Dialer {
         now >= client.dial_at && self.dialed < DIALS_PER_ROUND
     }
 
-    /// Whether this error sends the client to another place, to which it goes then.
+    /// Whether this error sends the client to another address, to which it goes then.
     pub(crate) fn sends_on(&self, client: &mut Client, error: &Error, now: Time) -> bool {
-        // Before it was open: a broker does not send away whom it serves.
+        // Before it was open: a broker does not send away a client that it serves.
         let place = redirect::place(error, &self.url(client)).filter(|_| !client.is_open);
         if place.is_none() {
             return false;
@@ -87,7 +87,7 @@ impl Dialer {
     ) -> Result<(), String> {
         self.dialed += 1;
         let sent_to = client.sent_to.take();
-        // Who was sent on does not ask again: it might be sent in a circle.
+        // A redirected client does not ask again: it might be sent in a circle.
         let asks = self.plan.redirect && sent_to.is_none();
         let url = sent_to.unwrap_or_else(|| self.url(client));
         let options = self.options(&url, client.seat.index, asks)?;

@@ -1,5 +1,5 @@
-//! What happened to each client when, for those who make faults: confirmed puts, connections that
-//! were lost, connections that were opened again. `--events FILE`.
+//! What happened to each client when, for programs that make faults: confirmed puts, connections
+//! that were lost, connections that were opened again. `--events FILE`.
 //!
 //! ```text
 //! us,client,what          microseconds since 1970; number of the client; put, lost or open
@@ -61,7 +61,7 @@ impl Events {
         Events { wanted, rows: Vec::new() }
     }
 
-    /// Something happened; false when there is no room for it.
+    /// Something happened; false when the list is full.
     pub(crate) fn note(&mut self, at: Time, client: u32, what: What) -> bool {
         let fits = self.rows.len() < EVENTS_MAX;
         if self.wanted && fits {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_nobody_wants() {
+    fn nothing_is_kept_without_a_reader() {
         let mut events = Events::new(false);
         assert!(events.note(Time::ZERO, 0, What::Put));
         assert!(events.rows.is_empty());

@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// Longest latency told apart: ten minutes.
+/// Longest latency with a bucket of its own: ten minutes.
 const LONGEST_US: u64 = 600_000_000;
 /// Three decimal digits: an error below 0.1 %.
 const DIGITS: u8 = 3;

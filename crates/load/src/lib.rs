@@ -30,7 +30,6 @@ mod seat;
 mod show;
 mod stamp;
 mod tls;
-mod url;
 mod verify;
 mod window;
 mod wire;

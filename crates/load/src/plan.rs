@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use crate::args::{Entropy, LoadArgs, Mechanism, Mode};
 use crate::stamp::STAMP_BYTES;
-use crate::url::Url;
+use towline_amqp::Url;
 
 /// Connections of one run: far above what one machine's ports allow.
 const CLIENTS_MAX: u32 = 60_000;
@@ -81,14 +81,14 @@ pub(crate) enum Credentials {
     Anonymous,
     /// SASL PLAIN.
     Plain {
-        /// Who.
+        /// The name of the user.
         user: Arc<str>,
         /// The proof.
         password: Arc<str>,
     },
     /// SASL SCRAM-SHA-256.
     Scram {
-        /// Who.
+        /// The name of the user.
         user: Arc<str>,
         /// The proof.
         password: Arc<str>,
@@ -262,7 +262,9 @@ fn queue_names(named: &[String], number: Option<u32>) -> Result<Vec<Arc<str>>, S
 }
 
 fn credentials(args: &LoadArgs, first: &Url) -> Result<Credentials, String> {
-    Ok(match args.sasl {
+    let has_user = args.user.is_some() || first.user.is_some();
+    let by_default = if has_user { Mechanism::Scram } else { Mechanism::Anonymous };
+    Ok(match args.sasl.unwrap_or(by_default) {
         Mechanism::None => Credentials::None,
         Mechanism::Anonymous => Credentials::Anonymous,
         Mechanism::Plain => {
@@ -292,7 +294,7 @@ fn user_and_password(args: &LoadArgs, first: &Url) -> Result<(Arc<str>, Arc<str>
     Ok((user.into(), password.into()))
 }
 
-/// Who takes part in which mode.
+/// Which clients take part in which mode.
 fn cast(args: &LoadArgs) -> Vec<(Part, u32)> {
     let mut parts = match args.mode {
         Mode::Requester if args.reply => {
@@ -383,6 +385,8 @@ mod tests {
             "put --idle-timeout 0",
             "put --sasl plain",
             "put --url http://x",
+            "put --url amqp://x:0",
+            "put --url amqp://x/queue",
         ] {
             assert!(plan(line).is_err(), "{line}");
         }
@@ -392,5 +396,20 @@ mod tests {
     fn two_addresses_are_a_fail_over_list() {
         assert!(!plan("put").unwrap().reconnect);
         assert!(plan("put --url amqp://a --url amqp://b").unwrap().reconnect);
+    }
+
+    #[test]
+    fn a_user_logs_in_with_scram_and_is_decoded() {
+        let folder = tempfile::tempdir().unwrap();
+        let password = folder.path().join("password");
+        fs::write(&password, "secret\n").unwrap();
+        let line = format!("put --password-file {} --url amqp://a%40b@h", password.display());
+        let Credentials::Scram { user, password } = plan(&line).unwrap().credentials else {
+            panic!("a user is given");
+        };
+        assert_eq!((&*user, &*password), ("a@b", "secret"));
+        assert!(matches!(plan("put").unwrap().credentials, Credentials::Anonymous));
+        let asked = plan("put --sasl none --user a").unwrap().credentials;
+        assert!(matches!(asked, Credentials::None));
     }
 }

@@ -1,9 +1,9 @@
-//! The one place of the harness that draws random bytes: its run number, and nonces for SCRAM.
+//! The only module of the harness that draws random bytes: its run number, and nonces for SCRAM.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A number for a run, so that messages of an earlier one are told apart.
+/// A number for a run, so that messages of an earlier run are recognised.
 ///
 /// # Errors
 /// When the system has no random bytes.

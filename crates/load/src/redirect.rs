@@ -1,14 +1,14 @@
 //! Clients that ask to be sent on (`amqp:connection:redirect`, AMQP 2.8.16): an instance of a group
-//! that relays them tells them where the active one is, and they go there without a way round.
+//! that relays them answers with the address of the active one, and they connect to it directly.
 //!
-//! Not here: connecting (`dial`). Invariant: who was sent on and loses that connection goes on with
-//! its own list.
+//! Not here: connecting (`dial`). Invariant: a redirected client that loses that connection goes on
+//! with its own list.
 
 use towline_amqp::Opened;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::types::{Error, condition};
 
-use crate::url::Url;
+use towline_amqp::Url;
 
 /// Open property by which a client asks Towline for it.
 const ASKS: &str = "towline:redirect";
@@ -26,7 +26,7 @@ pub(crate) fn is_denied(opened: &Opened) -> bool {
 }
 
 /// Where this error sends a client that came to `from`; `None` when it is another error, or names
-/// no place.
+/// no address.
 pub(crate) fn place(error: &Error, from: &Url) -> Option<Url> {
     if error.condition != condition::CONNECTION_REDIRECT {
         return None;
@@ -42,7 +42,7 @@ pub(crate) fn place(error: &Error, from: &Url) -> Option<Url> {
         Some(Value::String(scheme)) => scheme == "amqps",
         _ => from.tls,
     };
-    // Who came with TLS is not led away from it.
+    // A client that came with TLS is not led away from it.
     let right = !host.is_empty() && (tls || !from.tls);
     right.then(|| Url { tls, user: from.user.clone(), host: host.to_owned(), port })
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_leads_to_its_place_and_nothing_else_does() {
+    fn a_redirect_leads_to_its_address_and_nothing_else_does() {
         let plain = from("amqp://here");
         let there = place(&error("there", 5_673, "amqp"), &plain).unwrap();
         assert_eq!((there.host.as_str(), there.port, there.tls), ("there", 5_673, false));

@@ -25,7 +25,7 @@ use crate::show::{Row, Show};
 use crate::verify::Ledger;
 use crate::worker::Worker;
 
-/// Everybody must be connected, with links, within this time.
+/// All clients must be connected, with links, within this time.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(60);
 /// What is under way when the time is over must be finished within this time.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
@@ -94,7 +94,7 @@ struct Driver<'a> {
     board: &'a Board,
     clock: Clock,
     server_pids: &'a [u32],
-    /// Somebody wants it to end.
+    /// A caller wants it to end.
     interrupted: &'a AtomicBool,
     samples: crate::show::Samples,
     finished: Receiver<Desk>,

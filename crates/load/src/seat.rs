@@ -6,8 +6,8 @@ use towline_types::Time;
 
 use crate::client::Role;
 use crate::plan::{Plan, Seat};
-use crate::url::Url;
 use crate::wire::Wire;
+use towline_amqp::Url;
 
 /// First wait after a lost connection; doubles with each failure up to [`WAIT_MAX`].
 const WAIT_MIN: Duration = Duration::from_millis(20);

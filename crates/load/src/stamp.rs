@@ -1,4 +1,4 @@
-//! The first 32 bytes of every body: who put it, as which one in order, and when.
+//! The first 32 bytes of every body: its producer, its number in order, and its time.
 //!
 //! ```text
 //! 0        4      8          12         16          24          32

@@ -11,8 +11,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::wire::is_later;
-
 /// What all connections share.
 #[derive(Clone)]
 pub(crate) struct TlsSettings {
@@ -42,7 +40,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// A session with `host`, whose certificate must name it.
+    /// A session with `host`; the certificate must name it.
     ///
     /// # Errors
     /// When it is no name of a host.
@@ -100,4 +98,12 @@ impl Tls {
         }
         Ok(true)
     }
+}
+
+/// Not an error: the kernel has nothing now, or the call was cut short.
+pub(crate) fn is_later(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
+    )
 }

@@ -71,13 +71,13 @@ struct Record {
     accepted: Bits,
     in_doubt: Bits,
     received: Bits,
-    /// Got in units of work whose commit was not answered: got, or to come again.
+    /// Got in units of work without an answer to the commit: got, or to come again.
     perhaps_received: Bits,
     duplicated: u64,
 }
 
 /// Names a producer of any run.
-type Producer = (u32, u32);
+type ProducerKey = (u32, u32);
 
 /// What one thread knows of all producers.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ pub(crate) struct Ledger {
     adopts: bool,
     /// Records of this run's producers, by number.
     own: Vec<Record>,
-    adopted: HashMap<Producer, Record>,
+    adopted: HashMap<ProducerKey, Record>,
     foreign: u64,
     reordered: u64,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Verdict {
     pub(crate) duplicated: u64,
     /// Come out at one consumer after a later one of the same producer.
     pub(crate) reordered: u64,
-    /// Puts whose confirmation was cut off by the loss of a connection.
+    /// Puts that were not confirmed because a connection was lost.
     pub(crate) in_doubt: u64,
     /// Messages that this harness did not make, or that an earlier run left.
     pub(crate) foreign: u64,
@@ -124,7 +124,7 @@ impl Ledger {
         self.record(producer).accepted.insert(sequence);
     }
 
-    /// Nobody knows whether the broker took a put.
+    /// It is unknown whether the broker took a put.
     pub(crate) fn in_doubt(&mut self, producer: u32, sequence: u64) {
         self.record(producer).in_doubt.insert(sequence);
     }
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// A message was got in a unit of work whose end nobody knows. It may come again, and need not.
+    /// A message was got in a unit of work with an unknown end. It may come again, and need not.
     pub(crate) fn perhaps_received(&mut self, stamp: Stamp) {
         if stamp.run == self.run {
             self.record(stamp.producer).perhaps_received.insert(stamp.sequence);
@@ -218,7 +218,7 @@ pub(crate) struct Order {
     run: Option<u32>,
 }
 
-/// Producers whose order a consumer follows: 2^16 numbers of 8 bytes.
+/// Producers with an order that a consumer follows: 2^16 numbers of 8 bytes.
 const PRODUCERS_MAX: usize = 1 << 16;
 
 impl Order {

@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use towline_amqp::Connection;
 use towline_types::Time;
 
-use crate::tls::{Tls, TlsSettings};
-use crate::url::Url;
+use crate::tls::{Tls, TlsSettings, is_later};
+use towline_amqp::Url;
 
 /// What one read takes at most.
 pub(crate) const SCRATCH_BYTES: usize = 256 << 10;
@@ -52,7 +52,7 @@ pub(crate) struct Wire {
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ReadOutcome {
     /// Bytes, and perhaps more behind them.
     More,
     /// All there was.
@@ -111,11 +111,11 @@ impl Wire {
     ///
     /// # Errors
     /// What the kernel or TLS says.
-    pub(crate) fn read(&mut self, scratch: &mut Scratch, now: Time) -> io::Result<Found> {
+    pub(crate) fn read(&mut self, scratch: &mut Scratch, now: Time) -> io::Result<ReadOutcome> {
         let count = match self.stream.read(&mut scratch.raw) {
-            Ok(0) => return Ok(Found::End),
+            Ok(0) => return Ok(ReadOutcome::End),
             Ok(count) => count,
-            Err(error) if is_later(&error) => return Ok(Found::All),
+            Err(error) if is_later(&error) => return Ok(ReadOutcome::All),
             Err(error) => return Err(error),
         };
         let stage = &mut scratch.stage;
@@ -131,7 +131,7 @@ impl Wire {
         self.machine.receive(now, stage);
         self.partial.extend_from_slice(stage);
         stage.clear();
-        Ok(if count == scratch.raw.len() { Found::More } else { Found::All })
+        Ok(if count == scratch.raw.len() { ReadOutcome::More } else { ReadOutcome::All })
     }
 
     /// Writes what the machine has. True when nothing is left.
@@ -188,9 +188,4 @@ impl Wire {
         }
         Ok(true)
     }
-}
-
-/// Not an error: the kernel has nothing now, or the call was cut short.
-pub(crate) fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
 }

@@ -24,7 +24,7 @@ use crate::events::What;
 use crate::plan::Plan;
 use crate::redirect;
 use crate::seat::Client;
-use crate::wire::{Found, Scratch};
+use crate::wire::{ReadOutcome, Scratch};
 
 /// Time between two rounds over all connections.
 const ROUND: Duration = Duration::from_millis(10);
@@ -47,7 +47,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Worker `index` of the plan's threads, with each client whose number falls to it.
+    /// Worker `index` of the plan's threads, with each client that its number selects.
     ///
     /// # Errors
     /// A sentence, when there is no epoll or the authorities cannot be read.
@@ -139,9 +139,11 @@ impl Worker {
                 Ok(found) => {
                     self.handle_events(index);
                     match found {
-                        Found::More => {}
-                        Found::All => return,
-                        Found::End => return self.lose(index, "the broker closed the connection"),
+                        ReadOutcome::More => {}
+                        ReadOutcome::All => return,
+                        ReadOutcome::End => {
+                            return self.lose(index, "the broker closed the connection");
+                        }
                     }
                 }
                 Err(error) => return self.lose(index, &error.to_string()),
@@ -187,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Writes, and watches for room when the kernel takes no more.
+    /// Writes, and watches for free space when the kernel takes no more.
     fn flush(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index) else { return };
         let Some(wire) = &mut client.wire else { return };

@@ -2,8 +2,8 @@
 //!
 //! Not here: when batches are written, what records mean.
 //!
-//! Invariants: one run is appended at a time (`appending`), even while the lock is let go to wait
-//! for room; a run that is not committed leaves nothing that replay would yield.
+//! Invariants: one run is appended at a time (`appending`), even while the lock is released to wait
+//! for free space; a run that is not committed leaves nothing that replay would yield.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -14,9 +14,10 @@ use towline_types::Lsn;
 use crate::batch::{Batch, Overflow};
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
-use crate::log::Urgency;
+use crate::listener::Urgency;
+use crate::lock::lock;
 use crate::record::{CHECK_BYTES, prefix_bytes};
-use crate::shared::{Opened, Phase, Shared, State, hold};
+use crate::shared::{LogState, OpenOutcome, Phase, Shared};
 
 /// A run being appended: an atomic sequence of records. Replay yields all of it or nothing.
 /// Dropped without [`Appender::commit`], the run is given up.
@@ -25,10 +26,10 @@ use crate::shared::{Opened, Phase, Shared, State, hold};
 pub struct Appender<'a> {
     shared: &'a Shared,
     /// `None` only while a method of this type waits, and after the end.
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<MutexGuard<'a, LogState>>,
     /// Index of the batch in which the run began, and its length before.
     began: Option<(u64, usize)>,
-    failed: Option<Opened>,
+    failed: Option<OpenOutcome>,
 }
 
 impl<'a> Appender<'a> {
@@ -44,8 +45,8 @@ impl<'a> Appender<'a> {
     /// Adds a record, written by `write` at the end of the buffer that it is given (which holds
     /// other bytes before; `write` only appends). `bytes_hint` is its length if known (a wrong hint
     /// costs a copy). Returns the position of the record's first byte, which is the position of
-    /// what `write` wrote first. After a failure (no room), positions mean nothing and
-    /// [`Appender::commit`] says so.
+    /// what `write` wrote first. After a failure (no space), positions mean nothing and
+    /// [`Appender::commit`] returns the error.
     ///
     /// # Panics
     /// When the record is longer than [`crate::Log::record_bytes_max`].
@@ -98,10 +99,10 @@ impl<'a> Appender<'a> {
     pub fn commit(mut self, urgency: Urgency) -> Result<Lsn, LogError> {
         match self.failed {
             None => {}
-            Some(Opened::Full) => return Err(LogError::Full),
-            Some(Opened::Stopped) => return Err(LogError::Stopped),
-            Some(Opened::Following) => return Err(LogError::Following),
-            Some(Opened::Failed | Opened::Yes) => return Err(LogError::Failed),
+            Some(OpenOutcome::Full) => return Err(LogError::Full),
+            Some(OpenOutcome::Stopped) => return Err(LogError::Stopped),
+            Some(OpenOutcome::Following) => return Err(LogError::Following),
+            Some(OpenOutcome::Failed | OpenOutcome::Yes) => return Err(LogError::Failed),
         }
         if self.state.as_ref().is_none_or(|state| state.phase == Phase::Failed) {
             return Err(LogError::Failed);
@@ -135,7 +136,7 @@ impl<'a> Appender<'a> {
         self.shared.tail.store(end.0, Ordering::Release);
         self.shared.note_room(&state);
         if first_lazy {
-            // Somebody must watch its delay.
+            // Its delay must be watched.
             self.shared.call_writer(&mut state);
         } else {
             self.shared.wake_writer(&mut state);
@@ -149,7 +150,7 @@ impl<'a> Appender<'a> {
         bytes_hint: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
     ) -> Result<Lsn, Overflow> {
-        let Some(State { open: Some(batch), given_up, tail, .. }) = self.state.as_deref_mut()
+        let Some(LogState { open: Some(batch), given_up, tail, .. }) = self.state.as_deref_mut()
         else {
             return Err(Overflow { record: Vec::new(), body: None });
         };
@@ -172,17 +173,19 @@ impl<'a> Appender<'a> {
         pushed
     }
 
-    /// Sees to an open batch with room for a record of `bytes` bytes.
+    /// Makes sure that a batch is open with space for a record of `bytes` bytes.
     fn make_room(&mut self, bytes: usize) -> bool {
         // A mark for a run that was given up may have to go before the record, a check behind it.
         let need = prefix_bytes(bytes) + bytes + 1 + CHECK_BYTES;
         let target = self.shared.options.batch_bytes_target;
         let Some(state) = self.state.as_ref() else { return false };
         match state.phase {
-            Phase::Running if state.role.is_following() => self.failed = Some(Opened::Following),
+            Phase::Running if state.role.is_following() => {
+                self.failed = Some(OpenOutcome::Following)
+            }
             Phase::Running => {}
-            Phase::Closing | Phase::Stopped => self.failed = Some(Opened::Stopped),
-            Phase::Failed => self.failed = Some(Opened::Failed),
+            Phase::Closing | Phase::Stopped => self.failed = Some(OpenOutcome::Stopped),
+            Phase::Failed => self.failed = Some(OpenOutcome::Failed),
         }
         if self.failed.is_some() {
             return false;
@@ -196,10 +199,10 @@ impl<'a> Appender<'a> {
         let Some(state) = self.state.take() else { return false };
         let (state, opened) = self.shared.open_batch(state, BATCH_HEADER_BYTES + need);
         self.state = Some(state);
-        if opened != Opened::Yes {
+        if opened != OpenOutcome::Yes {
             self.failed = Some(opened);
         }
-        opened == Opened::Yes
+        opened == OpenOutcome::Yes
     }
 
     /// Hands the open batch to the writers and lets them have the lock for a moment.
@@ -212,7 +215,7 @@ impl<'a> Appender<'a> {
         }
         self.shared.wake_writer(&mut state);
         drop(state);
-        self.state = Some(self.shared.wait_for_writers(hold(&self.shared.state)));
+        self.state = Some(self.shared.wait_for_writers(lock(&self.shared.state)));
     }
 }
 

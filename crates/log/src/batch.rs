@@ -2,7 +2,7 @@
 //!
 //! Not here: when it is written (`rule`), where (`extents`), and how (`writer`).
 //!
-//! Invariants: the buffer begins with room for the header; records follow without gaps; content
+//! Invariants: the buffer begins with space for the header; records follow without gaps; content
 //! never passes `limit`, so a batch never crosses its extent.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Batch {
     pub(crate) buffer: Aligned,
     /// Most bytes of content, header included.
     limit: usize,
-    /// Runs in it that somebody waits for.
+    /// Runs in it that a caller waits for.
     pub(crate) forced: u64,
     /// When the first lazy run came.
     pub(crate) lazy_since: Option<Instant>,
@@ -34,14 +34,14 @@ pub(crate) struct Batch {
     newest: Option<usize>,
     /// Whether the run of the newest record is unfinished.
     pub(crate) inside_run: bool,
-    /// Whether a body is in it, whose check waits for its sum.
+    /// Whether it holds a body; the check of that body needs its sum.
     pub(crate) has_bodies: bool,
     /// Whether the group hears of it when it is written (not of the one with which a term begins:
     /// it knows that one); only a log of a group asks.
     pub(crate) is_told: bool,
 }
 
-/// A record that turned out longer than the batch has room for.
+/// A record that turned out longer than the space left in the batch.
 #[derive(Debug)]
 pub(crate) struct Overflow {
     pub(crate) record: Vec<u8>,
@@ -59,7 +59,7 @@ impl Batch {
         memory: Aligned,
         limit: usize,
     ) -> Batch {
-        assert!(memory.len() == 0 && limit > BATCH_HEADER_BYTES, "a batch begins empty");
+        assert!(memory.is_empty() && limit > BATCH_HEADER_BYTES, "a batch begins empty");
         let mut buffer = memory;
         let header = buffer.append_to().len() + BATCH_HEADER_BYTES;
         buffer.append_to().resize(header, 0);

@@ -11,20 +11,20 @@ use crate::format::BLOCK_BYTES;
 
 /// A vector with a few unused bytes in front, so that the content is aligned.
 #[derive(Debug)]
-pub(crate) struct Aligned {
+pub struct Aligned {
     memory: Vec<u8>,
     start: usize,
 }
 
 impl Aligned {
-    /// An empty buffer with room for `capacity` bytes, padded to whole blocks.
-    pub(crate) fn with_capacity(capacity: usize) -> Aligned {
+    /// An empty buffer with a capacity of `capacity` bytes, padded to whole blocks.
+    pub fn with_capacity(capacity: usize) -> Aligned {
         let memory = Vec::with_capacity(capacity.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES);
         Aligned::reuse(memory)
     }
 
     /// An empty buffer in memory that was used before.
-    pub(crate) fn reuse(mut memory: Vec<u8>) -> Aligned {
+    pub fn reuse(mut memory: Vec<u8>) -> Aligned {
         memory.clear();
         let start = memory.as_ptr().align_offset(BLOCK_BYTES);
         assert!(start < BLOCK_BYTES, "a byte pointer can always be aligned");
@@ -33,7 +33,7 @@ impl Aligned {
     }
 
     /// A buffer of `bytes` zeros.
-    pub(crate) fn zeroed(bytes: usize) -> Aligned {
+    pub fn zeroed(bytes: usize) -> Aligned {
         let mut memory = vec![0; bytes + BLOCK_BYTES];
         let start = memory.as_ptr().align_offset(BLOCK_BYTES);
         assert!(start < BLOCK_BYTES, "a byte pointer can always be aligned");
@@ -42,33 +42,38 @@ impl Aligned {
     }
 
     /// The content.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..]
     }
 
     /// The content.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..]
     }
 
     /// Length of the content.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.memory.len() - self.start
     }
 
+    /// Whether there is no content.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The vector, to append content to it. Bytes that are there must not be touched.
-    pub(crate) fn append_to(&mut self) -> &mut Vec<u8> {
+    pub fn append_to(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
     /// Drops content from `bytes` on.
-    pub(crate) fn truncate(&mut self, bytes: usize) {
+    pub fn truncate(&mut self, bytes: usize) {
         assert!(bytes <= self.len(), "truncation does not lengthen");
         self.memory.truncate(self.start + bytes);
     }
 
     /// Lengthens the content with zeros to whole blocks, and aligns it again if it was moved.
-    pub(crate) fn pad(&mut self) {
+    pub fn pad(&mut self) {
         let bytes = self.len().next_multiple_of(BLOCK_BYTES);
         self.memory.resize(self.start + bytes, 0);
         if !self.memory.as_ptr().addr().wrapping_add(self.start).is_multiple_of(BLOCK_BYTES) {
@@ -79,12 +84,12 @@ impl Aligned {
     }
 
     /// The vector behind it, for [`Aligned::reuse`].
-    pub(crate) fn into_memory(self) -> Vec<u8> {
+    pub fn into_memory(self) -> Vec<u8> {
         self.memory
     }
 
     /// The first `bytes` bytes of the content, without a copy.
-    pub(crate) fn into_bytes(self, bytes: usize) -> Bytes {
+    pub fn into_bytes(self, bytes: usize) -> Bytes {
         let end = self.start + bytes;
         assert!(end <= self.memory.len(), "a slice lies inside its buffer");
         Bytes::from(self.memory).slice(self.start..end)

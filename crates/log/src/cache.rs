@@ -2,8 +2,8 @@
 //!
 //! Not here: reading from disk (`read`).
 //!
-//! Invariants: a block is a piece of the log whose checksums were right (or that was just written);
-//! what is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
+//! Invariants: a block is a piece of the log that passed its checksums (or was just written); what
+//! is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
 //! insertion. What was handed out keeps its block alive, uncounted: holders bound it by how many
 //! bodies they have in hand.
 
@@ -14,7 +14,7 @@ use towline_types::{BodyLocation, Lsn};
 
 use crate::format::size;
 
-/// Ends of read-ahead blocks that are remembered as places where a batch begins.
+/// Ends of read-ahead blocks, remembered as positions where a batch begins.
 const STARTS_MAX: usize = 64;
 
 /// The cache.
@@ -153,7 +153,8 @@ impl Cache {
         self.starts.push_back(lsn);
     }
 
-    /// The nearest place at or before `lsn`, not before `least`, where a batch is known to begin.
+    /// The nearest position at or before `lsn`, not before `least`, where a batch is known to
+    /// begin.
     pub(crate) fn nearest_start(&self, least: Lsn, lsn: Lsn) -> Option<Lsn> {
         self.starts.iter().copied().filter(|start| (least..=lsn).contains(start)).max()
     }

@@ -1,4 +1,4 @@
-//! Which extents there are, in words: for a person who must know which file to look for.
+//! Which extents exist, in words: for an operator looking for a missing file.
 //!
 //! Not here: whether the log can be used without the others (`recover`).
 
@@ -12,7 +12,7 @@ const RUNS_MAX: usize = 2;
 /// the files, as far as 32 bits go: that is a petabyte of the smallest extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coverage {
-    /// First and last of the newest runs of extents, oldest first, in the last `count` places.
+    /// First and last of the newest runs of extents, oldest first, in the last `count` elements.
     runs: [(u32, u32); RUNS_MAX],
     count: u8,
     /// Whether there are older ones.

@@ -8,18 +8,20 @@
 
 mod crash;
 mod delay;
+mod journal;
 mod linux;
 mod memory;
 
 use std::io;
 use std::sync::Arc;
 
-pub use crash::{CrashPoint, CrashRule, Journal, Random};
+pub use crash::{CrashPoint, CrashRule, Random};
 pub use delay::DelayDisk;
+pub use journal::Journal;
 pub use linux::LinuxDisk;
 pub use memory::{Fault, FaultOn, MemoryDisk};
 
-/// Room in a file system.
+/// Free and total space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// All that it can hold.
@@ -133,7 +135,7 @@ pub trait DiskFile: Send + Sync {
     /// them cannot run out of disk. Does nothing where the file system cannot.
     ///
     /// # Errors
-    /// `StorageFull` when there is no room.
+    /// `StorageFull` when there is no free space.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes the file `bytes` bytes long, which is not longer than it was, and gives what was set

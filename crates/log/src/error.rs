@@ -3,9 +3,8 @@
 //! Not here: mistakes of the caller (a record beyond `record_bytes_max`, a position never made).
 //! Those are asserted.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use towline_types::Lsn;
 
@@ -52,7 +51,7 @@ pub enum LogError {
         /// The file inside the log folder.
         file: String,
     },
-    /// There is no room for more log: `log_bytes_max` is reached or the disk is full, and the
+    /// There is no space for more log: `log_bytes_max` is reached or the disk is full, and the
     /// reserve is used up too. The run was not written; the log goes on when space comes back.
     Full,
     /// The log failed earlier (a write or sync failed); nothing is accepted any more.
@@ -72,7 +71,7 @@ pub enum LogError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The place asked for is in an extent that was reclaimed or never written.
+    /// The position asked for is in an extent that was reclaimed or never written.
     Gone {
         /// The position asked for.
         lsn: Lsn,
@@ -84,7 +83,7 @@ pub enum LogError {
     },
 }
 
-/// One thing found wrong in the log, with the place.
+/// One thing found wrong in the log, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file inside the log folder.
@@ -93,7 +92,7 @@ pub struct Finding {
     pub extent: u64,
     /// Byte offset in the file.
     pub offset: u64,
-    /// The same place as a log position.
+    /// The same location as a log position.
     pub lsn: Lsn,
     /// What is wrong there.
     pub what: Damage,
@@ -103,7 +102,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A batch whose checksum or header is wrong, before the tail.
+    /// A batch with a wrong checksum or header, before the tail.
     Batch,
     /// A whole batch that does not continue the one before it (an old copy, a misdirected write).
     Chain,
@@ -111,7 +110,7 @@ pub enum Damage {
     Unreadable,
     /// The header of an extent is wrong.
     ExtentHeader,
-    /// The header of an extent names another place in the log (an old copy of a file).
+    /// The header of an extent names another position in the log (an old copy of a file).
     ExtentSequence,
     /// A file of no length, or shorter than its header.
     ExtentLength,
@@ -317,8 +316,8 @@ impl std::error::Error for LogError {
 }
 
 impl LogError {
-    /// Whether the disk or the log had no room for what was to be written: nothing is broken, and
-    /// the same may go well when there is room again.
+    /// Whether the disk or the log had no space for what was to be written: nothing is broken, and
+    /// the same call may succeed when there is space again.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -385,13 +384,13 @@ fn advice(kind: io::ErrorKind) -> Option<&'static str> {
 }
 
 /// Whether the disk cannot read a sector, as against not being asked rightly.
-pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+pub fn is_unreadable(error: &io::Error) -> bool {
     // EIO, ENODATA.
     const UNREADABLE: [i32; 2] = [5, 61];
     error.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))
 }
 
-/// Whether the disk has no room, as against being broken.
+/// Whether the disk is full, as against broken.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Which files hold log, which are ready for more, and how much room there is.
+//! Which files hold log, which are ready for more, and how much free space there is.
 //!
 //! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
 //!
@@ -14,13 +14,12 @@ use std::{fmt, io};
 
 use crate::block::Aligned;
 use crate::disk::DiskFile;
-use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader};
-use crate::shared::Shared;
+use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
 
-/// How much room the log has.
+/// How much free space the log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// Enough.
@@ -58,11 +57,12 @@ impl Extent {
         &self,
         bytes: &[u8],
         offset: u64,
-        shared: &Shared,
+        log_id: LogId,
+        extent_bytes: u64,
     ) -> io::Result<()> {
         let was_current = self.is_current.load(Ordering::Acquire);
         if !was_current {
-            self.renew_header(shared)?;
+            self.renew_header(log_id, extent_bytes)?;
         }
         self.file.write_at(bytes, offset)?;
         self.file.sync_data()?;
@@ -73,10 +73,9 @@ impl Extent {
     }
 
     /// What changes of a header is in one sector, which is there whole or not at all.
-    fn renew_header(&self, shared: &Shared) -> io::Result<()> {
+    fn renew_header(&self, log_id: LogId, extent_bytes: u64) -> io::Result<()> {
         let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
         self.file.read_at(block.bytes_mut(), 0)?;
-        let (log_id, extent_bytes) = (shared.log_id, shared.options.extent_bytes);
         let header = ExtentHeader { log_id, sequence: self.sequence, extent_bytes }.encode();
         if block.bytes() == header {
             return Ok(());
@@ -122,11 +121,11 @@ pub(crate) struct Extents {
     pub(crate) position: u64,
     /// Up to where the newest holding extent was filled with zeros or written once.
     pub(crate) filled_to: u64,
-    /// The disk has no room for the rest of the extent that is not filled.
+    /// The disk has no space for the rest of the extent that is not filled.
     pub(crate) fill_refused: bool,
     /// How many extents `log_bytes_max` allows.
     pub(crate) count_max: u64,
-    /// How many more files the disk had room for when it was last asked.
+    /// How many more files the disk had space for at the last look.
     pub(crate) disk_room: u64,
     pub(crate) reserve_bytes: u64,
 }
@@ -140,7 +139,7 @@ pub(crate) enum Room {
     Next,
     /// The keeper is at it.
     Wait,
-    /// Nowhere, unless extents are reclaimed or the disk gets room.
+    /// Nowhere, unless extents are reclaimed or the disk gets free space.
     Nowhere,
 }
 
@@ -341,7 +340,7 @@ impl Extents {
         }
     }
 
-    /// How much room there is, with so many bytes in the open batch.
+    /// How much free space there is, with so many bytes in the open batch.
     pub(crate) fn space(&self, open_bytes: u64) -> Space {
         let bytes = self.bytes_to_come().saturating_sub(open_bytes);
         if bytes <= self.reserve_bytes {

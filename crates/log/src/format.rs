@@ -1,4 +1,4 @@
-//! The bytes on disk: the one place that knows them. All numbers are little-endian.
+//! The bytes on disk: only this module knows them. All numbers are little-endian.
 //!
 //! Not here: reading or writing files, and what to do about bytes that are wrong (`recover`).
 //!
@@ -68,36 +68,37 @@
 //!
 //! Why it is so: the LSN in a batch makes bytes of an earlier use of the file worthless; the chain
 //! (checksum of the previous batch) and the term do the same for a batch behind a torn one after
-//! the log went on over it; *unsynced* tells a torn tail (several batches were in flight, a later
-//! one arrived, an earlier did not) from damage to what had been durable. The payload comes first
-//! in the checksum so that writers can sum payloads side by side and link the headers after it. The
-//! check stands right behind the body so that a body of a damaged batch can be judged by its
-//! position and length alone, without a walk through records that may be damaged themselves.
+//! the log went on over it; *unsynced* distinguishes a torn tail (several batches were in flight, a
+//! later one arrived, an earlier did not) from damage to what had been durable. The payload comes
+//! first in the checksum so that writers can sum payloads side by side and link the headers after
+//! it. The check stands right behind the body so that a body of a damaged batch can be judged by
+//! its position and length alone, without a walk through records that may be damaged themselves.
 
 use towline_types::Lsn;
 
 use crate::mark::Seam;
 
 /// The unit of alignment: a page of the disk and of memory.
-pub(crate) const BLOCK_BYTES: usize = 4096;
+pub const BLOCK_BYTES: usize = 4096;
 /// An extent's header takes one block.
-pub(crate) const EXTENT_HEADER_BYTES: usize = BLOCK_BYTES;
+pub const EXTENT_HEADER_BYTES: usize = BLOCK_BYTES;
 /// A batch's header.
-pub(crate) const BATCH_HEADER_BYTES: usize = 40;
+pub const BATCH_HEADER_BYTES: usize = 40;
 /// An image's header takes one block.
-pub(crate) const IMAGE_HEADER_BYTES: usize = BLOCK_BYTES;
+pub const IMAGE_HEADER_BYTES: usize = BLOCK_BYTES;
 /// Newest version of anything in this file: that of images. Images of version 1 are read too.
 pub const FORMAT_VERSION: u16 = 2;
 /// Version of extents, and of the batches that are written into them. Extents and batches of
 /// version 1, without checks behind bodies, are read too.
-pub(crate) const EXTENT_VERSION: u16 = 2;
+pub const EXTENT_VERSION: u16 = 2;
 
 const EXTENT_MAGIC: &[u8; 8] = b"TOWLINEX";
 const IMAGE_MAGIC: &[u8; 8] = b"TOWLINEI";
 const BATCH_MAGIC: [u8; 2] = *b"TB";
-pub(crate) const BATCH_VERSION: u8 = 2;
+/// Format version of the batches that are written.
+pub const BATCH_VERSION: u8 = 2;
 /// Version of extents and batches without checks behind bodies.
-pub(crate) const VERSION_WITHOUT_CHECKS: u8 = 1;
+pub const VERSION_WITHOUT_CHECKS: u8 = 1;
 const EXTENT_SUMMED_BYTES: usize = 48;
 const IMAGE_SUMMED_BYTES: usize = 52;
 const IMAGE_SEAM_SUMMED_BYTES: usize = 84;
@@ -117,22 +118,26 @@ const _: () = assert!(IMAGE_SEAM_SUMMED_BYTES == IMAGE_SUMMED_BYTES + 4 + 8 + 8 
 pub struct LogId(pub u128);
 
 impl LogId {
-    pub(crate) fn bytes(self) -> [u8; 16] {
+    /// Its bytes, as they stand in headers.
+    pub fn bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
     }
 }
 
 /// The fields of an extent's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExtentHeader {
-    pub(crate) log_id: LogId,
-    pub(crate) sequence: u64,
-    pub(crate) extent_bytes: u64,
+pub struct ExtentHeader {
+    /// The log that it belongs to.
+    pub log_id: LogId,
+    /// Number of the extent.
+    pub sequence: u64,
+    /// Length of the extent.
+    pub extent_bytes: u64,
 }
 
 /// Why a header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadHeader {
+pub enum BadHeader {
     /// Magic or checksum is wrong, or there are too few bytes.
     Damaged,
     /// A whole header of a version that this program does not know.
@@ -141,7 +146,7 @@ pub(crate) enum BadHeader {
 
 impl ExtentHeader {
     /// The header's block.
-    pub(crate) fn encode(&self) -> [u8; EXTENT_HEADER_BYTES] {
+    pub fn encode(&self) -> [u8; EXTENT_HEADER_BYTES] {
         let mut block = [0; EXTENT_HEADER_BYTES];
         put(&mut block, 0, EXTENT_MAGIC);
         put(&mut block, 8, &EXTENT_VERSION.to_le_bytes());
@@ -155,7 +160,7 @@ impl ExtentHeader {
 
     /// # Errors
     /// [`BadHeader`]: never trusts a byte before the checksum was found right.
-    pub(crate) fn decode(block: &[u8]) -> Result<ExtentHeader, BadHeader> {
+    pub fn decode(block: &[u8]) -> Result<ExtentHeader, BadHeader> {
         let version = check_summed(block, EXTENT_MAGIC, EXTENT_SUMMED_BYTES)?;
         if version != EXTENT_VERSION && version != u16::from(VERSION_WITHOUT_CHECKS) {
             return Err(BadHeader::Version(version));
@@ -170,29 +175,33 @@ impl ExtentHeader {
 
 /// The fields of an image's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ImageHeader {
-    pub(crate) log_id: LogId,
-    pub(crate) at: Lsn,
-    pub(crate) bytes: u64,
-    pub(crate) checksum: u32,
+pub struct ImageHeader {
+    /// The log that it belongs to.
+    pub log_id: LogId,
+    /// Position of the image.
+    pub at: Lsn,
+    /// Length of its content.
+    pub bytes: u64,
+    /// Checksum of its content.
+    pub checksum: u32,
     /// Where reading goes on; `None` in version 1.
-    pub(crate) seam: Option<Seam>,
+    pub seam: Option<Seam>,
 }
 
 impl ImageHeader {
-    /// The byte before the place where reading goes on: its extent must stay.
-    pub(crate) fn needs(&self) -> Lsn {
+    /// The byte before the position where reading continues: its extent must stay.
+    pub fn needs(&self) -> Lsn {
         let begin = self.seam.map_or(self.at, |seam| seam.end);
         Lsn(begin.0.saturating_sub(1))
     }
 
     /// Format version of the file.
-    pub(crate) fn version(&self) -> u16 {
+    pub fn version(&self) -> u16 {
         self.seam.map_or(IMAGE_VERSION_WITHOUT_SEAM, |_| FORMAT_VERSION)
     }
 
     /// The header's block.
-    pub(crate) fn encode(&self) -> [u8; IMAGE_HEADER_BYTES] {
+    pub fn encode(&self) -> [u8; IMAGE_HEADER_BYTES] {
         let mut block = [0; IMAGE_HEADER_BYTES];
         let version = self.version();
         put(&mut block, 0, IMAGE_MAGIC);
@@ -217,7 +226,7 @@ impl ImageHeader {
 
     /// # Errors
     /// [`BadHeader`], as for extents.
-    pub(crate) fn decode(block: &[u8]) -> Result<ImageHeader, BadHeader> {
+    pub fn decode(block: &[u8]) -> Result<ImageHeader, BadHeader> {
         let version = check_summed(block, IMAGE_MAGIC, IMAGE_SUMMED_BYTES)?;
         let seam = match version {
             IMAGE_VERSION_WITHOUT_SEAM => None,
@@ -236,20 +245,28 @@ impl ImageHeader {
 
 /// The fields of a batch's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchHeader {
-    pub(crate) version: u8,
-    pub(crate) payload_bytes: u32,
-    pub(crate) checksum: u32,
-    pub(crate) previous: u32,
-    pub(crate) lsn: Lsn,
-    pub(crate) term: u32,
-    pub(crate) unsynced: u32,
-    pub(crate) index: u64,
+pub struct BatchHeader {
+    /// Format version.
+    pub version: u8,
+    /// Length of the payload.
+    pub payload_bytes: u32,
+    /// Checksum of header and payload.
+    pub checksum: u32,
+    /// Checksum of the batch before.
+    pub previous: u32,
+    /// Its own position.
+    pub lsn: Lsn,
+    /// Term in which it was opened.
+    pub term: u32,
+    /// Batches before it that were not durable when it was handed to the disk.
+    pub unsynced: u32,
+    /// Number of the batch, from 1 on.
+    pub index: u64,
 }
 
 impl BatchHeader {
     /// The header's bytes, with the checksum field as it stands in `self`.
-    pub(crate) fn encode(&self) -> [u8; BATCH_HEADER_BYTES] {
+    pub fn encode(&self) -> [u8; BATCH_HEADER_BYTES] {
         let mut bytes = [0; BATCH_HEADER_BYTES];
         put(&mut bytes, 0, &BATCH_MAGIC);
         put(&mut bytes, 2, &[self.version, 0]);
@@ -266,7 +283,7 @@ impl BatchHeader {
     /// Reads the fields, `None` when this is no batch. The checksum is not checked here
     /// ([`BatchHeader::sum`]). An unknown version is no batch either: the header of its extent says
     /// which ones may be in it.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<BatchHeader> {
+    pub fn decode(bytes: &[u8]) -> Option<BatchHeader> {
         let [magic0, magic1, version, flags] = take(bytes, 0)?;
         let is_known = (VERSION_WITHOUT_CHECKS..=BATCH_VERSION).contains(&version);
         if [magic0, magic1] != BATCH_MAGIC || !is_known || flags != 0 {
@@ -285,57 +302,37 @@ impl BatchHeader {
     }
 
     /// The checksum that belongs in the header, from [`payload_sum`] of its payload.
-    pub(crate) fn sum(&self, payload_sum: u32) -> u32 {
+    pub fn sum(&self, payload_sum: u32) -> u32 {
         let bytes = self.encode();
         let sum = crc32c::crc32c_append(payload_sum, part(&bytes, 0, 8));
         crc32c::crc32c_append(sum, part(&bytes, 12, BATCH_HEADER_BYTES))
     }
 
     /// Header and payload together.
-    pub(crate) const fn batch_bytes(&self) -> u64 {
+    pub const fn batch_bytes(&self) -> u64 {
         BATCH_HEADER_BYTES as u64 + self.payload_bytes as u64
     }
 
-    /// Index of the first batch not known to be durable when this one was handed to the disk:
-    /// whoever finds this batch whole knows that all before that index were durable.
-    pub(crate) const fn proves_durable_before(&self) -> u64 {
+    /// Index of the first batch not known to be durable when this one was handed to the disk: a
+    /// reader that finds this batch whole knows that all before that index were durable.
+    pub const fn proves_durable_before(&self) -> u64 {
         self.index.saturating_sub(self.unsynced as u64)
     }
 }
 
 /// First part of a batch's checksum: log id and payload.
-pub(crate) fn payload_sum(log_id: LogId, payload: &[u8]) -> u32 {
+pub fn payload_sum(log_id: LogId, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&log_id.bytes()), payload)
 }
 
-/// Name of an extent's file.
-pub(crate) fn extent_name(sequence: u64) -> String {
-    format!("extent-{sequence:016x}")
-}
-
-/// Name of an image's file.
-pub(crate) fn image_name(at: Lsn) -> String {
-    format!("image-{:016x}", at.0)
-}
-
-/// The number in a file name of ours: `prefix` and sixteen hex digits, nothing else.
-pub(crate) fn number_in_name(prefix: &str, name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(prefix)?;
-    let plain = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
-    if digits.len() != 16 || !digits.bytes().all(plain) {
-        return None;
-    }
-    u64::from_str_radix(digits, 16).ok()
-}
-
 /// `bytes` rounded up to a whole number of blocks.
-pub(crate) const fn padded(bytes: u64) -> u64 {
+pub const fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_BYTES as u64)
 }
 
 /// A length or offset in a file as one in memory.
 #[expect(clippy::cast_possible_truncation, reason = "asserted above: usize has 64 bits")]
-pub(crate) const fn size(bytes: u64) -> usize {
+pub const fn size(bytes: u64) -> usize {
     bytes as usize
 }
 
@@ -507,16 +504,6 @@ mod tests {
             if let Some(header) = BatchHeader::decode(&flipped) {
                 assert_ne!(sum, header.sum(payload_sum(ID, b"hello")), "bit {bit}");
             }
-        }
-    }
-
-    #[test]
-    fn names_are_read_as_they_are_written_and_no_others() {
-        assert_eq!(extent_name(0x2f), "extent-000000000000002f");
-        assert_eq!(number_in_name("extent-", &extent_name(u64::MAX)), Some(u64::MAX));
-        for wrong in ["extent-", "extent-2f", "extent-000000000000002F", "extent-+00000000000002f"]
-        {
-            assert_eq!(number_in_name("extent-", wrong), None, "{wrong}");
         }
     }
 

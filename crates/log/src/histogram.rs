@@ -5,7 +5,25 @@
 use std::time::Duration;
 
 use crate::format::size;
-use crate::stats::LatencySummary;
+
+/// Write latency since start, in microseconds: from handing a batch to the disk to its sync's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencySummary {
+    /// Batches measured.
+    pub count: u64,
+    /// Shortest.
+    pub min_us: u64,
+    /// Mean, rounded down.
+    pub avg_us: u64,
+    /// Median, to within an eighth.
+    pub p50_us: u64,
+    /// 99th percentile, to within an eighth.
+    pub p99_us: u64,
+    /// Longest.
+    pub max_us: u64,
+    /// The newest.
+    pub last_us: u64,
+}
 
 /// Buckets for each power of two.
 const PARTS: u64 = 8;
@@ -13,7 +31,7 @@ const BUCKETS: usize = size(64 * PARTS);
 
 /// Figures of batches written since start.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WriteFigures {
     pub(crate) logical_bytes: u64,
     pub(crate) physical_bytes: u64,
     pub(crate) batches: u64,
@@ -24,9 +42,9 @@ pub(crate) struct Written {
     last_us: u64,
 }
 
-impl Default for Written {
-    fn default() -> Written {
-        Written {
+impl Default for WriteFigures {
+    fn default() -> WriteFigures {
+        WriteFigures {
             logical_bytes: 0,
             physical_bytes: 0,
             batches: 0,
@@ -39,7 +57,7 @@ impl Default for Written {
     }
 }
 
-impl Written {
+impl WriteFigures {
     /// Enters a batch.
     pub(crate) fn enter(&mut self, logical_bytes: u64, physical_bytes: u64, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -119,7 +137,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_true_to_an_eighth() {
-        let mut written = Written::default();
+        let mut written = WriteFigures::default();
         for us in 1..=1_000 {
             written.enter(10, 4_096, Duration::from_micros(us));
         }

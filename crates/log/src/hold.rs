@@ -1,7 +1,7 @@
-//! Holding log back: while somebody copies it, or needs it to catch up afterwards, extents from a
-//! position on are not let go.
+//! Retention holds: while a backup or a copy reads the log, or needs it to catch up afterwards,
+//! extents from a position on are not released.
 //!
-//! Not here: letting extents go (`reclaim`); how long a hold may last (whoever took it says so).
+//! Not here: releasing extents (`reclaim`); how long a hold may last (its holder decides).
 //!
 //! Invariants: a hold only moves forward; what was read while a hold held is what was written
 //! there, because it ends before any extent goes for which it stood.
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use towline_types::Lsn;
 
-use crate::shared::{Shared, hold};
+use crate::lock::lock;
 
 /// All holds of a log.
 #[derive(Debug, Default)]
@@ -26,9 +26,9 @@ struct Numbered {
 }
 
 impl Holds {
-    /// The earliest position that anybody holds.
+    /// The earliest position that a holder keeps.
     pub(crate) fn from(&self) -> Option<Lsn> {
-        hold(&self.all).from.values().min().copied()
+        lock(&self.all).from.values().min().copied()
     }
 }
 
@@ -39,21 +39,10 @@ pub struct Hold {
     number: u64,
 }
 
-/// Takes a hold. An extent that is just being let go is gone when this returns, so what is there is
-/// held.
-pub(crate) fn take(shared: &Shared, from: Lsn) -> Hold {
-    let _housekeeping = hold(&shared.housekeeping);
-    enter(&shared.holds, from)
-}
-
-/// The same, when nothing is being let go.
-pub(crate) fn try_take(shared: &Shared, from: Lsn) -> Option<Hold> {
-    let _housekeeping = shared.housekeeping.try_lock().ok()?;
-    Some(enter(&shared.holds, from))
-}
-
-fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
-    let mut all = hold(&holds.all);
+/// Takes a hold. The caller has the housekeeping lock: an extent that is just being released is
+/// gone then, so what is there is held.
+pub(crate) fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
+    let mut all = lock(&holds.all);
     let number = all.next;
     all.next += 1;
     all.from.insert(number, from);
@@ -63,7 +52,7 @@ fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
 impl Hold {
     /// The log before `from` is not needed any more. Never goes back.
     pub fn only_from(&self, from: Lsn) {
-        if let Some(held) = hold(&self.holds.all).from.get_mut(&self.number) {
+        if let Some(held) = lock(&self.holds.all).from.get_mut(&self.number) {
             *held = from.max(*held);
         }
     }
@@ -71,12 +60,13 @@ impl Hold {
     /// The position from which on it holds; `None` when it was let go.
     #[must_use]
     pub fn from(&self) -> Option<Lsn> {
-        hold(&self.holds.all).from.get(&self.number).copied()
+        lock(&self.holds.all).from.get(&self.number).copied()
     }
 
-    /// Lets go now, whoever still has the hold: what he reads from now on is not to be believed.
+    /// Releases the log now, even while the holder exists: what the holder reads from now on is not
+    /// to be trusted.
     pub fn let_go(&self) {
-        hold(&self.holds.all).from.remove(&self.number);
+        lock(&self.holds.all).from.remove(&self.number);
     }
 }
 
@@ -90,7 +80,8 @@ impl Drop for Hold {
 mod tests {
     use super::*;
     use crate::disk::{Disk, MemoryDisk, Random};
-    use crate::log::{Log, Urgency};
+    use crate::listener::Urgency;
+    use crate::log::Log;
     use crate::options::Options;
     use crate::testing::{Watch, append, body, image, start};
 

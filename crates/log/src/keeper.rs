@@ -1,5 +1,5 @@
-//! The keeper thread: makes extents ready ahead of the writers, and watches the room. The teller
-//! thread: tells the listener about the room.
+//! The keeper thread: preallocates extents ahead of the writers, and watches the free space. The
+//! teller thread: notifies the listener about the free space.
 //!
 //! A new extent is filled with zeros once (a write into a block that was written before needs no
 //! change of the file's own records, which halves the time of a small synced write); after that it
@@ -8,8 +8,8 @@
 //! Invariants: an extent gets its name `extent-...` only when its header and all of it are synced;
 //! zeros are only written where no batch may have been opened (beyond `filled_to`); a file that is
 //! not log yet may fail in any way, and another is made later, but a failed sync of names, or of an
-//! extent that holds batches, ends the log; the keeper never calls the listener about room, because
-//! the listener may append and so wait for the keeper.
+//! extent that holds batches, ends the log; the keeper never calls the listener about free space,
+//! because the listener may append and so wait for the keeper.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -19,17 +19,17 @@ use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, is_full};
 use crate::extents::{Extent, Ready, Space};
-use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, extent_name, size};
+use crate::folder::names::{NEW_NAME, extent_name};
+use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, size};
 use crate::image;
-use crate::shared::{Phase, Shared, wait};
+use crate::lock::wait;
+use crate::shared::{Phase, Shared};
 use crate::writer::fail;
 
 /// Zeros written at a time.
 const FILL_BYTES: u64 = 1024 * 1024;
 /// How often a full disk is asked again.
 const RETRY: Duration = Duration::from_millis(200);
-/// Name of a file that is being made.
-pub(crate) const NEW_NAME: &str = "new";
 
 enum Chore {
     /// Fill this extent from here on.
@@ -76,8 +76,9 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Body of the teller thread: tells the listener how much room there is, each time that it is not
-/// what was told last. Changes that come while the listener is at work are told as one.
+/// Body of the notifier thread: reports to the listener how much free space there is, each time
+/// that it differs from the last report. Changes that happen while the listener is at work are
+/// reported as one.
 pub(crate) fn tell(shared: &Arc<Shared>) {
     let mut told = Space::Ample;
     let mut state = shared.state();
@@ -97,8 +98,8 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
     }
 }
 
-/// Enters that the disk gives no further extent, or no more of the newest one. Why is reported when
-/// it is not that the disk is full, and not what was told last.
+/// Enters that the disk gives no further extent, or no more of the newest one. The reason is
+/// reported when it is not that the disk is full, and differs from the last report.
 fn refuse(shared: &Shared, error: io::Error, told: &mut Option<io::ErrorKind>) {
     let mut state = shared.state();
     state.extents.disk_room = 0;
@@ -132,7 +133,7 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
                 return Chore::Fill(extent, from);
             }
             if disk_room < state.extents.disk_room {
-                // Somebody may wait for an extent that will not come after all.
+                // A caller may wait for an extent that will not be made after all.
                 shared.wake_appenders(&state);
             }
             state.extents.disk_room = disk_room;
@@ -159,8 +160,8 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
     }
 }
 
-/// Fills a piece of the newest extent; batches follow into it. Where that came with a copy, or from
-/// a backup, the room for it was not set aside yet.
+/// Fills a piece of the newest extent; batches follow into it. Where that is part of a copy, or
+/// comes from a backup, the space for it was not preallocated yet.
 fn fill(shared: &Shared, extent: &Extent, from: u64) -> Result<(), Failure> {
     let extent_bytes = shared.options.extent_bytes;
     let to = extent_bytes.min(from + FILL_BYTES);
@@ -199,7 +200,7 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result
                 Ok(Some(file)) => file,
                 Ok(None) => return Err(Failure::Ended),
                 Err(error) => {
-                    // What was made so far must not take the room that is wanting. When it cannot
+                    // What was made so far must not take the space that is needed. When it cannot
                     // be removed, the next try empties it.
                     drop(disk.remove(NEW_NAME));
                     return Err(Failure::Again(error));
@@ -223,7 +224,7 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result
     Ok(())
 }
 
-/// A spare could not be used. On a full disk it is kept for later: its room is what there is.
+/// A spare could not be used. On a full disk it is kept for later: its space is all there is.
 /// Otherwise it goes, so that another file is tried; one that cannot be removed either is found by
 /// the next start.
 fn take_back(shared: &Shared, spare: String, error: io::Error) -> Failure {
@@ -247,7 +248,7 @@ fn recycle(disk: &dyn Disk, spare: &str, header: ExtentHeader) -> io::Result<Arc
     Ok(file)
 }
 
-/// Makes an extent whose first `filled` bytes are written; its name is not synced yet. `None` when
+/// Makes an extent with its first `filled` bytes written; its name is not synced yet. `None` when
 /// `is_ending` says so between two pieces.
 pub(crate) fn make(
     disk: &dyn Disk,

@@ -3,38 +3,40 @@
 //! In: opaque records in runs (a unit of work is one run). Out: the word that a run is durable,
 //! bodies read back by position, and after a restart the newest image and all runs since.
 //!
-//! This room knows nothing of the meaning of its bytes, of queues, of AMQP, of who leads a group;
-//! it has no async code. It alone names `std::fs`, behind [`Disk`].
+//! This crate knows nothing of the meaning of its bytes, of queues, of AMQP, of which instance
+//! leads a group; it has no async code. It alone names `std::fs`, behind [`Disk`].
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
-//! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`, `hold`;
-//! `pages` (what is written in place, beside the log); `recover` (start); `member` (the log of an
-//! instance of a group); [`offline`] (looking at a log at rest); [`mend`] (bringing back what is
-//! damaged in it, from elsewhere); [`backup`] (a copy of it, and back); [`succession`] (a folder of
-//! one's own from somebody else's); `stats`, `histogram`.
+//! and `keeper` (where to write), `listener` (what is reported), `needs`; on the way back `cache`,
+//! `read`; `image`, `reclaim`, `hold`; `pages` (content rewritten beside the log); `recover`
+//! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest);
+//! [`mend`] (replacing what is damaged in it, from another log); [`succession`] (a new folder from
+//! that of a predecessor); `stats`, `histogram`.
 
 #![forbid(unsafe_code)]
 
 mod append;
-pub mod backup;
 mod batch;
-mod block;
+pub mod block;
 mod cache;
 mod coverage;
 pub mod disk;
 mod error;
 mod extents;
-mod format;
-mod handles;
+pub mod folder;
+pub mod format;
 mod histogram;
 mod hold;
 mod image;
 mod keeper;
+mod listener;
+mod lock;
 mod log;
-mod mark;
+pub mod mark;
 mod member;
 pub mod mend;
+mod needs;
 pub mod offline;
 mod options;
 mod overdue;
@@ -42,29 +44,32 @@ mod pages;
 mod read;
 mod rebuild_marker;
 mod reclaim;
-mod record;
+pub mod record;
 mod recover;
 mod rule;
 mod shared;
 mod stats;
 pub mod succession;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod times;
 mod writer;
 
 pub use append::Appender;
 pub use coverage::Coverage;
 pub use disk::{DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk};
-pub use error::{Damage, Finding, LogError};
+pub use error::{Damage, Finding, LogError, is_unreadable};
+pub use extents::Space;
 pub use format::{FORMAT_VERSION, LogId};
+pub use histogram::LatencySummary;
 pub use hold::Hold;
-pub use log::{Listener, Log, Space, Urgency};
+pub use listener::{Listener, Urgency};
+pub use log::Log;
 pub use mark::Mark;
 pub use member::{FeedError, Replicator, RunStream};
-pub use options::{EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
+pub use options::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
 pub use overdue::Overdue;
 pub use pages::{PageStats, Pages};
 pub use rebuild_marker::{REBUILD_MARKER, mark_rebuild};
 pub use recover::{Begin, Image, Recovery, ReplayError, Report};
-pub use stats::{LatencySummary, Stats};
+pub use stats::Stats;

@@ -14,48 +14,18 @@ use bytes::Bytes;
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
 use crate::append::Appender;
+use crate::disk::Disk;
 use crate::error::LogError;
-pub use crate::extents::Space;
+use crate::extents::Space;
 use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
+use crate::lock::lock;
 use crate::mark::Mark;
 use crate::mend::{self, Mended, NotMended};
 use crate::overdue::Overdue;
-use crate::shared::{Opened, Phase, Shared, hold as lock};
+use crate::shared::{OpenOutcome, Phase, Shared};
 use crate::stats::Stats;
 use crate::{image, keeper, member, overdue, read, reclaim, stats, writer};
-
-/// How soon a run must be durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Now: somebody waits for it.
-    Forced,
-    /// With the next forced run, or after `lazy_delay`.
-    Lazy,
-}
-
-/// Who hears from the log. Called on the log's threads, outside its lock, one call at a time for
-/// `durable` and `failed`, and one for `space`; must return quickly and must not call
-/// [`Log::shutdown`] or drop the last [`Log`]. `durable` and `space` may append, and may wait for a
-/// thread that appends, but not for anything to become durable. What is appended while all writers
-/// are in `durable` may pass the bound of what waits for them (16 MiB).
-pub trait Listener: Send + Sync {
-    /// All that ends at or before `upto` is durable. Ascends from call to call (but see `cut`).
-    fn durable(&self, upto: Lsn);
-    /// Some of the log was cut off, because the group decided otherwise: what `durable` says from
-    /// now on is about what came instead of what lay behind `upto`, and begins again from there.
-    /// Called by [`Log::receive`], between two calls of `durable`; must not wait for who called
-    /// that.
-    fn cut(&self, _upto: Lsn) {}
-    /// A write or a sync failed. Called once; `durable` is never called after it.
-    fn failed(&self, error: &LogError);
-    /// The room changed. The log begins as [`Space::Ample`]. A change that is over before it could
-    /// be told is not told.
-    fn space(&self, space: Space);
-    /// No further extent can be made, for another reason than a full disk; it is tried again five
-    /// times a second, and nothing is lost. Told once until it went well. Called as `space` is.
-    fn hindered(&self, _error: &LogError) {}
-}
 
 /// A running log. A cheap handle: clones share one log; the last one dropped stops its threads
 /// without writing what is open (as a crash would).
@@ -124,25 +94,24 @@ impl Log {
 
     /// Takes batches of a leader as they are: index, term, position and payload. They follow each
     /// other and the log's last one, or begin earlier: those that the log has already (same index
-    /// and term) are passed over; from the first that it has otherwise on, its own are cut off,
+    /// and term) are skipped; from the first that it has otherwise on, its own are cut off,
     /// durably, before the others are taken. Blocks while more than 16 MiB wait for the disk, while
-    /// the keeper makes room, and (when something is cut off) until all is written and the listener
-    /// is told. That they are durable is told by [`Listener::durable`]. One call at a time; not
-    /// from the listener.
+    /// the keeper makes space, and (when something is cut off) until all is written and the
+    /// listener is notified. [`crate::Listener::durable`] reports that they are durable. One call
+    /// at a time; not from the listener.
     ///
     /// # Errors
     /// [`LogError::OutOfPlace`]: one of them does not fit (index, term, position, length, records;
     /// or what conflicts is in an image, or longer ago than 65,000 batches); nothing was changed.
-    /// [`LogError::Full`]: some may have been taken; the same can be given again when there is
-    /// room. [`LogError::Leading`], [`LogError::Stopped`], [`LogError::Failed`], [`LogError::Io`].
+    /// [`LogError::Full`]: some may have been taken; the same can be passed again when there is
+    /// space. [`LogError::Leading`], [`LogError::Stopped`], [`LogError::Failed`], [`LogError::Io`].
     pub fn receive(&self, batches: &[Batch]) -> Result<(), LogError> {
         member::receive(self.shared(), batches)
     }
 
     /// From now on this instance appends, under `term`. Waits until all that was received is
-    /// durable. Begins with a batch without records, which is returned: it is given to the disk,
-    /// and not told to the [`Replicator`]. A run that was unfinished is given up. There is no way
-    /// back.
+    /// durable. Begins with a batch without records, which is returned: it is written to the disk,
+    /// and not passed to the [`Replicator`]. A run that was unfinished is given up. This is final.
     ///
     /// # Errors
     /// [`LogError::OutOfPlace`] when `term` is not higher than that of the last batch, or not below
@@ -158,17 +127,17 @@ impl Log {
     pub fn committed(&self, upto: Lsn) {
         let mut state = self.shared().state();
         if state.committed(upto) {
-            // Also for a lazy run, which nobody else would watch from now on.
+            // Also for a lazy run, which no caller would watch from now on.
             self.shared().call_writer(&mut state);
         }
     }
 
-    /// The first batches of `places`, up to `bytes_max` bytes, one at least: from memory when they
-    /// are not durable yet, else read from disk, up to 4 MiB at a time, and checked. A batch that
-    /// is given out may keep that much in memory. Blocks.
+    /// The first of these batches, up to `bytes_max` bytes, one at least: from memory when they are
+    /// not durable yet, else read from disk, up to 4 MiB at a time, and checked. A returned batch
+    /// may keep that much in memory. Blocks.
     ///
     /// # Errors
-    /// [`LogError::Gone`] when a place lies in an extent that was reclaimed, behind the end, or
+    /// [`LogError::Gone`] when a batch lies in an extent that was reclaimed, behind the end, or
     /// some was cut off meanwhile; [`LogError::OutOfPlace`] when another batch is there;
     /// [`LogError::Damaged`]; [`LogError::Io`].
     pub fn read_batches(
@@ -190,10 +159,10 @@ impl Log {
         mend::batch_over(self.shared(), part)
     }
 
-    /// Writes a damaged batch again, in its place, durably: `came` is what another instance said to
-    /// [`Log::batch_over`] for the same part. It is believed only when it is proven to be what
-    /// stood here: by the header that is left, or by the batches around it. `None`: what stands
-    /// here is whole. Blocks, also while extents are let go or an image is written.
+    /// Replaces a damaged batch where it lies, durably: `came` is what another instance answered to
+    /// [`Log::batch_over`] for the same part. It is trusted only when it is proven to be the
+    /// original: by the header that is left, or by the batches around it. `None`: the batch here is
+    /// whole. Blocks, also while extents are released or an image is written.
     ///
     /// # Errors
     /// [`NotMended`]: nothing was written; but a write or a sync that failed ends the log.
@@ -227,12 +196,12 @@ impl Log {
 
     /// Writes an image of what all runs did that end at or before the mark, and of nothing else, so
     /// that recovery begins with it and with the first run behind it; atomic, and durable when this
-    /// returns. The newest two are kept ([`Log::images`]); one at the position of another takes its
-    /// place. Blocks.
+    /// returns. The newest two are kept ([`Log::images`]); one at the position of another replaces
+    /// it. Blocks.
     ///
     /// # Errors
-    /// [`LogError::Io`]: the older images are still there, the log goes on (but for a folder whose
-    /// names cannot be synced: that ends the log as a failed sync of a batch does).
+    /// [`LogError::Io`]: the older images are still there, the log goes on (unless the names of the
+    /// folder cannot be synced: that ends the log as a failed sync of a batch does).
     pub fn write_image(&self, mark: Mark, bytes: &[u8]) -> Result<(), LogError> {
         image::write(self.shared(), mark, bytes)
     }
@@ -254,23 +223,27 @@ impl Log {
     /// needed, until the hold is dropped. Blocks while extents are let go or an image is written.
     #[must_use]
     pub fn hold(&self, from: Lsn) -> Hold {
-        hold::take(self.shared(), from)
+        let shared = self.shared();
+        let _housekeeping = lock(&shared.housekeeping);
+        hold::enter(&shared.holds, from)
     }
 
     /// The same, without waiting: `None` when extents are being let go, or an image written, just
     /// now.
     #[must_use]
     pub fn try_hold(&self, from: Lsn) -> Option<Hold> {
-        hold::try_take(self.shared(), from)
+        let shared = self.shared();
+        let _housekeeping = shared.housekeeping.try_lock().ok()?;
+        Some(hold::enter(&shared.holds, from))
     }
 
-    /// The earliest position that somebody holds.
+    /// The earliest position that a holder keeps.
     #[must_use]
     pub fn held_from(&self) -> Option<Lsn> {
         self.shared().holds.from()
     }
 
-    /// Bytes of log that are there only because somebody holds it from `held` on.
+    /// Bytes of log that are kept only for a retention hold, from `held` on.
     #[must_use]
     pub fn bytes_held_back(&self, held: Lsn) -> u64 {
         let needed = lock(&self.shared().needs).from();
@@ -295,7 +268,7 @@ impl Log {
         self.shared().durable()
     }
 
-    /// How much room there is now.
+    /// How much free space there is now.
     #[must_use]
     pub fn space(&self) -> Space {
         self.shared().state().space_now()
@@ -343,6 +316,12 @@ impl Log {
         self.shared().first_held()
     }
 
+    /// The log folder.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.shared().disk
+    }
+
     /// The folder that it is in.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
@@ -361,8 +340,8 @@ impl Log {
         overdue::look(self.shared(), Instant::now())
     }
 
-    /// Ends the log as if a write had failed, but the listener is not told: nothing becomes durable
-    /// any more, whatever the disk still answers, and those that wait for it go on with
+    /// Ends the log as if a write had failed, but the listener is not notified: nothing becomes
+    /// durable any more, whatever the disk still answers, and waiting callers get
     /// [`LogError::Failed`]. For a process that re-executes itself, and must not wait for a disk
     /// that hangs.
     pub fn give_up(&self) {
@@ -375,8 +354,8 @@ impl Log {
     }
 
     /// Refuses new runs, writes what is open, waits for the disk, marks the log as orderly ended
-    /// (so that damage to its last batch is told from a torn tail), and ends the threads. A second
-    /// call does nothing.
+    /// (so that damage to its last batch is distinguished from a torn tail), and ends the threads.
+    /// A second call does nothing.
     pub fn shutdown(&self) {
         let shared = self.shared();
         let mut state = shared.state();
@@ -392,7 +371,7 @@ impl Log {
                 state.drop_empty();
                 let (opened, result) = shared.open_batch(state, BATCH_HEADER_BYTES);
                 state = opened;
-                if result == Opened::Yes {
+                if result == OpenOutcome::Yes {
                     state.seal();
                     shared.call_writer(&mut state);
                 }

@@ -1,5 +1,5 @@
-//! Places in the log at which reading may begin: what an image must say so that nothing before it
-//! is read.
+//! Positions in the log at which reading may begin: what an image must say so that nothing before
+//! it is read.
 //!
 //! Not here: writing images (`image`), beginning at one (`recover`).
 //!
@@ -13,19 +13,19 @@ use towline_types::Lsn;
 /// Seams that are remembered: at ten thousand batches in a second, a tenth of a second.
 const SEAMS_MAX: usize = 1_024;
 
-/// The place between two batches where no run is unfinished, and what the next batch continues.
+/// The position between two batches where no run is unfinished, and what the next batch continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seam {
+pub struct Seam {
     /// End of the batch before it, without padding.
-    pub(crate) end: Lsn,
+    pub end: Lsn,
     /// Index of that batch; 0 at the beginning of a log.
-    pub(crate) index: u64,
+    pub index: u64,
     /// Checksum of that batch.
-    pub(crate) checksum: u32,
+    pub checksum: u32,
     /// Term of that batch.
-    pub(crate) term: u32,
+    pub term: u32,
     /// Length of that batch, header included; 0 at the beginning of a log.
-    pub(crate) bytes: u32,
+    pub bytes: u32,
 }
 
 /// A durable position with what recovery needs to begin there: made by [`crate::Log::mark_at`],
@@ -43,37 +43,38 @@ impl Mark {
         self.at
     }
 
-    pub(crate) fn seam(&self) -> Seam {
+    /// The seam where reading begins.
+    pub fn seam(&self) -> Seam {
         self.seam
     }
 }
 
 /// The newest seams.
 #[derive(Debug)]
-pub(crate) struct Seams {
+pub struct Seams {
     seams: VecDeque<Seam>,
 }
 
 impl Seams {
     /// Begins with the seam at which a log goes on.
-    pub(crate) fn new(first: Seam) -> Seams {
+    pub fn new(first: Seam) -> Seams {
         Seams { seams: VecDeque::from([first]) }
     }
 
     /// Those of a log that was read: none is lost that may be needed again.
-    pub(crate) fn of(seams: impl Iterator<Item = Seam>) -> Seams {
+    pub fn of(seams: impl Iterator<Item = Seam>) -> Seams {
         let mut all = Seams { seams: VecDeque::new() };
         seams.for_each(|seam| all.push(seam));
         all
     }
 
     /// Forgets all behind `end`: that part of the log was cut off.
-    pub(crate) fn cut(&mut self, end: Lsn) {
+    pub fn cut(&mut self, end: Lsn) {
         self.seams.retain(|seam| seam.end <= end);
     }
 
     /// Adds the end of a batch that became durable.
-    pub(crate) fn push(&mut self, seam: Seam) {
+    pub fn push(&mut self, seam: Seam) {
         assert!(self.seams.back().is_none_or(|last| last.end < seam.end), "seams ascend");
         if self.seams.len() == SEAMS_MAX {
             self.seams.pop_front();
@@ -82,7 +83,7 @@ impl Seams {
     }
 
     /// The mark of a durable position: `None` when no seam at or before it is remembered.
-    pub(crate) fn mark_at(&self, at: Lsn) -> Option<Mark> {
+    pub fn mark_at(&self, at: Lsn) -> Option<Mark> {
         let behind = self.seams.partition_point(|seam| seam.end <= at);
         let seam = *self.seams.get(behind.checked_sub(1)?)?;
         Some(Mark { at, seam })

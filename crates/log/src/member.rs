@@ -1,20 +1,22 @@
 //! The log of one instance of a group: batches come from the leader, or go to the others.
 //!
-//! Such a log begins *following*: it takes batches of a leader as they are, at the same positions
-//! ([`crate::Log::receive`]), cuts off what conflicts with them, and gives none of its own. When
-//! its instance leads ([`crate::Log::lead`]) it appends as any other log does, and tells each batch
-//! to the [`Replicator`]. It never follows again: an instance that lost leadership begins anew.
+//! Such a log is *following* at first: it takes batches of a leader as they are, at the same
+//! positions ([`crate::Log::receive`]), cuts off what conflicts with them, and appends none of its
+//! own. When its instance leads ([`crate::Log::lead`]) it appends as any other log does, and passes
+//! each batch to the [`Replicator`]. It never follows again: an instance that lost leadership
+//! re-executes.
 //!
-//! Not here: who leads, what the group committed, how batches travel. A batch that is durable here
-//! may be cut off later; the group decides, the log obeys.
+//! Not here: which instance leads, what the group committed, how batches travel. A batch that is
+//! durable here may be cut off later; the group decides, the log obeys.
 //!
-//! Invariants: what is cut off is erased durably before anything takes its place, and in such an
+//! Invariants: what is cut off is erased durably before anything is written over it, and in such an
 //! order that a crash in between leaves a log that recovery takes; `previous`, `unsynced` and the
 //! checksum of a batch are this instance's own, index, term, position and payload the group's.
 
 mod batches;
 mod cut;
 mod follower;
+mod following;
 mod lead;
 mod receive;
 mod stream;
@@ -28,14 +30,15 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use towline_types::{Batch, Lsn};
 
-use crate::shared::hold;
+use crate::lock::lock;
+
 pub(crate) use batches::read_batches;
-pub(crate) use follower::{Copied, Follower, Known};
+pub(crate) use follower::{Follower, KnownBatch, ReceivedBatches};
 pub(crate) use lead::lead;
 pub(crate) use receive::receive;
 pub use stream::{FeedError, RunStream};
 
-/// Who hears of each batch that this instance, as leader, closes.
+/// Receives each batch that this instance, as leader, closes.
 pub trait Replicator: Send + Sync {
     /// The batch is about to be written. Called in order of indexes, on the threads that write,
     /// under a lock of the log: must not call the log, must not wait.
@@ -65,12 +68,12 @@ impl Member {
 
     /// A batch of which the group knows is on its way to the disk.
     fn came(&self, batch: &Batch) {
-        hold(&self.young).push_back(batch.clone());
+        lock(&self.young).push_back(batch.clone());
     }
 
     /// All before `upto` can be read from disk.
     pub(crate) fn durable(&self, upto: Lsn) {
-        let mut young = hold(&self.young);
+        let mut young = lock(&self.young);
         while young.pop_front_if(|batch| batch.end() <= upto).is_some() {}
     }
 

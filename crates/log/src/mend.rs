@@ -3,11 +3,11 @@
 //!
 //! Not here: cutting a torn tail (`recover`), images and pages (they are made anew from the log).
 //!
-//! Invariants: nothing that verifies is changed; what is written was proven to be what stood there:
-//! by the checksum in the header that is left of it, by the next batch, which names it, or, for an
+//! Invariants: nothing that verifies is changed; what is written was proven to be the original: by
+//! the checksum in the header that is left of it, by the next batch, which names it, or, for an
 //! extent in which the log ended, by the image, which names the batch behind which it was taken.
-//! Another instance has the same records at the same place under a header of its own, so only they
-//! are taken from it.
+//! Another instance has the same records at the same position under a header of its own, so only
+//! they are taken from it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn};
 
-use crate::backup::{Backup, BackupError};
 use crate::block::Aligned;
 use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
+use crate::folder::chain::{Link, Place, finding};
+use crate::folder::files::{Files, Folder, no_extents};
+use crate::folder::headers::Identity;
+use crate::folder::images::Images;
+use crate::folder::names::{NEW_NAME, extent_name};
+use crate::folder::scan::Scan;
+use crate::folder::table::{self, TailVerdict};
 use crate::format::{
     BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader,
-    ImageHeader, VERSION_WITHOUT_CHECKS, extent_name, padded, payload_sum, size,
+    ImageHeader, VERSION_WITHOUT_CHECKS, padded, payload_sum, size,
 };
-use crate::handles::Identity;
-use crate::keeper::NEW_NAME;
 use crate::mark::Seam;
-use crate::recover::files::{Files, Folder, Images, no_extents};
-use crate::recover::finding;
-use crate::recover::scan::{Link, Place, Scan};
-use crate::recover::table::{self, TailVerdict};
 
 /// Batches before one in flight with it that are tried when its header is lost.
 const UNSYNCED_TRIED: u32 = 4_096;
@@ -46,18 +46,17 @@ pub struct MendReport {
     pub left: Vec<(Finding, &'static str)>,
     /// Bytes that were written.
     pub bytes: u64,
-    /// The log ends here with what the source has: of the extent that was gone nothing tells
-    /// whether more stood in it.
+    /// The log ends here with what the source has: nothing shows whether the missing extent held
+    /// more.
     pub ends_at: Option<Lsn>,
 }
 
-/// The file beside the log by which those who made promises for it know it; it goes when the log
-/// may have become shorter, so that no promise counts any more.
+/// The file beside the log that identifies it to the group; it is removed when the log may have
+/// become shorter, so that no vote or acknowledgement of this instance counts any more.
 const INCARNATION_NAME: &str = "incarnation";
 
-/// Mends the log in `folder`, which no process uses, from another log folder. Of extents that are
-/// missing before the oldest one that is there, those from the oldest `wanted` one on are brought
-/// back.
+/// Mends the log in `folder`, which no process uses, from another log folder. Of the extents
+/// missing before the oldest existing one, those from the oldest `wanted` one on are restored.
 ///
 /// # Errors
 /// [`LogError`]: one of them cannot be read, is of another log, or a write failed.
@@ -69,20 +68,6 @@ pub fn mend_from_log(
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
     let source: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(from)?);
     mend(&target, (&source, wanted), progress)
-}
-
-/// Mends the log in `folder`, which no process uses, from the newest point of a backup.
-///
-/// # Errors
-/// As [`mend_from_log`]; the backup cannot be read.
-pub fn mend_from_backup(
-    folder: &Path,
-    (from, wanted): (&Path, &[u64]),
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<MendReport, BackupError> {
-    let source = Backup::look(from)?.newest_log()?;
-    let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
-    Ok(mend(&target, (&source, wanted), progress)?)
 }
 
 /// [`mend_from_log`] of any disks.
@@ -156,7 +141,7 @@ fn mend_asked(
     Ok(report)
 }
 
-/// The whole batch that another instance says to have at a place.
+/// The whole batch that another instance claims to have at a position.
 fn asked(
     identity: Identity,
     place: Place,
@@ -175,7 +160,7 @@ fn asked(
     is_whole.then(|| (header, payload.to_vec()))
 }
 
-/// The whole batch that another log has at a place.
+/// The whole batch that another log has at a position.
 fn whole_of(from: &Files, place: Place) -> Option<Taken> {
     let Identity { log_id, extent_bytes } = from.identity();
     let lsn = Lsn(place.sequence * extent_bytes + place.offset);
@@ -199,7 +184,7 @@ enum Behind {
 
 struct Mender<'a> {
     target: &'a Arc<dyn Disk>,
-    /// The whole batch that the source has at a place.
+    /// The whole batch that the source has at a position.
     take: &'a mut dyn FnMut(Place) -> Option<Taken>,
     identity: Identity,
     report: &'a mut MendReport,
@@ -213,7 +198,7 @@ struct Proven {
 }
 
 impl Mender<'_> {
-    /// Brings back extents that are gone, and headers of extents that are damaged.
+    /// Restores missing extents, and damaged headers of extents.
     fn extents(&mut self, from: &Files, wanted: &[u64]) -> Result<(), LogError> {
         let folder = Folder::list(self.target.as_ref())?;
         let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
@@ -407,7 +392,7 @@ impl Mender<'_> {
         let all = (files.last() + 1 - files.first()) * self.identity.extent_bytes;
         let mut scan = Scan::new(files, first);
         loop {
-            while let Ok(Some(header)) = scan.next() {
+            while let Ok(Some(header)) = scan.next_batch() {
                 let first = files.first() * self.identity.extent_bytes;
                 progress(header.lsn.0.saturating_sub(first), all);
             }
@@ -482,8 +467,8 @@ impl Mender<'_> {
         Ok(Ok(()))
     }
 
-    /// The batch that stood at the place, if these records are its records. `named`: the checksum
-    /// that the batch behind it says.
+    /// The original batch at this position, if these records are its records. `named`: the checksum
+    /// that the batch behind it states.
     fn prove(
         &self,
         files: &Files,
@@ -524,7 +509,7 @@ struct Around {
 }
 
 impl Around {
-    /// Whether `header` can be that of a batch like the one `there`, whose payload has this sum.
+    /// Whether `header` can be that of a batch like the one `there`, with a payload of this sum.
     fn fits(&self, header: &BatchHeader, there: &BatchHeader, sum: u32) -> bool {
         (header.lsn, header.index, header.term) == (there.lsn, there.index, there.term)
             && header.payload_bytes == there.payload_bytes
@@ -559,7 +544,7 @@ fn proven(
     own.filter(|own| around.fits(own, there, sum)).or_else(rebuilt)
 }
 
-/// Header and payload at a place of an extent, whatever they are worth.
+/// Header and payload at an offset of an extent, not checked.
 fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHeader, Vec<u8>)> {
     let mut block = Aligned::zeroed(BLOCK_BYTES);
     file.read_at(block.bytes_mut(), place.offset).ok()?;

@@ -10,13 +10,14 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId, image_name};
-use crate::image::{self, Loaded};
+use crate::folder::chain::{Place, finding};
+use crate::folder::files::{Files, Folder, no_extents};
+use crate::folder::images::{Images, LoadedImage, load};
+use crate::folder::names::image_name;
+use crate::folder::scan::{Casualties, Scan};
+use crate::folder::table::{self, TailVerdict};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId};
 use crate::record::{Kind, Records};
-use crate::recover::files::{Files, Folder, Images, no_extents};
-use crate::recover::finding;
-use crate::recover::scan::{Place, Scan};
-use crate::recover::table::{self, TailVerdict};
 
 /// Which part of the log to show.
 #[derive(Clone, Copy, Debug)]
@@ -77,17 +78,6 @@ pub enum Item<'a> {
     Damaged(Casualties),
 }
 
-/// What of a damaged batch can be told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Casualties {
-    /// Bodies that are damaged.
-    pub bodies: u64,
-    /// Bodies that are whole.
-    pub whole: u64,
-    /// Whether there may be more of them: the walk over its records did not come to the end.
-    pub incomplete: bool,
-}
-
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
@@ -103,7 +93,7 @@ pub struct VerifyReport {
     pub last: Option<Lsn>,
     /// What is wrong, in log order; a torn tail is listed too.
     pub findings: Vec<Finding>,
-    /// Batches whose checksum is wrong, before the tail.
+    /// Batches before the tail with a wrong checksum.
     pub batches_damaged: u64,
     /// Bodies in them that are damaged; the others of them can be read.
     pub bodies_damaged: u64,
@@ -121,7 +111,7 @@ impl VerifyReport {
     }
 }
 
-/// Shows the log of a folder, oldest first; changes nothing. Safe beside a running process, whose
+/// Prints the log of a folder, oldest first; changes nothing. Safe beside a running process; its
 /// newest batch may then look torn.
 ///
 /// # Errors
@@ -177,13 +167,13 @@ fn show_images(
 ) -> Result<Option<Lsn>, LogError> {
     let mut last_image = None;
     for &at in &folder.images {
-        match image::load(disk, at)? {
-            Loaded::Whole(header, bytes) if log_id.is_none_or(|id| header.log_id == id) => {
+        match load(disk, at)? {
+            LoadedImage::Whole(header, bytes) if log_id.is_none_or(|id| header.log_id == id) => {
                 last_image = Some(at);
                 show(Item::Image { at, bytes: bytes.len() as u64 });
             }
-            Loaded::Whole(..) => return Err(LogError::OtherLog { file: image_name(at) }),
-            Loaded::Damaged => {
+            LoadedImage::Whole(..) => return Err(LogError::OtherLog { file: image_name(at) }),
+            LoadedImage::Damaged => {
                 let (file, what) = (image_name(at), Damage::Image);
                 show(Item::Finding(&Finding { file, extent: 0, offset: 0, lsn: at, what }));
             }
@@ -249,7 +239,7 @@ impl Walk<'_> {
     fn run(&mut self, image: Option<Lsn>) {
         let mut scan = Scan::new(self.files, self.files.first());
         loop {
-            while let Ok(Some(header)) = scan.next() {
+            while let Ok(Some(header)) = scan.next_batch() {
                 let (lsn, bytes) = (header.lsn, header.batch_bytes());
                 if lsn.after(bytes) <= self.filter.from || lsn >= self.filter.to {
                     continue;
@@ -275,7 +265,7 @@ impl Walk<'_> {
             if what == Damage::Batch {
                 (self.show)(Item::Damaged(scan.casualties(place)));
             }
-            // A whole batch may stand at the very place, if it does not belong there.
+            // A whole batch may lie exactly there, if it does not belong there.
             let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
             match scan.next_whole(behind) {
                 Some((place, _)) => scan.go_on_at(place),
@@ -308,7 +298,7 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Urgency;
+    use crate::listener::Urgency;
     use crate::options::Options;
     use crate::testing::{Watch, append, image, start};
 

@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use crate::error::LogError;
 use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, EXTENT_HEADER_BYTES, size};
-use crate::record::CHECK_BYTES;
+use crate::record::{CHECK_BYTES, PREFIX_BYTES_MAX};
 
-/// Smallest extent: room for a few records, used in tests.
+/// Smallest extent: space for a few records, used in tests.
 pub const EXTENT_BYTES_MIN: u64 = 256 * 1024;
-/// Largest extent: an offset in it must fit 32 bits with room to spare.
-pub(crate) const EXTENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Largest extent: an offset in it must fit 32 bits with a margin.
+pub const EXTENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Longest record that any log takes: a chunk of a body (512 KiB), or a fact with an ordinary body
 /// of 1 MiB, and what stands around it.
 pub const RECORD_BYTES_MAX: usize = 1024 * 1024 + 64 * 1024;
-/// Most bytes a record's length prefix takes.
-pub(crate) const PREFIX_BYTES_MAX: usize = 5;
 /// Most batches in flight at a time.
 pub(crate) const WRITES_IN_FLIGHT_MAX: usize = 64;
 

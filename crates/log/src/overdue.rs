@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::format::extent_name;
+use crate::folder::names::extent_name;
 use crate::shared::Shared;
 
 /// The oldest thing that the log waits for.

@@ -1,13 +1,12 @@
-//! The page file: content that lives longer than the log, written in place beside it. Who wrote a
-//! page knows where it is, how long it is and its checksum ([`PageRef`]); the file itself has no
-//! header and no list.
+//! The page file: content that outlives the log, rewritten beside it. The writer of a page keeps
+//! its location, length and checksum ([`PageRef`]); the file itself has no header and no list.
 //!
 //! Not here: what is in a page; which pages are referred to (an image says so). A page is never
-//! written over: new content goes to a new place, and an old place is given out again only after
-//! [`Pages::reuse`].
+//! written over: new content goes to free units, and units of an old page are allocated again only
+//! after [`Pages::reuse`].
 //!
-//! Invariants: no unit belongs to two pages; no content is given out whose length and checksum are
-//! not right; a failed sync is final; room is never cut off that a page lies in.
+//! Invariants: no unit belongs to two pages; no content with a wrong length or checksum is
+//! returned; a failed sync is final; the file is never cut where a page lies.
 
 mod runs;
 
@@ -21,13 +20,12 @@ use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Finding, LogError, is_full};
+use crate::folder::names::PAGES_NAME;
 use crate::format::{BLOCK_BYTES, size};
-use crate::shared::hold;
+use crate::lock::lock;
 use runs::Runs;
 
-/// Name of the page file.
-pub(crate) const PAGES_NAME: &str = "pages";
-/// Room is set aside in steps of this size, and cut off down to one.
+/// The file grows in steps of this size, and is cut to a multiple of it.
 const STEP_BYTES: u64 = 8 * 1024 * 1024;
 /// Neighbours are written and read together up to this size.
 const TOGETHER_BYTES: u64 = 1024 * 1024;
@@ -83,13 +81,13 @@ pub struct PageStats {
 struct Group {
     unit: u32,
     units: u32,
-    /// Places in the list that the caller gave.
+    /// Indexes in the list that the caller passed.
     members: Vec<usize>,
 }
 
 impl Pages {
-    /// Opens the page file, or makes it. `used`: all pages that any image still refers to; every
-    /// other place may be given out. With no page in `used` the file is emptied.
+    /// Opens the page file, or makes it. `used`: all pages that any image still refers to; all
+    /// other units are free. With no page in `used` the file is emptied.
     ///
     /// # Errors
     /// [`LogError::Damaged`] when pages in `used` overlap or lie beyond the end of the file: then
@@ -117,7 +115,7 @@ impl Pages {
     }
 
     /// A page file that is open.
-    pub(crate) fn of_file(file: Arc<dyn DiskFile>, used: &[PageRef]) -> Result<Pages, LogError> {
+    pub fn of_file(file: Arc<dyn DiskFile>, used: &[PageRef]) -> Result<Pages, LogError> {
         let failed = |e| LogError::io("open the page file", PAGES_NAME, e);
         let length = file.len().map_err(failed)?;
         let beyond = used.iter().find(|page| end_of(**page) > length);
@@ -136,7 +134,7 @@ impl Pages {
         Ok(Pages { shared: Arc::new(shared) })
     }
 
-    /// Writes a page at the lowest free place that takes it. Durable after [`Pages::sync`]. Blocks.
+    /// Writes a page at the lowest free units that fit it. Durable after [`Pages::sync`]. Blocks.
     ///
     /// # Errors
     /// As [`Pages::write_all`].
@@ -150,13 +148,13 @@ impl Pages {
         written
     }
 
-    /// Writes pages, each at the lowest free place that takes it, those that come to lie side by
-    /// side together in pieces of up to 1 MiB. Returns their places, in the order given. Durable
+    /// Writes pages, each at the lowest free units that fit it; those that are adjacent are written
+    /// together, in pieces of up to 1 MiB. Returns where they are, in the order given. Durable
     /// after [`Pages::sync`]. Blocks.
     ///
     /// # Errors
     /// [`LogError::Io`], with [`LogError::is_full`] when the disk is full: none of the pages is
-    /// there, their places are free again, and other pages are untouched. [`LogError::Full`] when
+    /// there, their units are free again, and other pages are untouched. [`LogError::Full`] when
     /// the file would pass 16 TiB. [`LogError::Failed`] after a failed sync.
     ///
     /// # Panics
@@ -222,16 +220,16 @@ impl Pages {
         })
     }
 
-    /// Lets these places be given out again, and cuts the end of the file off when more than half
-    /// of the file is free. The caller promises that no image on disk refers to them, none that may
-    /// still be needed, and that nobody reads them any more.
+    /// Frees the units of these pages, and cuts the end of the file off when more than half of the
+    /// file is free. The caller promises that no image on disk refers to them, no image that may
+    /// still be needed, and that no thread reads them any more.
     ///
     /// # Panics
     /// When one of them is free already.
     pub fn reuse(&self, pages: &[PageRef]) {
         let shared = &self.shared;
         {
-            let mut runs = hold(&shared.runs);
+            let mut runs = lock(&shared.runs);
             for page in pages {
                 runs.give(page.unit, page.units());
             }
@@ -242,8 +240,8 @@ impl Pages {
     /// The figures.
     #[must_use]
     pub fn stats(&self) -> PageStats {
-        let file_bytes = *hold(&self.shared.room);
-        let used_bytes = hold(&self.shared.runs).used() * PAGE_UNIT_BYTES;
+        let file_bytes = *lock(&self.shared.room);
+        let used_bytes = lock(&self.shared.runs).used() * PAGE_UNIT_BYTES;
         let figures = &self.shared.figures;
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         PageStats {
@@ -265,7 +263,7 @@ impl SharedPages {
 
     /// A page that lies beyond the file was never written: no memory is taken for it.
     fn check_inside(&self, page: PageRef) -> Result<(), LogError> {
-        let end = u64::from(hold(&self.runs).end()) * PAGE_UNIT_BYTES;
+        let end = u64::from(lock(&self.runs).end()) * PAGE_UNIT_BYTES;
         if page.bytes > 0 && end_of(page) <= end {
             Ok(())
         } else {
@@ -273,7 +271,7 @@ impl SharedPages {
         }
     }
 
-    /// Takes a place for each content and sees to it that the file has room up to there.
+    /// Allocates units for each content and makes sure that the file reaches up to there.
     fn place(&self, contents: &[&[u8]]) -> Result<Vec<PageRef>, LogError> {
         self.check_sound()?;
         let mut pages = Vec::with_capacity(contents.len());
@@ -284,7 +282,7 @@ impl SharedPages {
             pages.push(PageRef { unit: 0, bytes, checksum: crc32c::crc32c(content) });
         }
         let end = {
-            let mut runs = hold(&self.runs);
+            let mut runs = lock(&self.runs);
             let mut placed = 0;
             for page in &mut pages {
                 let Some(unit) = runs.take(page.units()) else { break };
@@ -307,13 +305,13 @@ impl SharedPages {
     }
 
     fn give_back(&self, pages: &[PageRef]) {
-        let mut runs = hold(&self.runs);
+        let mut runs = lock(&self.runs);
         pages.iter().for_each(|page| runs.give(page.unit, page.units()));
     }
 
-    /// Sets room aside up to `end`.
+    /// Preallocates the file up to `end`.
     fn grow(&self, end: u64) -> io::Result<()> {
-        let mut room = hold(&self.room);
+        let mut room = lock(&self.room);
         if end <= *room {
             return Ok(());
         }
@@ -328,13 +326,13 @@ impl SharedPages {
         Ok(())
     }
 
-    /// Gives room behind the last page back when more than half of the file is free. A page that is
-    /// placed behind the cut meanwhile waits in [`SharedPages::grow`] for the lock held here; one
-    /// that was placed before lies before the cut.
+    /// Returns the space behind the last page to the disk when more than half of the file is free.
+    /// A page that is allocated behind the cut meanwhile waits in [`SharedPages::grow`] for the
+    /// lock held here; one that was allocated before lies before the cut.
     fn cut_if_due(&self) {
-        let mut room = hold(&self.room);
+        let mut room = lock(&self.room);
         let (end, used) = {
-            let runs = hold(&self.runs);
+            let runs = lock(&self.runs);
             (u64::from(runs.end()) * PAGE_UNIT_BYTES, runs.used() * PAGE_UNIT_BYTES)
         };
         let kept = end.next_multiple_of(STEP_BYTES);

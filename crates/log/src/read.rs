@@ -1,7 +1,7 @@
 //! Reading bodies back from disk.
 //!
 //! A position does not say where its batch begins: the search goes back over 4 KiB boundaries until
-//! a batch is found that covers the position and whose checksum is right. Where the last block read
+//! a batch is found that covers the position and has a right checksum. Where the last block read
 //! ended is remembered, so reading a queue in order needs no search: one read for each MiB.
 //!
 //! A body of a batch that is damaged elsewhere is judged by the check behind it.
@@ -16,12 +16,13 @@ use towline_types::{BodyLocation, Lsn};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
+use crate::folder::names::extent_name;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
-    payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
+use crate::lock::lock;
 use crate::record::{CHECK_BYTES, body_is_whole};
-use crate::shared::{Shared, hold};
+use crate::shared::Shared;
 
 /// Bytes read at a time.
 const READ_AHEAD_BYTES: u64 = 1024 * 1024;
@@ -32,7 +33,7 @@ pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogErro
     let end = body.lsn.after(u64::from(body.bytes));
     assert!(end <= shared.durable(), "a body that is read back is durable");
     let (found, cuts) = {
-        let mut cache = hold(&shared.cache);
+        let mut cache = lock(&shared.cache);
         (cache.get(body), cache.cuts())
     };
     if let Some(bytes) = found {
@@ -61,7 +62,7 @@ struct Search<'a> {
 }
 
 /// A piece of the extent in memory.
-struct Piece {
+struct BlockPiece {
     from: u64,
     bytes: Aligned,
 }
@@ -80,7 +81,7 @@ impl Search<'_> {
         ) as u64;
         let least = block.saturating_sub(hard_max).max(EXTENT_HEADER_BYTES as u64);
 
-        let known = hold(&self.shared.cache)
+        let known = lock(&self.shared.cache)
             .nearest_start(Lsn(begin + least), self.body.lsn)
             .map(|start| start.0 - begin);
         if let Some(start) = known {
@@ -120,8 +121,8 @@ impl Search<'_> {
         }
     }
 
-    /// The body at `place` of the extent, if it has a check and that is right. Not kept: what lies
-    /// around it is not known to be whole.
+    /// The body at this offset of the extent, if it has a check and that is right. Not cached: what
+    /// lies around it is not known to be whole.
     fn by_check(&self, place: u64) -> Result<Option<Bytes>, LogError> {
         let body = self.body.bytes as usize;
         let from = place / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -138,7 +139,7 @@ impl Search<'_> {
     }
 
     /// Reads from `from` on, up to `to` at least.
-    fn load(&self, from: u64, to: u64) -> Result<Piece, LogError> {
+    fn load(&self, from: u64, to: u64) -> Result<BlockPiece, LogError> {
         let extent_bytes = self.shared.options.extent_bytes;
         let to = padded(to.max(from + READ_AHEAD_BYTES)).min(extent_bytes);
         let mut bytes = Aligned::zeroed(size(to - from));
@@ -146,11 +147,11 @@ impl Search<'_> {
         let count = self.file.read_at(bytes.bytes_mut(), from);
         let count = count.map_err(|e| LogError::io("read a body", &name(), e))?;
         bytes.truncate(count);
-        Ok(Piece { from, bytes })
+        Ok(BlockPiece { from, bytes })
     }
 
     /// Where the batch at `at` ends, if one seems to begin there that covers the body.
-    fn plausible(&self, piece: &Piece, at: u64) -> Option<u64> {
+    fn plausible(&self, piece: &BlockPiece, at: u64) -> Option<u64> {
         let extent_bytes = self.shared.options.extent_bytes;
         let offset = usize::try_from(at.checked_sub(piece.from)?).ok()?;
         let header = BatchHeader::decode(piece.bytes.bytes().get(offset..)?)?;
@@ -163,7 +164,7 @@ impl Search<'_> {
 
     /// Checks the batches in `piece`, which begins with one at `start`; keeps the whole ones in the
     /// cache. Returns the body if it is in them.
-    fn keep(&self, piece: Piece, start: u64) -> Option<Bytes> {
+    fn keep(&self, piece: BlockPiece, start: u64) -> Option<Bytes> {
         assert_eq!(piece.from, start, "the piece begins with the batch");
         let begin = Lsn(self.sequence * self.shared.options.extent_bytes).after(start);
         let whole = whole_bytes(self.shared, piece.bytes.bytes(), begin);
@@ -180,7 +181,7 @@ impl Search<'_> {
             (piece.bytes.into_bytes(whole), cost)
         };
         let body = bytes.slice(offset..end);
-        hold(&self.shared.cache).insert_read((begin, self.cuts), bytes, cost);
+        lock(&self.shared.cache).insert_read((begin, self.cuts), bytes, cost);
         Some(body)
     }
 
@@ -195,13 +196,13 @@ impl Search<'_> {
     }
 }
 
-impl Piece {
+impl BlockPiece {
     /// A copy of the piece from `at` on.
-    fn rest_from(&self, at: u64) -> Piece {
+    fn rest_from(&self, at: u64) -> BlockPiece {
         let rest = self.bytes.bytes().get(size(at - self.from)..).unwrap_or(&[]);
         let mut bytes = Aligned::with_capacity(rest.len());
         bytes.append_to().extend_from_slice(rest);
-        Piece { from: at, bytes }
+        BlockPiece { from: at, bytes }
     }
 }
 

@@ -1,6 +1,6 @@
-//! Letting extents go that nobody needs.
+//! Releasing extents that no reader needs.
 //!
-//! Not here: who needs what (the node says so, and `hold`); making spares into extents again
+//! Not here: what is still needed (the node says so, and `hold`); turning spares into extents again
 //! (`keeper`).
 //!
 //! Invariants: extents go oldest first and each one durably before the next, and where the log
@@ -14,9 +14,10 @@ use std::io;
 use towline_types::Lsn;
 
 use crate::error::LogError;
-use crate::format::extent_name;
+use crate::folder::names::extent_name;
 use crate::image::sync_names;
-use crate::shared::{Shared, hold};
+use crate::lock::lock;
+use crate::shared::Shared;
 
 /// Files kept for use again; more are removed.
 const SPARES_MAX: usize = 8;
@@ -28,12 +29,12 @@ pub(crate) fn spare_name(sequence: u64) -> String {
 
 pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     assert!(keep_from <= shared.durable(), "what is not durable is needed");
-    let housekeeping = hold(&shared.housekeeping);
+    let housekeeping = lock(&shared.housekeeping);
     let Some(needs) = housekeeping.images.iter().map(|image| image.needs).min() else {
         return Ok(());
     };
     let tail = shared.state().tail;
-    hold(&shared.needs).enter_keep(keep_from, tail);
+    lock(&shared.needs).enter_keep(keep_from, tail);
     let mut needed = keep_from.min(needs);
     if let Some(held) = shared.holds.from() {
         needed = needed.min(held);
@@ -76,7 +77,7 @@ fn let_go(shared: &Shared, sequence: u64) -> Result<Option<String>, LogError> {
     }
     match disk.remove(&name) {
         Ok(()) => Ok(None),
-        // Removed by somebody else, or by a call that failed and yet was carried out.
+        // Removed by another process, or by a call that failed and yet took effect.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LogError::io("let an extent go", &name, error)),
     }

@@ -14,11 +14,10 @@ use towline_types::Lsn;
 
 use crate::error::LogError;
 use crate::format::LogId;
-use crate::options::PREFIX_BYTES_MAX;
 
 /// What a record's prefix says besides its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// More records of its run follow.
     More,
     /// The last record of its run.
@@ -27,6 +26,8 @@ pub(crate) enum Kind {
     GivenUp,
 }
 
+/// Most bytes a record's length prefix takes.
+pub(crate) const PREFIX_BYTES_MAX: usize = 5;
 const KIND_BITS: u32 = 2;
 /// Bits of a check's prefix; the prefix is one byte.
 const CHECK_BITS: usize = 3;
@@ -58,7 +59,7 @@ impl Kind {
     }
 }
 
-/// What stands behind a record whose end is a body.
+/// What lies behind a record that ends with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Where in its record the body begins.
@@ -78,7 +79,7 @@ impl Check {
         }
     }
 
-    /// The checksum of a body at a position of a log: bytes of another place or log never pass.
+    /// The checksum of a body at a position of a log: bytes of another position or log never pass.
     fn sum(log_id: LogId, lsn: Lsn, head: u16, body: &[u8]) -> u32 {
         let mut place = [0; 26];
         place[..16].copy_from_slice(&log_id.bytes());
@@ -143,7 +144,7 @@ pub(crate) fn patch_prefix(memory: &mut [u8], at: usize, bytes: usize, kind: Kin
     memory[at..at + count].copy_from_slice(&prefix[..count]);
 }
 
-/// Puts the right prefix before a record of `bytes` bytes at the end of `memory` whose prefix, at
+/// Moves a record of `bytes` bytes at the end of `memory` behind its right prefix; its prefix, at
 /// `at`, was guessed with another length.
 pub(crate) fn move_for_prefix(memory: &mut Vec<u8>, at: usize, guessed: usize, bytes: usize) {
     let right = prefix_bytes(bytes);
@@ -170,19 +171,21 @@ fn prefix(bytes: usize, kind: Kind) -> ([u8; PREFIX_BYTES_MAX], usize) {
 
 /// One record found in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a> {
+pub struct FoundRecord<'a> {
     /// Offset of its prefix in the payload.
-    pub(crate) at: usize,
+    pub at: usize,
     /// Offset of its first byte in the payload.
-    pub(crate) start: usize,
-    pub(crate) kind: Kind,
-    pub(crate) bytes: &'a [u8],
+    pub start: usize,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its content.
+    pub bytes: &'a [u8],
     /// Offset behind it and its check in the payload.
-    pub(crate) end: usize,
+    pub end: usize,
     check: Option<Check>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundRecord<'a> {
     /// The body that it ends with, and the check behind it.
     fn body(&self) -> Option<(&'a [u8], Check)> {
         let check = self.check?;
@@ -191,7 +194,7 @@ impl<'a> Found<'a> {
 
     /// Whether the body that it ends with is as it was written; `None` when it has none, or one
     /// without a check. `lsn`: of the payload.
-    pub(crate) fn is_whole(&self, log_id: LogId, lsn: Lsn) -> Option<bool> {
+    pub fn is_whole(&self, log_id: LogId, lsn: Lsn) -> Option<bool> {
         let check = self.check?;
         let Some((body, _)) = self.body() else { return Some(false) };
         let place = lsn.after((self.start + usize::from(check.head)) as u64);
@@ -199,9 +202,9 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A payload whose records do not add up.
+/// A payload with records that do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// Whether no run is unfinished at the end of a payload, and how many runs end in it. No run goes
 /// on over a batch without records: it begins a term, or ends a log.
@@ -219,17 +222,18 @@ pub(crate) fn shape(payload: &[u8]) -> Result<(bool, u64), Malformed> {
 }
 
 /// Walks over the records of a payload.
-pub(crate) struct Records<'a> {
+pub struct Records<'a> {
     payload: &'a [u8],
     at: usize,
 }
 
 impl<'a> Records<'a> {
-    pub(crate) fn new(payload: &'a [u8]) -> Records<'a> {
+    /// The records of a batch.
+    pub fn new(payload: &'a [u8]) -> Records<'a> {
         Records { payload, at: 0 }
     }
 
-    fn parse(&self) -> Option<Found<'a>> {
+    fn parse(&self) -> Option<FoundRecord<'a>> {
         let rest = self.payload.get(self.at..)?;
         let mut value = 0_u64;
         let mut shift = 0_u32;
@@ -258,12 +262,12 @@ impl<'a> Records<'a> {
             Kind::GivenUp => None,
         };
         let end = check.map_or(end, |_| end + CHECK_BYTES);
-        Some(Found { at: self.at, start, kind, bytes, end, check })
+        Some(FoundRecord { at: self.at, start, kind, bytes, end, check })
     }
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<Found<'a>, Malformed>;
+    type Item = Result<FoundRecord<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.payload.len() {
@@ -290,10 +294,10 @@ pub(crate) struct Runs {
     term: u32,
 }
 
-/// Who takes records.
+/// Receives records.
 pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
 
-/// Who yields the records of a long run from the first to the last; and how many that were.
+/// Yields the records of a long run from the first to the last; and how many they were.
 pub(crate) type Again<'a, E> =
     dyn FnMut(Lsn, Lsn, &mut Receiver<'_, E>) -> Result<u64, Halt<E>> + 'a;
 
@@ -345,7 +349,7 @@ impl Runs {
             self.drop_run();
             self.term = term;
         }
-        let mut here: Vec<Found<'_>> = Vec::new();
+        let mut here: Vec<FoundRecord<'_>> = Vec::new();
         let mut count = 0;
         for found in Records::new(payload) {
             let found = found.map_err(|Malformed| Halt::Malformed)?;
@@ -379,7 +383,7 @@ impl Runs {
     fn yield_run<E>(
         &mut self,
         lsn: Lsn,
-        here: &mut Vec<Found<'_>>,
+        here: &mut Vec<FoundRecord<'_>>,
         record: &mut Receiver<'_, E>,
     ) -> Result<u64, Halt<E>> {
         let count = self.waiting.len() as u64 + here.len() as u64;
@@ -394,7 +398,7 @@ impl Runs {
     }
 
     /// Keeps the beginning of a run for the batches to come.
-    fn keep(&mut self, lsn: Lsn, here: &[Found<'_>]) {
+    fn keep(&mut self, lsn: Lsn, here: &[FoundRecord<'_>]) {
         if self.long.is_some() {
             return;
         }

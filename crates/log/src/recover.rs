@@ -2,22 +2,18 @@
 //!
 //! [`Recovery::open`] looks at the files and changes nothing (but makes the first extent of a new
 //! log). [`Recovery::replay_from`] reads the batches from the newest image on, or all that there
-//! are, yields whole runs, judges the place where the chain ends, and only then cuts a torn tail
-//! off. [`Recovery::start`] starts the threads. Not here: what records mean.
+//! are, yields whole runs, decides about the tail, where the chain ends, and only then cuts a torn
+//! tail off. [`Recovery::start`] starts the threads. Not here: what records mean.
 //!
 //! Invariants: what was durable is never cut off; nothing is repaired before everything that is
-//! read was judged; what lies before the place where reading begins is neither read nor opened; the
-//! log goes on with a higher term, so that no byte left behind can pass for a continuation.
+//! read was judged; what lies before the position where reading begins is neither read nor opened;
+//! the log goes on with a higher term, so that no byte left behind can pass for a continuation.
 
 mod earlier;
-pub(crate) mod files;
 mod member;
 mod progress;
 mod repair;
 mod replay;
-pub(crate) mod scan;
-pub(crate) mod table;
-mod window;
 
 #[cfg(test)]
 mod tests;
@@ -31,16 +27,20 @@ use towline_types::Lsn;
 
 use crate::disk::Disk;
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{ImageHeader, LogId, extent_name};
+use crate::folder::chain::{Link, Place, beginning_is_gone, finding};
+use crate::folder::files::{self, Files, Folder};
+use crate::folder::images::Images;
+use crate::folder::names::image_name;
+use crate::folder::scan::Scan;
+use crate::folder::table::{self, TailVerdict};
+use crate::format::{ImageHeader, LogId};
 use crate::keeper;
-use crate::log::{Listener, Log};
+use crate::listener::Listener;
+use crate::log::Log;
 use crate::options::Options;
 use crate::record::Receiver;
-use files::{Files, Folder, Images};
 use member::Seen;
 use progress::Progress;
-use scan::{Link, Place, Scan};
-use table::TailVerdict;
 
 /// Bytes of the first extent that are filled before a new log can be used; the rest is filled
 /// behind it while it is used. A start takes no longer than this.
@@ -60,7 +60,7 @@ pub struct Recovery {
     passed_over: bool,
     damaged_images: Vec<Lsn>,
     findings: Vec<Finding>,
-    /// The oldest extent whose header was checked.
+    /// The oldest extent with a checked header.
     checked_from: u64,
     opened: Duration,
     seen: Seen,
@@ -119,8 +119,8 @@ pub struct Report {
     pub bytes: u64,
     /// Where the log goes on.
     pub tail: Lsn,
-    /// What was found and put right: a torn tail, an image that had to be passed over. To be told
-    /// to the operator; nothing acknowledged is lost by them.
+    /// What was found and repaired: a torn tail, an image that had to be skipped. For the
+    /// operator's log; nothing acknowledged is lost by them.
     pub findings: Vec<Finding>,
     /// Calls that read extents.
     pub reads: u64,
@@ -263,10 +263,10 @@ impl Recovery {
         Ok(images.newest.map(|(header, bytes)| Image::of(&header, &bytes, false)))
     }
 
-    /// Passes over the image that [`Recovery::image`] gave, because what it refers to is damaged:
-    /// the next older one takes its place, and replay begins there. That it was passed over is
-    /// among the findings, and it is put aside at the end of replay. Returns whether there is an
-    /// older one; if not, nothing was changed, and [`Begin::Oldest`] is what is left.
+    /// Skips the image that [`Recovery::image`] gave, because what it refers to is damaged: the
+    /// next older one replaces it, and replay begins there. The skipped image is among the
+    /// findings, and is renamed at the end of replay. Returns whether there is an older one; if
+    /// not, nothing was changed, and [`Begin::Oldest`] is what is left.
     ///
     /// # Errors
     /// [`LogError`], when the log is not there from the older image on.
@@ -281,7 +281,7 @@ impl Recovery {
         }
         self.passed_over = true;
         self.damaged_images.push(at);
-        let (file, what) = (crate::format::image_name(at), Damage::Image);
+        let (file, what) = (image_name(at), Damage::Image);
         self.findings.push(Finding { file, extent: 0, offset: 0, lsn: at, what });
         self.damaged_images.extend(older.damaged);
         self.findings.extend(older.findings);
@@ -320,7 +320,7 @@ impl Recovery {
         self.looks_only = true;
     }
 
-    /// [`Recovery::replay_from`] the image, telling nobody how far it is.
+    /// [`Recovery::replay_from`] the image, without reporting progress.
     ///
     /// # Errors
     /// As there.
@@ -335,12 +335,12 @@ impl Recovery {
     }
 
     /// Yields each record of each whole run from `begin` on, in order, and cuts a torn tail off.
-    /// Once; after an error, throw away what was made of the records, and call it again from
-    /// another place if that may help. `progress` is told the bytes of log done and (at most) to
-    /// do, when 64 MiB or 100 ms have passed and at the end.
+    /// Once; after an error, discard what was made of the records, and call it again from another
+    /// beginning if that may help. `progress` gets the bytes of log done and (at most) to do, when
+    /// 64 MiB or 100 ms have passed and at the end.
     ///
     /// # Errors
-    /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed. Or that
+    /// [`ReplayError`]: damage before the tail, with its location. Nothing was changed. Or that
     /// what was found could not be made durable: then it is not known what is on the disk.
     ///
     /// # Panics
@@ -456,18 +456,6 @@ impl Recovery {
             Err(ReplayError::Record { error, .. }) => match error {},
         }
     }
-}
-
-/// The finding that the log begins with extent `first` and no image covers what was before it.
-pub(crate) fn beginning_is_gone(first: u64, extent_bytes: u64) -> LogError {
-    let place = Place { sequence: first, offset: 0 };
-    let lsn = Lsn(first.saturating_mul(extent_bytes));
-    LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
-}
-
-pub(crate) fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {
-    let Place { sequence, offset } = place;
-    Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what }
 }
 
 impl Image {

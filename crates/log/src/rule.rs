@@ -1,15 +1,15 @@
 //! Group commit without a timer: when an idle writer takes the open batch.
 //!
-//! A batch is what arrived while earlier ones were being written. With nothing in flight, what
-//! somebody waits for goes at once. On a fast disk one write at a time is best: a second one would
-//! only be smaller, and cost processor time and latency (measured: docs/benchmarks). On a slow disk
-//! the open batch goes beside others when it holds at least as many forced runs as all of them
+//! A batch is what arrived while earlier ones were being written. With nothing in flight, a forced
+//! run is written at once. On a fast disk one write at a time is best: a second one would only be
+//! smaller, and cost processor time and latency (measured: docs/benchmarks). On a slow disk the
+//! open batch goes beside others when it holds at least as many forced runs as all of them
 //! together: so each further write at least doubles what is on its way, a few writes are enough for
 //! any number of clients, and of N clients nearly all travel in one batch instead of in two
 //! alternating halves. A full batch goes in any case.
 //!
-//! When batches held many forced runs lately, whoever takes the next one first lets others have its
-//! processor: where all processors are busy, those are the clients and connections whose messages
+//! When batches held many forced runs lately, the thread that takes the next one first yields its
+//! processor: where all processors are busy, it yields to clients and connections whose messages
 //! then travel along; where one is idle it costs a microsecond.
 //!
 //! Pure: facts in, decision out. Time is an argument.
@@ -42,7 +42,7 @@ pub(crate) struct Facts {
 }
 
 /// How many times longer lazy runs gather while the log is full: each batch takes a block of the
-/// reserve, however little is in it, and what frees room (gets) is lazy.
+/// reserve, however little is in it, and the runs that free space (gets) are lazy.
 const FULL_LAZY_FACTOR: u32 = 20;
 
 /// Typical time of a write: a moving average that forgets in about eight writes.
@@ -70,7 +70,8 @@ pub(crate) struct TypicalCompany {
 }
 
 impl TypicalCompany {
-    /// From so many on, others have something to bring. A few clients only lose time by waiting.
+    /// From so many on, other threads have something to add. A few clients only lose time by
+    /// waiting.
     const MANY: u64 = 4;
 
     /// A batch with so many forced runs leaves.
@@ -126,7 +127,7 @@ pub(crate) fn decide(
     let factor = if facts.log_is_full { FULL_LAZY_FACTOR } else { 1 };
     let lazy_delay = lazy_delay.saturating_mul(factor);
     match facts.lazy_since.map(|since| since + lazy_delay) {
-        // Behind a write in flight a lazy run waits on: what comes back may bring a forced one.
+        // Behind a write in flight a lazy run waits on: the completed write may cause a forced one.
         Some(due) if due <= now && facts.in_flight == 0 => Decision::Take,
         Some(due) if facts.in_flight == 0 => Decision::WaitUntil(due),
         Some(_) | None => Decision::Wait,
@@ -250,8 +251,8 @@ mod tests {
         assert!(commits >= 40 * 100, "{commits} commits in 100 ticks");
     }
 
-    /// Runs `clients` for `ticks` syncs' time. Within a tick, whoever was answered commits again,
-    /// one after the other, and an idle writer looks after each.
+    /// Simulates `clients` for the duration of `ticks` syncs. Within a tick, the answered clients
+    /// commit again, one after the other, and an idle writer looks after each.
     fn commits_in_ticks(clients: u64, ticks: u64) -> u64 {
         let steps = 1_000; // steps of virtual time in one sync
         let mut flights: Vec<(u64, u64)> = Vec::new(); // (done at step, forced)

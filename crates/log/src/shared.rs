@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use towline_types::Lsn;
@@ -19,17 +19,18 @@ use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::error::LogError;
-use crate::extents::{Extents, Room};
+use crate::extents::{Extents, Room, Space};
+use crate::folder::handles::Handles;
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
-use crate::handles::Handles;
-use crate::histogram::Written;
+use crate::histogram::WriteFigures;
 use crate::hold::Holds;
-use crate::log::{Listener, Space};
+use crate::listener::Listener;
+use crate::lock::{lock, wait};
 use crate::mark::{Seam, Seams};
-use crate::member::{Copied, Member, Role};
+use crate::member::{Member, ReceivedBatches, Role};
+use crate::needs::{ImagePlace, Needs};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalCompany, TypicalWrite};
-use crate::stats::Needs;
 
 /// Most bytes in batches that wait for a writer; appenders wait beyond it, see
 /// [`Shared::wait_for_writers`].
@@ -46,28 +47,28 @@ pub(crate) struct Shared {
     pub(crate) listener: Arc<dyn Listener>,
     /// What the log of an instance of a group has besides.
     pub(crate) member: Option<Member>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<LogState>,
     /// Idle writers wait here.
     pub(crate) writers: Condvar,
-    /// Appenders wait here for their turn, for room, and for writers.
+    /// Appenders wait here for their turn, for free space, and for writers.
     pub(crate) appenders: Condvar,
     /// The keeper waits here.
     pub(crate) keeper: Condvar,
-    /// Who tells the listener about room waits here.
+    /// The thread that reports free space to the listener waits here.
     pub(crate) teller: Condvar,
     pub(crate) chain: Chain,
     /// Files that bodies are read from.
     pub(crate) handles: Handles,
     pub(crate) cache: Mutex<Cache>,
-    pub(crate) written: Mutex<Written>,
+    pub(crate) written: Mutex<WriteFigures>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
     /// The listener may append, and so wait: a writer never waits for this lock while others work.
-    pub(crate) reported: Mutex<Reported>,
+    pub(crate) reported: Mutex<ReportPosition>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
-    /// What the figures say about images and room; held for a moment.
+    /// What the figures say about images and free space; locked for a moment.
     pub(crate) needs: Mutex<Needs>,
-    /// What is not let go although nobody here needs it.
+    /// What is not released although this instance does not need it.
     pub(crate) holds: Arc<Holds>,
     pub(crate) durable: AtomicU64,
     pub(crate) tail: AtomicU64,
@@ -76,9 +77,9 @@ pub(crate) struct Shared {
     pub(crate) room_for_puts: AtomicU64,
 }
 
-/// What the listener was told.
+/// What the listener was notified of.
 #[derive(Debug, Default)]
-pub(crate) struct Reported {
+pub(crate) struct ReportPosition {
     pub(crate) upto: Lsn,
     pub(crate) failed: bool,
 }
@@ -88,14 +89,6 @@ pub(crate) struct Reported {
 pub(crate) struct Housekeeping {
     /// The images on disk, oldest first.
     pub(crate) images: Vec<ImagePlace>,
-}
-
-/// An image on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ImagePlace {
-    pub(crate) at: Lsn,
-    /// The log is needed from the extent of this byte on.
-    pub(crate) needs: Lsn,
 }
 
 /// A log's life.
@@ -128,14 +121,15 @@ pub(crate) struct Flight {
 
 /// Everything behind the lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct LogState {
     pub(crate) phase: Phase,
     pub(crate) role: Role,
     /// Term of the batches that are opened here.
     pub(crate) term: u32,
     /// A run is being appended, or what came from a leader entered: one at a time.
     pub(crate) appending: bool,
-    /// A run was given up whose beginning had left the open batch: say so before the next record.
+    /// A run was given up after its beginning had left the open batch: write that before the next
+    /// record.
     pub(crate) given_up: bool,
     pub(crate) open: Option<Batch>,
     pub(crate) sealed: VecDeque<Batch>,
@@ -144,11 +138,10 @@ pub(crate) struct State {
     pub(crate) next_index: u64,
     pub(crate) typical_write: TypicalWrite,
     pub(crate) typical_company: TypicalCompany,
-    /// Writers that are telling the listener what became durable, and look for work next.
+    /// Writers that are reporting to the listener what became durable, and look for work next.
     pub(crate) reporting: usize,
     /// Batches of a leader that are durable here and not known to be committed: their ends, and how
-    /// many forced runs they hold. `None` while nobody says
-    /// what is committed.
+    /// many forced runs they hold. `None` while the commit position is not reported.
     pub(crate) uncommitted: Option<VecDeque<(Lsn, u64)>>,
     pub(crate) durable: Lsn,
     /// Where images may begin.
@@ -168,9 +161,9 @@ pub(crate) struct State {
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
-    /// How much room the keeper last saw; the listener is told.
+    /// How much free space the keeper last saw; the listener is notified.
     pub(crate) space: Space,
-    /// Why no further extent can be made, until the listener was told.
+    /// Why no further extent can be made, until the listener was notified.
     pub(crate) hindrance: Option<LogError>,
     /// Buffers to be used again.
     pub(crate) pool: Vec<Vec<u8>>,
@@ -180,24 +173,24 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) enum Job {
     Write { batch: Batch, unsynced: u32, term: u32 },
-    Copy(Copied),
+    Copy(ReceivedBatches),
     Wait(Option<Instant>),
     Stop,
 }
 
 impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        hold(&self.state)
+    pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
+        lock(&self.state)
     }
 
-    /// Position that the listener may be told.
+    /// Position up to which the listener may be notified.
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// Enters how much puts may still log. Called before the lock is let go by all that append, and
-    /// by what makes room or finds that there is less: so the next decision knows it.
-    pub(crate) fn note_room(&self, state: &State) {
+    /// Enters how many bytes puts may still log. Called before the lock is released by each caller
+    /// that appends, frees space or finds that there is less: so the next decision knows it.
+    pub(crate) fn note_room(&self, state: &LogState) {
         let bytes = state.extents.room_for_puts(state.open_bytes());
         self.room_for_puts.store(bytes, Ordering::Release);
         if bytes == 0 && state.space != Space::Full {
@@ -212,7 +205,7 @@ impl Shared {
     }
 
     /// What an idle writer does now.
-    pub(crate) fn next_job(&self, state: &mut State, now: Instant) -> Job {
+    pub(crate) fn next_job(&self, state: &mut LogState, now: Instant) -> Job {
         match state.phase {
             Phase::Stopped | Phase::Failed => return Job::Stop,
             Phase::Running | Phase::Closing => {}
@@ -251,7 +244,7 @@ impl Shared {
     }
 
     /// Whether there is a batch to take that may soon be larger.
-    pub(crate) fn expects_company(&self, state: &State, now: Instant) -> bool {
+    pub(crate) fn expects_company(&self, state: &LogState, now: Instant) -> bool {
         if !state.sealed.is_empty() || state.role.is_following() {
             return false;
         }
@@ -261,7 +254,7 @@ impl Shared {
     }
 
     /// Wakes a writer when the rule would let it take something.
-    pub(crate) fn wake_writer(&self, state: &mut State) {
+    pub(crate) fn wake_writer(&self, state: &mut LogState) {
         if state.writers_idle == 0 || state.writer_looks {
             return;
         }
@@ -272,15 +265,15 @@ impl Shared {
     }
 
     /// Wakes a writer, if one is idle and none is about to look anyway.
-    pub(crate) fn call_writer(&self, state: &mut State) {
+    pub(crate) fn call_writer(&self, state: &mut LogState) {
         if state.writers_idle > 0 && !state.writer_looks {
             state.writer_looks = true;
             self.writers.notify_one();
         }
     }
 
-    /// Wakes those who wait for a turn, for room, or for writers.
-    pub(crate) fn wake_appenders(&self, state: &State) {
+    /// Wakes the threads that wait for a turn, for free space, or for writers.
+    pub(crate) fn wake_appenders(&self, state: &LogState) {
         if state.appenders_waiting > 0 {
             self.appenders.notify_all();
         }
@@ -289,27 +282,27 @@ impl Shared {
     /// Waits until something changed for appenders.
     pub(crate) fn wait_as_appender<'a>(
         &self,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, LogState>,
+    ) -> MutexGuard<'a, LogState> {
         state.appenders_waiting += 1;
         state = wait(&self.appenders, state);
         state.appenders_waiting -= 1;
         state
     }
 
-    /// Opens a batch with room for `need` bytes, header included; waits for the keeper if needed.
-    /// Returns whether there is one now: not when there is no room or the log ended.
+    /// Opens a batch with space for `need` bytes, header included; waits for the keeper if needed.
+    /// Returns whether there is one now: not when there is no space or the log ended.
     pub(crate) fn open_batch<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, LogState>,
         need: usize,
-    ) -> (MutexGuard<'a, State>, Opened) {
+    ) -> (MutexGuard<'a, LogState>, OpenOutcome) {
         assert!(state.open.is_none(), "one batch is open at a time");
         let found = loop {
             match state.phase {
                 Phase::Running | Phase::Closing => {}
-                Phase::Stopped => break Opened::Stopped,
-                Phase::Failed => break Opened::Failed,
+                Phase::Stopped => break OpenOutcome::Stopped,
+                Phase::Failed => break OpenOutcome::Failed,
             }
             match state.extents.room(need as u64) {
                 Room::Here { limit } => {
@@ -317,7 +310,7 @@ impl Shared {
                     if state.space_now() != state.space {
                         self.keeper.notify_one();
                     }
-                    break Opened::Yes;
+                    break OpenOutcome::Yes;
                 }
                 Room::Next => {
                     state.extents.advance();
@@ -330,7 +323,7 @@ impl Shared {
                 }
                 Room::Nowhere => {
                     self.keeper.notify_one();
-                    break Opened::Full;
+                    break OpenOutcome::Full;
                 }
             }
         };
@@ -338,18 +331,19 @@ impl Shared {
         (state, found)
     }
 
-    /// Whether no writer is left who could take a batch: all tell the listener, or wait inside it.
-    pub(crate) fn all_report(&self, state: &State) -> bool {
+    /// Whether no writer is left to take a batch: all are notifying the listener, or wait inside
+    /// it.
+    pub(crate) fn all_report(&self, state: &LogState) -> bool {
         state.reporting >= self.options.writes_in_flight_max
     }
 
-    /// Waits until writers are not too far behind, but not while all of them report: the one who
-    /// appends may be a writer inside the listener, or hold what the listener waits for. So the
+    /// Waits until writers are not too far behind, but not while all of them report: the appending
+    /// thread may be a writer inside the listener, or hold what the listener waits for. So the
     /// bound may be passed by what is appended during one report.
     pub(crate) fn wait_for_writers<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, LogState>,
+    ) -> MutexGuard<'a, LogState> {
         while state.sealed_bytes > SEALED_BYTES_MAX
             && state.phase == Phase::Running
             && !self.all_report(&state)
@@ -362,7 +356,7 @@ impl Shared {
 
 /// What came of [`Shared::open_batch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opened {
+pub(crate) enum OpenOutcome {
     Yes,
     Full,
     Stopped,
@@ -371,8 +365,8 @@ pub(crate) enum Opened {
     Following,
 }
 
-impl State {
-    /// How much room there is, the open batch being written.
+impl LogState {
+    /// How much free space there is, the open batch being written.
     pub(crate) fn space_now(&self) -> Space {
         self.extents.space(self.open_bytes())
     }
@@ -391,8 +385,8 @@ impl State {
         // A group's answer is slower than a disk: what it has not answered is on its way too.
         let unanswered = self.uncommitted.iter().flatten();
         let disk_is_slow = self.uncommitted.is_some() || self.typical_write.is_slow(slow_write);
-        // On a fast disk the writer that reports is back before another would be awake, and what
-        // its report brings travels in one batch.
+        // On a fast disk the writer that reports is back before another would be awake, and the
+        // runs that its report causes travel in one batch.
         let coming_back = if disk_is_slow { 0 } else { self.reporting };
         Facts {
             open_bytes: open.map_or(waiting_bytes, Batch::bytes),
@@ -548,14 +542,14 @@ impl Chain {
 
     /// Goes back: `next_index` is the next batch to come, behind one with this checksum.
     pub(crate) fn reset(&self, next_index: u64, checksum: u32) {
-        let mut link = hold(&self.link);
+        let mut link = lock(&self.link);
         assert!(next_index <= link.0, "a chain is not skipped forward");
         *link = (next_index, checksum);
     }
 
     /// Waits for the turn of `index`; `finish` makes its checksum from that of the one before it.
     pub(crate) fn link(&self, index: u64, finish: impl FnOnce(u32) -> u32) {
-        let mut link = hold(&self.link);
+        let mut link = lock(&self.link);
         while link.0 != index {
             assert!(link.0 < index, "each batch is linked once");
             link = wait(&self.linked, link);
@@ -563,15 +557,4 @@ impl Chain {
         *link = (index + 1, finish(link.1));
         self.linked.notify_all();
     }
-}
-
-/// Locks; a thread that panicked while it held the lock ends the process in release builds, so in
-/// tests the value is used as it is.
-pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits on `condvar`.
-pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

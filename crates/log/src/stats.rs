@@ -1,31 +1,12 @@
 //! Figures of a running log: exact, cheap to take, never reset while it runs.
 //!
-//! Not here: names of metrics and units of display (room `admin`).
+//! Not here: names of metrics and units of display (crate `admin`).
 
 use std::time::Duration;
 
-use towline_types::Lsn;
-
-use crate::shared::{ImagePlace, Shared, hold};
-
-/// Write latency since start, in microseconds: from handing a batch to the disk to its sync's end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LatencySummary {
-    /// Batches measured.
-    pub count: u64,
-    /// Shortest.
-    pub min_us: u64,
-    /// Mean, rounded down.
-    pub avg_us: u64,
-    /// Median, to within an eighth.
-    pub p50_us: u64,
-    /// 99th percentile, to within an eighth.
-    pub p99_us: u64,
-    /// Longest.
-    pub max_us: u64,
-    /// The newest.
-    pub last_us: u64,
-}
+use crate::histogram::LatencySummary;
+use crate::lock::lock;
+use crate::shared::Shared;
 
 /// A picture of the log at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +34,7 @@ pub struct Stats {
     /// Mean size of a write in bytes, with padding; 0 before the first.
     pub write_bytes_avg: u64,
     /// Age of the oldest write that is not back, in microseconds; 0 when none is out. While a disk
-    /// stalls it grows, everybody waits, and nothing is acknowledged.
+    /// stalls it grows, all callers wait, and nothing is acknowledged.
     pub write_waiting_us: u64,
     /// Bytes in use and bytes in all of the file system that the log is in; both 0 when not known.
     pub file_system_bytes_in_use: u64,
@@ -77,53 +58,6 @@ pub struct Stats {
     pub cache_misses: u64,
 }
 
-/// Which part of the log is needed, and how much of it was.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Needs {
-    /// Positions of the images, oldest first.
-    pub(crate) images: Vec<Lsn>,
-    /// A start reads from here on.
-    restart_from: Lsn,
-    /// What the kept images need begins here.
-    images_from: Lsn,
-    /// The node needs bodies from here on, as far as it said.
-    keep_from: Lsn,
-    /// Bytes that were needed lately: the most, fading.
-    workload_bytes: u64,
-}
-
-impl Needs {
-    /// Nobody said yet what is needed of a log that begins at `first`.
-    pub(crate) fn new(first: Lsn, images: &[ImagePlace]) -> Needs {
-        let mut needs = Needs { keep_from: first, ..Needs::default() };
-        needs.enter_images(first, images);
-        needs
-    }
-
-    /// The images on disk changed.
-    pub(crate) fn enter_images(&mut self, first: Lsn, images: &[ImagePlace]) {
-        self.images = images.iter().map(|image| image.at).collect();
-        self.restart_from = images.last().map_or(first, |image| image.needs);
-        self.images_from = images.iter().map(|image| image.needs).min().unwrap_or(first);
-    }
-
-    /// The node said what it needs, at a moment at which the log ends at `tail`.
-    pub(crate) fn enter_keep(&mut self, keep_from: Lsn, tail: Lsn) {
-        let bytes = self.media_bytes(tail);
-        self.workload_bytes = bytes.max((self.workload_bytes / 8).saturating_mul(7));
-        self.keep_from = keep_from;
-    }
-
-    /// Where the log begins that images or bodies need.
-    pub(crate) fn from(&self) -> Lsn {
-        self.keep_from.min(self.images_from)
-    }
-
-    fn media_bytes(&self, tail: Lsn) -> u64 {
-        tail.0.saturating_sub(self.from().0)
-    }
-}
-
 /// Takes the picture.
 pub(crate) fn collect(shared: &Shared) -> Stats {
     let mut stats = Stats { bytes_max: shared.options.log_bytes_max, ..Stats::default() };
@@ -143,7 +77,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_waiting_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
         state.tail
     };
-    let needs = hold(&shared.needs).clone();
+    let needs = lock(&shared.needs).clone();
     stats.bytes_for_restart = tail.0.saturating_sub(needs.restart_from.0);
     stats.bytes_for_media = needs.media_bytes(tail);
     let room = match stats.file_system_bytes_max {
@@ -154,7 +88,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
     stats.in_use_percent = percent(stats.bytes_for_restart);
     stats.workload_percent = percent(needs.workload_bytes.max(stats.bytes_for_media));
     {
-        let written = hold(&shared.written);
+        let written = lock(&shared.written);
         stats.logical_bytes_written = written.logical_bytes;
         stats.physical_bytes_written = written.physical_bytes;
         stats.writes = written.batches;
@@ -162,7 +96,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_bytes_avg = written.physical_bytes / written.batches.max(1);
         stats.write_latency = written.summary();
     }
-    let cache = hold(&shared.cache);
+    let cache = lock(&shared.cache);
     stats.cache_bytes = cache.bytes() as u64;
     Stats { cache_hits: cache.hits, cache_misses: cache.misses, ..stats }
 }

@@ -1,8 +1,8 @@
-//! A folder of one's own from the folder of somebody who may still be alive: what he can no longer
-//! write is linked, what he could still write is copied.
+//! Taking over a folder from a predecessor that may still be alive: files that it can no longer
+//! write are linked, files that it could still write are copied.
 //!
-//! Not here: who may take over, and when; reading the log. In the old folder nothing is changed
-//! that holds log.
+//! Not here: which instance may take over, and when; reading the log. In the old folder no file
+//! that holds log is changed.
 //!
 //! What the old owner could still write: extents that lie within `window_bytes` of the last batch
 //! that is there (so far apart are the oldest and the newest of the writes that were under way),
@@ -23,12 +23,10 @@ use std::path::Path;
 use towline_types::Lsn;
 
 use crate::error::LogError;
+use crate::folder::names::{NEW_IMAGE_NAME, NEW_NAME, extent_name, number_in_name};
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, extent_name,
-    number_in_name, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, size,
 };
-use crate::image::NEW_IMAGE_NAME;
-use crate::keeper::NEW_NAME;
 
 /// Read and written at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;
@@ -80,7 +78,7 @@ pub fn succeed(from: &Path, to: &Path, window_bytes: u64) -> Result<Succession, 
 }
 
 /// Removes what no successor takes over from the folder `from`: spares, and extents that hold no
-/// batch. Where the disk is full that is room for what must be copied. Returns how many files went.
+/// batch. On a full disk that frees space for what must be copied. Returns how many files went.
 ///
 /// # Errors
 /// [`LogError::Io`].
@@ -260,7 +258,8 @@ mod tests {
 
     use super::*;
     use crate::disk::{Disk, LinuxDisk};
-    use crate::log::{Log, Urgency};
+    use crate::listener::Urgency;
+    use crate::log::Log;
     use crate::offline;
     use crate::options::Options;
     use crate::testing::{Watch, append, image, start};

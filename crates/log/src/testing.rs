@@ -1,5 +1,10 @@
-//! What tests of this room share: a listener that can be waited for, and short ways to open, write
-//! and read a log. Nothing here waits for time to pass.
+//! Shared by the tests of this crate: a listener that can be waited for, and short ways to open,
+//! write and read a log. Nothing here waits for time to pass.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose log does not open has to fail where it stands"
+)]
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -7,20 +12,23 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
+use crate::extents::Space;
 use crate::format::LogId;
-use crate::log::{Listener, Log, Space, Urgency};
+use crate::listener::{Listener, Urgency};
+use crate::lock::{lock, wait};
+use crate::log::Log;
 use crate::options::Options;
 use crate::recover::{Recovery, ReplayError, Report};
-use crate::shared::{hold, wait};
 
-pub(crate) const LOG_ID: LogId = LogId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+/// The identity of the logs that tests make.
+pub const LOG_ID: LogId = LogId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
 
 /// Set in a note that says where the log was cut off, as against how far it is durable.
-pub(crate) const CUT: u64 = 1 << 63;
+pub const CUT: u64 = 1 << 63;
 
 /// A listener that remembers.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub struct Watch {
     seen: Mutex<Seen>,
     changed: Condvar,
     /// Where durability is noted in the journal.
@@ -37,17 +45,19 @@ struct Seen {
 }
 
 impl Watch {
-    pub(crate) fn new() -> Arc<Watch> {
+    /// A listener that keeps all that it hears.
+    pub fn new() -> Arc<Watch> {
         Arc::new(Watch::default())
     }
 
     /// Notes each durable position in the disk's journal too.
-    pub(crate) fn noting(disk: &MemoryDisk) -> Arc<Watch> {
+    pub fn noting(disk: &MemoryDisk) -> Arc<Watch> {
         Arc::new(Watch { disk: Some(disk.clone()), ..Watch::default() })
     }
 
-    pub(crate) fn wait_durable(&self, upto: Lsn) {
-        let mut seen = hold(&self.seen);
+    /// Waits until the log is durable up to `upto`.
+    pub fn wait_durable(&self, upto: Lsn) {
+        let mut seen = lock(&self.seen);
         while seen.durable.last().is_none_or(|durable| *durable < upto) {
             assert!(seen.failures.is_empty(), "the log failed: {:?}", seen.failures);
             seen = wait(&self.changed, seen);
@@ -55,8 +65,8 @@ impl Watch {
     }
 
     /// Whether it became durable: false when the log failed before.
-    pub(crate) fn wait_durable_or_failed(&self, upto: Lsn) -> bool {
-        let mut seen = hold(&self.seen);
+    pub fn wait_durable_or_failed(&self, upto: Lsn) -> bool {
+        let mut seen = lock(&self.seen);
         while seen.durable.last().is_none_or(|durable| *durable < upto) {
             if !seen.failures.is_empty() {
                 return false;
@@ -66,17 +76,18 @@ impl Watch {
         true
     }
 
-    pub(crate) fn wait_failed(&self) -> String {
-        let mut seen = hold(&self.seen);
+    /// Waits until the log failed; yields the reason.
+    pub fn wait_failed(&self) -> String {
+        let mut seen = lock(&self.seen);
         while seen.failures.is_empty() {
             seen = wait(&self.changed, seen);
         }
         seen.failures[0].clone()
     }
 
-    /// Waits until `space` is told, or takes it from what was told since the last such call.
-    pub(crate) fn wait_space(&self, space: Space) {
-        let mut seen = hold(&self.seen);
+    /// Waits until `space` is called, or takes a call that was made since the last wait.
+    pub fn wait_space(&self, space: Space) {
+        let mut seen = lock(&self.seen);
         loop {
             let found = seen.spaces.iter().position(|told| *told == space);
             if let Some(found) = found {
@@ -87,16 +98,19 @@ impl Watch {
         }
     }
 
-    pub(crate) fn hindrances(&self) -> usize {
-        hold(&self.seen).hindrances
+    /// How often the preparation of an extent failed.
+    pub fn hindrances(&self) -> usize {
+        lock(&self.seen).hindrances
     }
 
-    pub(crate) fn durable(&self) -> Vec<Lsn> {
-        hold(&self.seen).durable.clone()
+    /// All durable positions, in the order in which they were heard.
+    pub fn durable(&self) -> Vec<Lsn> {
+        lock(&self.seen).durable.clone()
     }
 
-    pub(crate) fn failures(&self) -> usize {
-        let seen = hold(&self.seen);
+    /// How often the log failed.
+    pub fn failures(&self) -> usize {
+        let seen = lock(&self.seen);
         assert!(!seen.durable_after_failure, "durability reported after a failure");
         seen.failures.len()
     }
@@ -107,7 +121,7 @@ impl Listener for Watch {
         if let Some(disk) = &self.disk {
             disk.note(upto.0);
         }
-        let mut seen = hold(&self.seen);
+        let mut seen = lock(&self.seen);
         assert!(seen.durable.last().is_none_or(|last| *last < upto), "durability ascends");
         seen.durable_after_failure |= !seen.failures.is_empty();
         seen.durable.push(upto);
@@ -118,30 +132,30 @@ impl Listener for Watch {
         if let Some(disk) = &self.disk {
             disk.note(CUT | upto.0);
         }
-        let mut seen = hold(&self.seen);
+        let mut seen = lock(&self.seen);
         seen.durable.retain(|durable| *durable <= upto);
     }
 
     fn failed(&self, error: &LogError) {
-        hold(&self.seen).failures.push(error.to_string());
+        lock(&self.seen).failures.push(error.to_string());
         self.changed.notify_all();
     }
 
     fn hindered(&self, _error: &LogError) {
-        hold(&self.seen).hindrances += 1;
+        lock(&self.seen).hindrances += 1;
     }
 
     fn space(&self, space: Space) {
-        hold(&self.seen).spaces.push(space);
+        lock(&self.seen).spaces.push(space);
         self.changed.notify_all();
     }
 }
 
 /// A record with its position.
-pub(crate) type Record = (Lsn, Vec<u8>);
+pub type Record = (Lsn, Vec<u8>);
 
 /// Opens and replays.
-pub(crate) fn recover(
+pub fn recover(
     disk: &Arc<dyn Disk>,
     options: Options,
 ) -> Result<(Recovery, Report, Vec<Record>), LogError> {
@@ -159,14 +173,14 @@ pub(crate) fn recover(
 }
 
 /// Opens, replays into nothing, starts.
-pub(crate) fn start(disk: &Arc<dyn Disk>, options: Options, watch: &Arc<Watch>) -> Log {
+pub fn start(disk: &Arc<dyn Disk>, options: Options, watch: &Arc<Watch>) -> Log {
     let (recovery, _, _) = recover(disk, options).unwrap();
     let listener: Arc<dyn Listener> = Arc::clone(watch) as Arc<dyn Listener>;
     recovery.start(listener).unwrap()
 }
 
 /// Appends a run; returns its records' positions and its end.
-pub(crate) fn append(log: &Log, records: &[Vec<u8>], urgency: Urgency) -> (Vec<Lsn>, Lsn) {
+pub fn append(log: &Log, records: &[Vec<u8>], urgency: Urgency) -> (Vec<Lsn>, Lsn) {
     let mut appender = log.appender();
     let write = |record: &Vec<u8>| {
         let bytes = record.clone();
@@ -180,12 +194,12 @@ pub(crate) fn append(log: &Log, records: &[Vec<u8>], urgency: Urgency) -> (Vec<L
 }
 
 /// Where the body begins in a record of [`append`]; some have none before it.
-pub(crate) fn head_of(bytes: usize) -> usize {
+pub fn head_of(bytes: usize) -> usize {
     (bytes / 3).min(20)
 }
 
 /// Writes an image of what lies before `at`.
-pub(crate) fn image(log: &Log, at: Lsn, bytes: &[u8]) {
+pub fn image(log: &Log, at: Lsn, bytes: &[u8]) {
     let mark = log.mark_at(at);
     assert!(mark.is_some(), "{at} is durable, and not long");
     if let Some(mark) = mark {
@@ -193,7 +207,12 @@ pub(crate) fn image(log: &Log, at: Lsn, bytes: &[u8]) {
     }
 }
 
-/// Bytes that differ from place to place, so that a mix-up shows.
-pub(crate) fn body(random: &mut Random, bytes: u64) -> Vec<u8> {
+/// Bytes that differ from position to position, so that a mix-up shows.
+pub fn body(random: &mut Random, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
+}
+
+/// The term of the batches that a log opens.
+pub fn term(log: &Log) -> u32 {
+    log.shared().state().term
 }

@@ -1,5 +1,5 @@
-//! When the log was how long: a small table beside the log, for whoever wants to bring it back to a
-//! time of day. The log's own bytes have no clock (docs/adr, times beside the log).
+//! When the log was how long: a small table beside the log, for a restore to a time of day. The
+//! log's own bytes have no clock (docs/adr, times beside the log).
 //!
 //! ```text
 //! times: rows of 24 bytes, oldest first, padded with zeros to 4 KiB; numbers are little-endian
@@ -21,12 +21,10 @@ use towline_types::{Lsn, Time};
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
+use crate::folder::names::{NEW_TIMES_NAME, TIMES_NAME};
 use crate::format::{BLOCK_BYTES, size};
-use crate::shared::hold;
+use crate::lock::lock;
 
-/// Name of the table in the log folder.
-pub(crate) const TIMES_NAME: &str = "times";
-const NEW_TIMES_NAME: &str = "new-times";
 const ROW_BYTES: usize = 24;
 /// Rows in a block: none crosses one, so that a torn block costs no other.
 const ROWS_IN_BLOCK: usize = BLOCK_BYTES / ROW_BYTES;
@@ -70,7 +68,7 @@ impl Times {
     /// # Errors
     /// [`LogError::Io`]: the row is not on disk, and the table goes on with the next.
     pub fn note(&self, at: Time, upto: Lsn) -> Result<(), LogError> {
-        let table = &mut *hold(&self.table);
+        let table = &mut *lock(&self.table);
         let last = table.rows.last().copied();
         if last.is_some_and(|last| upto <= last.upto) {
             return Ok(());
@@ -96,12 +94,12 @@ impl Times {
     /// All rows, oldest first.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        hold(&self.table).rows.clone()
+        lock(&self.table).rows.clone()
     }
 }
 
 /// At most [`ROWS_MAX`] rows.
-pub(crate) fn bounded(mut rows: Vec<Row>) -> Vec<Row> {
+pub fn bounded(mut rows: Vec<Row>) -> Vec<Row> {
     while rows.len() > ROWS_MAX {
         thin(&mut rows);
     }
@@ -136,8 +134,8 @@ pub fn read(disk: &dyn Disk) -> Result<Vec<Row>, LogError> {
     Ok(decode(buffer.bytes().get(..count).unwrap_or_default()))
 }
 
-/// Writes a table in place of the one that is there.
-pub(crate) fn write(disk: &dyn Disk, rows: &[Row]) -> std::io::Result<Arc<dyn DiskFile>> {
+/// Replaces the table file.
+pub fn write(disk: &dyn Disk, rows: &[Row]) -> std::io::Result<Arc<dyn DiskFile>> {
     let file = disk.create(NEW_TIMES_NAME)?;
     for (number, rows) in rows.chunks(ROWS_IN_BLOCK).enumerate() {
         file.write_at(block(rows).bytes(), (number * BLOCK_BYTES) as u64)?;
@@ -232,7 +230,7 @@ mod tests {
     fn the_table_is_bounded_and_its_older_half_gets_coarser() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let times = Times::open(Arc::clone(&disk), Lsn(u64::MAX)).unwrap();
-        hold(&times.table).rows = (1..=ROWS_MAX as u64).map(|number| row(number, number)).collect();
+        lock(&times.table).rows = (1..=ROWS_MAX as u64).map(|number| row(number, number)).collect();
         times.note(Time(100_000), Lsn(100_000)).unwrap();
         times.note(Time(100_001), Lsn(100_001)).unwrap();
         let rows = read(disk.as_ref()).unwrap();

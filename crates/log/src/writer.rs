@@ -17,13 +17,13 @@ use towline_types::Lsn;
 use crate::batch::Batch;
 use crate::block::Aligned;
 use crate::error::LogError;
-use crate::format::{
-    BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, extent_name, payload_sum, size,
-};
-use crate::member::Copied;
+use crate::folder::names::extent_name;
+use crate::format::{BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, payload_sum, size};
+use crate::lock::{lock, wait};
+use crate::member::ReceivedBatches;
 use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
-use crate::shared::{Job, Phase, Shared, State, hold, wait};
+use crate::shared::{Job, LogState, Phase, Shared};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
@@ -36,7 +36,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
                 let done = write(shared, batch, unsynced, term);
                 (name, done.map(|done| finish(shared, &[(index, done.checksum)], began, done)))
             }
-            Work::Copied(copied) => {
+            Work::FromLeader(copied) => {
                 let name = copied.batches.first().map_or(0, |batch| batch.extent.sequence);
                 let done = copy(shared, copied);
                 (name, done.map(|(checksums, done)| finish(shared, &checksums, began, done)))
@@ -55,7 +55,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 /// What a writer has to do.
 enum Work {
     Own { batch: Batch, unsynced: u32, term: u32 },
-    Copied(Copied),
+    FromLeader(ReceivedBatches),
 }
 
 /// What a write leaves behind.
@@ -97,7 +97,7 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
             }
             Job::Copy(copied) => {
                 shared.wake_writer(&mut state);
-                return Some(Work::Copied(copied));
+                return Some(Work::FromLeader(copied));
             }
             Job::Stop => return None,
             Job::Wait(due) => {
@@ -118,7 +118,8 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
     }
 }
 
-/// Who wants this processor may bring more for the batch that is about to leave ([`crate::rule`]).
+/// The threads that want this processor may add to the batch that is about to leave
+/// ([`crate::rule`]).
 fn let_others_go_first() {
     let began = Instant::now();
     for _ in 0..YIELDS_MAX {
@@ -182,7 +183,7 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
     if let Kept::Buffer(buffer) = &mut kept {
         put_header(buffer, &header);
     }
-    extent.write_batches(kept.bytes(), offset, shared)?;
+    extent.write_batches(kept.bytes(), offset, shared.log_id, shared.options.extent_bytes)?;
     let padded_bytes = kept.bytes().len() as u64;
     let (bytes, checksum) = (bytes as u64, header.checksum);
     let done =
@@ -220,8 +221,8 @@ fn share(kept: &mut Kept, header: &BatchHeader) -> Bytes {
 
 /// Writes batches of a leader that lie one behind the other: each with a header of its own, all
 /// with one write and one sync. Returns index and checksum of each.
-fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> {
-    let Copied { batches, mut unsynced, memory } = copied;
+fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<(u64, u32)>, Done)> {
+    let ReceivedBatches { batches, mut unsynced, memory } = copied;
     let Some((extent, offset, lsn)) =
         batches.first().map(|first| (Arc::clone(&first.extent), first.offset, first.batch.lsn))
     else {
@@ -258,10 +259,11 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
         checksums.push((header.index, header.checksum));
         unsynced = unsynced.saturating_add(1);
     }
-    extent.write_batches(buffer.bytes(), offset, shared)?;
+    extent.write_batches(buffer.bytes(), offset, shared.log_id, shared.options.extent_bytes)?;
     let padded_bytes = buffer.len() as u64;
-    // Nobody reads from a following log what has just come: it is applied from the memory that it
-    // came in. Another copy of it for the cache would be the dearest part of a replica's work.
+    // No thread reads the newest batches of a following log: they are applied from the memory that
+    // they were received in. Another copy for the cache would be the most expensive part of a
+    // replica's work.
     let (content, cost, memory) = (None, 0, Some(buffer.into_memory()));
     let checksum = checksums.last().map_or(0, |last| last.1);
     Ok((checksums, Done { lsn, bytes: logical, padded_bytes, checksum, content, cost, memory }))
@@ -270,9 +272,9 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
 /// Enters that batches of these indexes and checksums are on disk. True when it reported.
 fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -> bool {
     let took = began.elapsed();
-    hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
+    lock(&shared.written).enter(done.bytes, done.padded_bytes, took);
     if let Some(content) = done.content {
-        hold(&shared.cache).insert(done.lsn, content, done.cost);
+        lock(&shared.cache).insert(done.lsn, content, done.cost);
     }
     {
         let mut state = shared.state();
@@ -289,7 +291,7 @@ fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -
         if let Some(member) = &shared.member {
             member.durable(state.durable);
         }
-        // Who leads, or cuts something off, waits until all is back.
+        // A caller that leads, or cuts something off, waits until all writes are back.
         if state.role.is_following() {
             shared.wake_appenders(&state);
         }
@@ -297,7 +299,7 @@ fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -
             return false;
         }
         state.reporting += 1;
-        // Who waits for writers goes on when none is left.
+        // Threads that wait for writers go on when none is left.
         if state.phase == Phase::Closing || shared.all_report(&state) {
             shared.wake_appenders(&state);
         }
@@ -306,14 +308,14 @@ fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -
     true
 }
 
-/// Tells the listener how far the log is durable, in order. Never waits for another writer: one
+/// Notifies the listener how far the log is durable, in order. Never waits for another writer: one
 /// that is inside the listener looks again when it comes out.
 ///
-/// No position is left untold. Say that A stored `durable`, passed its first fence and found the
+/// No position goes unreported. Say that A stored `durable`, passed its first fence and found the
 /// lock held by B. Had B passed its second fence before A passed the first, A would have seen the
-/// lock let go, because B did that before its fence. So B passes its second fence after A passed
-/// the first, and what B reads then is what A stored, or more: B tells it, or finds the lock held
-/// in its turn, and the same holds of B and that holder.
+/// lock released, because B did that before its fence. So B passes its second fence after A passed
+/// the first, and what B reads then is what A stored, or more: B reports it, or finds the lock held
+/// in its turn, and the same applies to B and that holder.
 fn report(shared: &Shared) {
     loop {
         fence(Ordering::SeqCst);
@@ -339,7 +341,7 @@ fn report(shared: &Shared) {
     }
 }
 
-/// Ends the log: the first failure is told, everything stops.
+/// Ends the log: the first failure is reported, all threads stop.
 pub(crate) fn fail(shared: &Shared, error: &LogError) {
     let first = {
         let mut state = shared.state();
@@ -352,13 +354,13 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     shared.keeper.notify_all();
     shared.teller.notify_all();
     if first {
-        let mut reported = hold(&shared.reported);
+        let mut reported = lock(&shared.reported);
         reported.failed = true;
         shared.listener.failed(error);
     }
 }
 
-impl State {
+impl LogState {
     fn pool_up(&mut self, memory: Vec<u8>, count_max: usize) {
         if self.pool.len() < count_max {
             self.pool.push(memory);

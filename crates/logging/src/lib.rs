@@ -170,15 +170,15 @@ pub fn set_level(configured: Option<&str>) -> Result<(), String> {
     let filter = level(configured.unwrap_or(LEVEL_DEFAULT))?;
     match SET_LEVEL.get() {
         Some(set) => set(filter),
-        // Somebody else's program, such as a test, has logging of its own.
+        // Another program, such as a test, has logging of its own.
         None => Ok(()),
     }
 }
 
-/// Logs a message of the catalogue with its places filled in, at the level of its severity.
+/// Logs a message of the catalogue with its parameters filled in, at the level of its severity.
 ///
 /// # Panics
-/// When there are more or fewer values than places.
+/// When there are more or fewer values than parameters.
 pub fn log(entry: &Entry, values: &[&str]) {
     let (id, text) = (entry.id, entry.text(values));
     match entry.severity() {
@@ -192,7 +192,7 @@ pub fn log(entry: &Entry, values: &[&str]) {
 /// then how many were left out.
 ///
 /// # Panics
-/// When there are more or fewer values than places.
+/// When there are more or fewer values than parameters.
 pub fn log_seldom(entry: &Entry, values: &[&str]) {
     static SELDOM: LazyLock<Mutex<Seldom>> = LazyLock::new(Mutex::default);
     let verdict = SELDOM.lock().judge(entry.id, Instant::now());

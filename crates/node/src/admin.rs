@@ -7,7 +7,7 @@ use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
     Usage,
 };
-use towline_core::{ConnectionId, Decision, FastMap, Moved, QueueManager, Refusal};
+use towline_core::{ConnectionId, Decision, FastMap, MoveCounts, QueueManager, Refusal};
 use towline_types::Time;
 
 use crate::damaged::DamagedMessages;
@@ -53,7 +53,7 @@ impl Instance {
         };
         let response = Response::Admin(AdminReply { token, json });
         if !changed && self.is_stalled() {
-            // How the log comes to have room may take the operator, and begins with looking.
+            // Freeing log space may need the operator, and the operator looks at the state first.
             out.routed.push(Routed { connection, response });
             return;
         }
@@ -276,9 +276,9 @@ impl Target for Administered<'_> {
         Ok(damaged)
     }
 
-    fn move_messages(&mut self, command: mqsc::Move) -> Result<Moved, Refusal> {
+    fn move_messages(&mut self, command: mqsc::Move) -> Result<MoveCounts, Refusal> {
         let (now, mqsc::Move { name, to, add }) = (self.now, command);
-        let mut counts = Moved::default();
+        let mut counts = MoveCounts::default();
         self.change(|rules, out| {
             counts = rules.move_messages(now, (&name, &to), add, out)?;
             Ok(())

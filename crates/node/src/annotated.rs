@@ -4,8 +4,8 @@
 //! They are in memory only: a restart or a fail-over forgets them. Bounded by number and length:
 //! beyond the number, the messages that were annotated first lose theirs.
 //!
-//! Not here: who may annotate (the instance asks whether the consumer has the message), and how
-//! they get into a message (`front`).
+//! Not here: permission to annotate (the instance checks that the consumer has the message), and
+//! how they get into a message (`front`).
 
 use std::collections::{BTreeMap, HashMap};
 

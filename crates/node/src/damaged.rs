@@ -2,7 +2,7 @@
 //!
 //! Not here: what becomes of them (`towline_core::SetAside`).
 //!
-//! Invariant: memory is bounded; beyond the bound a message may be told and counted again.
+//! Invariant: memory is bounded; beyond the bound a message may be reported and counted twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,7 +43,7 @@ pub(crate) struct DamagedMessages {
 }
 
 impl DamagedMessages {
-    /// Enters what became of a message; what is to be told, if it is news.
+    /// Enters what became of a message; what to report, if it is news.
     pub(crate) fn enter(&mut self, found: &Unreadable, aside: &SetAside) -> Option<DamagedMessage> {
         let (queue, now) = match aside {
             SetAside::Gone => return None,
@@ -61,7 +61,7 @@ impl DamagedMessages {
         if found.lasts && self.known.insert((found.queue, found.sequence)) {
             *self.counts.entry(found.queue).or_default() += 1;
         } else if !moved {
-            // It was told before, or may pass.
+            // It was reported before, or the fault may pass.
             return None;
         }
         Some(DamagedMessage { queue, place: found.place.clone(), now })

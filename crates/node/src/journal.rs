@@ -8,11 +8,11 @@ use towline_types::{BodyLocation, Lsn, Time};
 /// Takes runs of facts. The server puts the real log behind it, tests and the simulator a fake one.
 pub trait Journal {
     /// Appends `facts` as one run, applied whole or not at all, and replaces every incoming body by
-    /// its place in the log. The run is durable when the log is durable up to the returned
+    /// its location in the log. The run is durable when the log is durable up to the returned
     /// position.
     ///
-    /// `durability` is `Lazy` or `Forced`. `None`: the log has no room; nothing was appended and
-    /// the facts are as they were.
+    /// `durability` is `Lazy` or `Forced`. `None`: the log has no free space; nothing was appended
+    /// and the facts are as they were.
     fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn>;
 
     /// Bytes that the log takes of a run that adds to what it must keep, now; what is appended

@@ -1,12 +1,12 @@
 //! One instance of a queue manager: the rules and the client sessions as one `step`.
 //!
-//! Reading order: [`Request`] and [`Response`] (what a connection asks and is told), [`Front`] (one
-//! connection's AMQP machine translated into requests), [`Instance`] (decide, log, apply,
+//! Reading order: [`Request`] and [`Response`] (what a connection asks, and the answers), [`Front`]
+//! (one connection's AMQP machine translated into requests), [`Instance`] (decide, log, apply,
 //! dispatch), `pending` (replies wait for their log position), `live` (which extents still hold
 //! bodies).
 //!
-//! This room opens no file and no socket and reads no clock and no random source. It knows the log
-//! only as a [`Journal`] that takes runs of facts and tells when they are durable.
+//! This crate opens no file and no socket and reads no clock and no random source. It knows the log
+//! only as a [`Journal`] that takes runs of facts and reports when they are durable.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ mod selection;
 pub use damaged::{DamagedMessage, Whereabouts};
 pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
-    Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
+    Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
 };
 pub use journal::Journal;
 pub use request::{
@@ -33,4 +33,4 @@ pub use request::{
     Response, Terminus,
 };
 pub use restart::{Restart, RestartError};
-pub use selection::front_of_chunks;
+pub use selection::{FetchTicket, front_of_chunks};

@@ -43,6 +43,8 @@ impl LiveExtents {
             return;
         };
         assert!(live.bodies > 0, "a body was removed that was not stored");
+        // Too few bytes would let the log take an extent for nearly empty.
+        assert!(live.bytes >= u64::from(location.bytes), "more bytes are removed than were stored");
         live.bodies -= 1;
         live.bytes -= u64::from(location.bytes);
         if live.bodies == 0 {

@@ -8,7 +8,7 @@ use towline_types::Lsn;
 
 use crate::request::Response;
 
-/// Facts for which room is kept when there are none.
+/// Facts that the vector keeps capacity for when there are none.
 const FACTS_KEPT: usize = 16_384;
 
 /// Decided, not yet durable; in log order.
@@ -50,7 +50,11 @@ impl Pending {
             return None;
         }
         let run = self.runs.pop_front()?;
+        // Each fact belongs to one run. One without a run would never be applied, though it is
+        // logged; one too few means that another run was applied in part.
+        assert!(run.facts <= self.facts.len(), "a run with facts of which some are missing");
         facts.extend(self.facts.drain(..run.facts));
+        assert!(!self.runs.is_empty() || self.facts.is_empty(), "facts that belong to no run");
         if self.facts.is_empty() && self.facts.capacity() > FACTS_KEPT {
             self.facts = VecDeque::new();
         }

@@ -1,4 +1,4 @@
-//! What a connection asks of the instance, and what it is told. Closed lists: what is not here
+//! What a connection asks of the instance, and what it gets back. Closed lists: what is not here
 //! cannot happen.
 
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum Request {
     Connected {
         /// Its container id.
         container: String,
-        /// Who it is; `None`: anonymous.
+        /// The user; `None`: anonymous.
         user: Option<String>,
         /// From where.
         address: String,
@@ -71,7 +71,7 @@ pub enum Request {
         message: NewMessage,
         /// Inside which unit of work.
         unit: Option<UnitId>,
-        /// Whether anybody waits for the answer (false: the transfer was settled).
+        /// Whether the client waits for the answer (false: the transfer was settled).
         reply_wanted: bool,
     },
     /// Attach a link on which messages leave.
@@ -172,7 +172,7 @@ pub enum PutTo {
     Name(String),
 }
 
-/// One thing that a connection is told.
+/// One message from the instance to a connection.
 #[derive(Debug)]
 pub enum Response {
     /// Answers `Connected`.
@@ -319,7 +319,7 @@ pub struct ProducerOpened {
     pub address: String,
     /// MAXMSGL.
     pub message_bytes_max: u64,
-    /// The queue whose MAXMSGL that is; `None`: the queue manager's.
+    /// The queue with this MAXMSGL; `None`: the queue manager's.
     pub limit_of: Option<Box<str>>,
 }
 

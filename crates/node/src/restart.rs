@@ -16,7 +16,7 @@ use towline_types::{Lsn, PageRef};
 
 use crate::instance::Instance;
 
-/// Why an instance cannot be brought back from its log.
+/// Why an instance cannot be restored from its log.
 #[derive(Debug)]
 pub enum RestartError {
     /// The image is not one of ours.
@@ -81,7 +81,7 @@ impl fmt::Display for RestartError {
 
 impl std::error::Error for RestartError {}
 
-/// An instance that is being brought back.
+/// An instance that is being restored.
 #[derive(Debug)]
 pub struct Restart {
     instance: Instance,
@@ -174,7 +174,7 @@ impl Restart {
         counts
     }
 
-    /// Takes the next record of the log, whose first byte is at `lsn`. `read` reads a page; `None`
+    /// Takes the next record of the log, with its first byte at `lsn`. `read` reads a page; `None`
     /// when it cannot.
     ///
     /// # Errors
@@ -254,7 +254,7 @@ impl Restart {
                     locations.into_iter().for_each(|at| self.instance.live.removed(at));
                 }
                 Effect::RemovedFrom { share } => self.instance.live.removed_share(share),
-                // Nobody is connected yet.
+                // No client is connected yet.
                 Effect::Deliver(_)
                 | Effect::Drained { .. }
                 | Effect::ConsumerClosed { .. }

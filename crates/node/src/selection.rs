@@ -9,17 +9,27 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use towline_amqp::sections::{Properties as AmqpProperties, PropertyValue, Sections};
 use towline_core::selector::{Properties, Selector, Value};
-use towline_core::{Body, Candidate, DeadLetterReason, Filter, Match, Selection};
+use towline_core::{
+    Body, Candidate, DeadLetterReason, Filter, Match, MessageSequence, QueueId, Selection,
+};
 use towline_types::{BodyLocation, Payload, limits};
 
 use crate::front::{DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time};
-use crate::instance::FetchTicket;
 use crate::journal::Journal;
 
 /// Bodies kept after they were fetched for a selector.
 const FETCHED_MAX: usize = 64;
 /// Bytes of these bodies together; the newest is kept however long it is.
 const FETCHED_BYTES_MAX: usize = FETCHED_MAX * limits::BODY_CHUNK_BYTES;
+
+/// Names one fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FetchTicket {
+    /// Of which queue.
+    pub queue: QueueId,
+    /// For which message.
+    pub sequence: MessageSequence,
+}
 
 /// Bodies that were fetched from the log for a selector, the oldest given up first.
 #[derive(Debug, Default)]
@@ -129,7 +139,7 @@ impl Selection for MessageSelection<'_> {
             Found::Elsewhere => return Match::NeedContent,
             // A note of a message that cannot be read has no properties but those of a dead letter.
             Found::Unreadable if is_note(candidate) => Bytes::new(),
-            // Whether it fits cannot be known: who asks is informed when it is read.
+            // Whether it fits cannot be known: the consumer is informed when it is read.
             Found::Unreadable => return Match::Yes,
         };
         // Whether there is more behind the body's beginning does not matter.

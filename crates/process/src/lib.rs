@@ -23,11 +23,3 @@ pub const EXIT_LEASE_LOST: i32 = 71;
 
 /// Exit code of an instance of a group that must re-execute and cannot do so by itself: start it.
 pub const EXIT_REEXEC_FAILED: i32 = 75;
-
-/// The version of this program, as it is reported to peers, clients and people. One string that
-/// stands in the program as such: the compiler is not to make numbers of it, and the test of mixed
-/// versions changes it there.
-#[must_use]
-pub fn build() -> &'static str {
-    std::hint::black_box(env!("CARGO_PKG_VERSION"))
-}

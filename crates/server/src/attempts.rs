@@ -12,10 +12,11 @@
 //! with `NAMES_MAX` names each, and `WELCOME_MAX` right ones, are remembered.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use towline_config::client_network;
 use towline_types::Time;
 
 /// Wrong passwords for a name after which answers to it come late.
@@ -84,7 +85,7 @@ impl Sheet {
 impl Attempts {
     /// How long an answer to this name from this address waits.
     pub(crate) fn wait(&self, address: IpAddr, name: &str, now: Time) -> Duration {
-        let (address, name) = (network(address), kept(name));
+        let (address, name) = (client_network(address), kept(name));
         let sheets = self.sheets.lock();
         let Some(sheet) = sheets.addresses.get(&address) else { return Duration::ZERO };
         let own = sheet.names.get(&name).map_or(0, |own| own.wrong_at(now));
@@ -98,7 +99,7 @@ impl Attempts {
 
     /// A wrong password for this name came from this address.
     pub(crate) fn wrong(&self, address: IpAddr, name: &str, now: Time) {
-        let address = network(address);
+        let address = client_network(address);
         let mut sheets = self.sheets.lock();
         let addresses = &mut sheets.addresses;
         if !addresses.contains_key(&address) && addresses.len() >= ADDRESSES_MAX {
@@ -117,7 +118,7 @@ impl Attempts {
     /// This name logged in from this address. What was wrong before stays: somebody else may have
     /// guessed, and goes on.
     pub(crate) fn right(&self, address: IpAddr, name: &str, now: Time) {
-        let key = (network(address), kept(name));
+        let key = (client_network(address), kept(name));
         let mut sheets = self.sheets.lock();
         let welcome = &mut sheets.welcome;
         if !welcome.contains_key(&key) && welcome.len() >= WELCOME_MAX {
@@ -156,14 +157,6 @@ fn wait_after(wrong: u32, free: u32, longest: Duration) -> Duration {
 
 fn kept(name: &str) -> Box<str> {
     name.chars().take(NAME_CHARACTERS_MAX).collect()
-}
-
-/// What is taken for one client: an IPv4 address, or the 64 bits of IPv6 that one customer gets.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use towline_log::LinuxDisk;
 
 use crate::attempts::Attempts;
 use crate::identity::Doorman;
-use crate::link::{self, Expiry, expiry};
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
 use crate::run::{RunArgs, check_socket, of_file, with_command_line};
@@ -26,6 +25,7 @@ use crate::users::Users;
 use towline_config::{Config, GroupConfig, ListenerConfig};
 use towline_engine::inspection::{self, Inspection, InspectionError, UndefinedNames};
 use towline_engine::{StartError, defaults, name_file, settings};
+use towline_link::{self as link, Expiry, expiry};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,5 +273,49 @@ fn names(seen: &mut Seen, undefined: UndefinedNames) {
     for (pattern, model) in models {
         let message = NO_MODEL.message(&[&pattern, &model]);
         seen.push("names", Verdict::Warning(message.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use towline_link::testing::{Bench, NAMES};
+
+    use super::*;
+
+    // The files may be replaced while the instance runs, so a look ahead refuses no more than a
+    // start does.
+    #[test]
+    fn a_start_and_its_check_take_an_expired_certificate_and_the_check_warns_of_it() {
+        let bench = Bench::new(3);
+        let verdict = |days: i64| {
+            let files = bench.authority.issue(bench.folder.path(), "a", days);
+            let member = |name: &str| {
+                format!("[[group.member]]\nname = \"{name}\"\naddress = \"{name}.example:1\"\n")
+            };
+            let text = format!(
+                "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = {:?}\nprivate_key = {:?}\n\
+                 authorities = {:?}\n{}",
+                files.certificate,
+                files.private_key,
+                files.authorities,
+                NAMES.map(member).concat()
+            );
+            let (config, data) = (bench.folder.path().join("towline.toml"), bench.folder.path());
+            fs::write(&config, text).unwrap();
+            let args = RunArgs {
+                name: "QM1".into(),
+                config: Some(config),
+                data: data.join("none"),
+                ..RunArgs::of_nothing()
+            };
+            let all = check(&args);
+            all.into_iter().find(|one| one.what == "group").unwrap().verdict
+        };
+        assert!(matches!(verdict(100), Verdict::Fine(_)));
+        assert!(matches!(verdict(3), Verdict::Warning(text) if text.starts_with("TWL4106W")));
+        assert!(matches!(verdict(-1), Verdict::Warning(text) if text.starts_with("TWL4107E")));
+        bench.start(0);
     }
 }

@@ -9,7 +9,7 @@ const DATA_DEFAULT: &str = "./data/QM1";
 /// folder, and where clients come in.
 pub(crate) fn text(program: &str, data: &Path, url: &str) -> String {
     let towline = word(program);
-    // Nobody can connect to "any address"; on this machine the listener is localhost too.
+    // No client can connect to "any address"; on this machine the listener is localhost too.
     let url = url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:");
     let data = if data == Path::new(DATA_DEFAULT) {
         String::new()

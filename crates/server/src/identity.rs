@@ -155,7 +155,7 @@ impl Doorman {
             offered_capabilities: ["ANONYMOUS-RELAY", SOLE_CONNECTION].into_iter().collect(),
             properties: Map::default()
                 .with("product", Value::String("Towline"))
-                .with("version", Value::String(towline_process::build())),
+                .with("version", Value::String(towline_types::program_version())),
             ..ServerOptions::default()
         };
         let logins: Arc<dyn Logins> = gate.clone();

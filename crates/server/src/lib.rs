@@ -1,12 +1,11 @@
 //! The daemon: one instance of a queue manager with real sockets, threads, disks and clocks.
 //!
 //! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active),
-//! `link` (connections between instances), `door` (the one lock around the node), `net` (listeners
-//! and connections), `journal` and `bodies` (the log as node and connections see it), `pager`
-//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link`
-//! (to the other instances of a group), `clerk` (what administrators ask for), `check` (whether a
-//! start would be refused), `backup` (copies, and the way back), `shared_folder` (several
-//! processes, one of them active), `identity`, `users`, `attempts` (who comes in).
+//! `door` (the one lock around the node), `net` (listeners and connections), `journal` and `bodies`
+//! (the log as node and connections see it), `pager` (pages of deep queues), `images`,
+//! `housekeeping` (when images are due, reclaim, time), `clerk` (what administrators ask for),
+//! `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder`
+//! (several processes, one of them active), `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -18,7 +17,6 @@ mod descriptors;
 mod group;
 mod hint;
 mod identity;
-mod link;
 mod net;
 mod refused;
 mod reload;
@@ -28,10 +26,10 @@ mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
 pub use group::{
-    Answer, HardState, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
+    Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };
-pub use link::check as check_group;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
 pub use towline_engine::{backup, inspection, missing_extents};
+pub use towline_link::check as check_group;
 pub use towline_standby::log_folder;

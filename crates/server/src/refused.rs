@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use towline_admin::Message;
 use towline_admin::catalogue::{
     CONFIGURATION_REFUSED, ENVIRONMENT_REFUSED, FOLDER_IN_USE, LISTEN_FAILED, LOG_DAMAGED,
     MESSAGES_MISSING, NEWER_FORMAT, OTHER_NAME, RESTORE_UNFINISHED, START_FAILED, SYSTEM_REFUSED,
     TLS_REFUSED,
 };
-use towline_admin::reply::Message;
 use towline_log::LogError;
 
 use towline_config::ConfigError;

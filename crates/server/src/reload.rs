@@ -17,11 +17,11 @@ use towline_admin::catalogue::{
     LISTENER_CERTIFICATE_UNREADABLE, NO_USER_LEFT, RELOAD_FAILED, RELOAD_LATER, RELOADED,
 };
 
-use crate::link::{Expiry, expiry};
 use crate::net::ListenerTls;
 use crate::users::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
+use towline_link::{Expiry, expiry};
 use towline_logging::{log, set_level};
 
 /// Between two looks at the files of certificates.

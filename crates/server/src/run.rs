@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
-    ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, NOBODY_READS, QUIESCING, READY,
+    ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, QUIESCING, READY, STDOUT_CLOSED,
 };
 use towline_node::Farewell;
 
@@ -400,7 +400,7 @@ pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool
     let ready: Vec<String> = urls.iter().map(|url| format!("ready {url}")).collect();
     let ready = ready.join("\n");
     if !say(&ready) {
-        log(&NOBODY_READS, &[&ready]);
+        log(&STDOUT_CLOSED, &[&ready]);
         return;
     }
     let Some(url) = urls.first() else { return };

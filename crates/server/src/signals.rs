@@ -6,8 +6,9 @@
 //! an end that does not come) an end is carried out by that thread, at once.
 //!
 //! Nothing is lost when a process executes itself: [`Signals::stop`] waits until the thread took
-//! its last one, and says whether an end is among what nobody acted on. What comes later stays
-//! pending under the mask; both outlive execve(2), and the thread of the next program takes it.
+//! its last one, and says whether an end is among the signals that were not acted on. What comes
+//! later stays pending under the mask; both outlive execve(2), and the thread of the next program
+//! takes it.
 //!
 //! Not here: what is done on an event (`run`, `group`).
 
@@ -113,7 +114,7 @@ impl Signals {
         }
     }
 
-    /// Ends the thread. Yields whether an end was taken on which nobody acted; what comes from now
+    /// Ends the thread. Yields whether an end was taken and not acted on; what comes from now
     /// on stays pending for the program that this process executes.
     pub(crate) fn stop(&self) -> bool {
         if let Some((stop, thread)) = self.running.lock().take() {

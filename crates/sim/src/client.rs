@@ -1,5 +1,5 @@
-//! A model client: it puts, gets, and does both in units of work, as its habits say, and tells the
-//! history what it asks for.
+//! A model client: it puts, gets, and does both in units of work, as its habits say, and reports to
+//! the history what it asks for.
 //!
 //! Not here: the way between client and instance; what answers mean for the promises (`history`).
 //!
@@ -11,9 +11,9 @@ use towline_core::{ConsumerId, MessageSequence, NewMessage, Outcome, UnitId};
 use towline_node::{LinkToken, ProducerId, PutTo, Request, Terminus};
 use towline_types::Payload;
 
-use crate::dice::Dice;
 use crate::history::{Fate, History, Put};
 use crate::plan::Plan;
+use towline_types::SeededRandom;
 
 /// Puts and settlements that a client has open at most before it waits.
 const WAITING_MAX: u32 = 8;
@@ -75,7 +75,7 @@ struct OpenUnit {
     persistent: bool,
 }
 
-/// What a client is told.
+/// An answer to a client.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Producer(Option<ProducerId>),
@@ -90,16 +90,17 @@ pub(crate) enum Answer {
 impl Connection {
     pub(crate) fn new(
         id: u64,
-        (node, process): (usize, u64),
-        dice: &mut Dice,
+        node: usize,
+        process: u64,
+        dice: &mut SeededRandom,
         plan: &Plan,
     ) -> Self {
         Connection {
             id,
             node,
             process,
-            put_to: dice.position(plan.queues),
-            get_from: dice.position(plan.queues),
+            put_to: dice.index(plan.queues),
+            get_from: dice.index(plan.queues),
             producer: None,
             consumer: None,
             held: Vec::new(),
@@ -126,7 +127,7 @@ pub(crate) fn queue_name(queue: usize) -> String {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize, dice: &mut Dice) -> Client {
+    pub(crate) fn new(number: usize, dice: &mut SeededRandom) -> Client {
         let habits = Habits {
             put: dice.between(1, 6),
             begin: dice.below(4),
@@ -138,14 +139,16 @@ impl Client {
             rollback_per_mille: dice.below(400),
             credit: dice.between(1, 12),
         };
-        let (connection, stopping) = (None, false);
+        let connection = None;
+        let stopping = false;
         Client { number, habits, connection, acts: 0, progress_at: 0, stopping }
     }
 
     /// What it asks for first on a new connection.
     pub(crate) fn open(&mut self, now: u64, connection: Connection) -> Vec<Request> {
         let container = format!("client-{}", self.number);
-        let (put_to, get_from) = (connection.put_to, connection.get_from);
+        let put_to = connection.put_to;
+        let get_from = connection.get_from;
         self.connection = Some(connection);
         if let Some(connection) = &mut self.connection {
             connection.waits(now);
@@ -188,7 +191,7 @@ impl Client {
         &mut self,
         now: u64,
         plan: &Plan,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
         history: &mut History,
     ) -> Vec<Request> {
         let habits = self.habits.clone();
@@ -232,7 +235,7 @@ impl Client {
         &mut self,
         now: u64,
         answer: Answer,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
         history: &mut History,
     ) -> Vec<Request> {
         let credit = self.habits.credit;
@@ -274,7 +277,7 @@ struct Act<'a> {
     number: usize,
     now: u64,
     plan: &'a Plan,
-    dice: &'a mut Dice,
+    dice: &'a mut SeededRandom,
     history: &'a mut History,
     habits: Habits,
     connection: &'a mut Connection,
@@ -366,7 +369,8 @@ impl Act<'_> {
         if answered {
             self.connection.waits(self.now);
         }
-        let (outcome, unit) = (Outcome::Accepted, unit.map(|(_, id)| id));
+        let outcome = Outcome::Accepted;
+        let unit = unit.map(|(_, id)| id);
         Some(Request::Settle {
             consumer,
             sequence,

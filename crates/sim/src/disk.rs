@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use towline_group::{Held, Kept, Starts};
+use towline_group::{HardState, RecoveredLog, Starts};
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn, PageRef};
 
-use crate::dice::Dice;
+use towline_types::SeededRandom;
 
 /// An image that is durable.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(crate) struct Image {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
-    pub(crate) kept: Kept,
-    /// The last batch of which a member need only know the place.
+    pub(crate) hard_state: HardState,
+    /// The last batch of which a member need only know the position.
     pub(crate) base: BatchPlace,
     /// All batches that are still there; those up to `base` only for the bodies in them.
     log: VecDeque<Batch>,
@@ -42,17 +42,17 @@ pub(crate) struct Disk {
     next_unit: u32,
     /// A batch that was synced long ago can no longer be read: seen at the next start.
     pub(crate) rotten: bool,
-    /// The number of this log, and the one of the log that `kept` was promised for.
+    /// The number of this log, and the one of the log that `hard_state` was promised for.
     incarnations: [u64; 2],
-    /// Kept beside `kept`.
+    /// Kept beside `hard_state`.
     pub(crate) starts: Starts,
-    /// Whose disk it is, as is kept beside `kept`.
+    /// The member that it belongs to, as is kept beside `hard_state`.
     pub(crate) whose: Option<usize>,
 }
 
-/// Which part of a disk an older copy brings back.
+/// Which part of a disk an older copy restores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Older {
+pub(crate) enum DiskPart {
     Log,
     HardState,
     /// All of it.
@@ -65,7 +65,7 @@ impl Disk {
         self.log.back().map_or(self.base.index, |batch| batch.index)
     }
 
-    /// Place of the newest batch.
+    /// Position of the newest batch.
     pub(crate) fn last_place(&self) -> BatchPlace {
         self.log.back().map_or(self.base, Batch::place)
     }
@@ -80,7 +80,7 @@ impl Disk {
         self.batch(self.synced).map_or(self.base.end, Batch::end)
     }
 
-    /// The body at this place.
+    /// The body at this position.
     pub(crate) fn body(&self, location: BodyLocation) -> Option<Bytes> {
         let behind = self.log.partition_point(|batch| batch.lsn <= location.lsn);
         let batch = self.log.get(behind.checked_sub(1)?)?;
@@ -117,14 +117,14 @@ impl Disk {
 
     /// The process ended, or its machine: of what was not synced, some of the beginning is there.
     /// It is not synced for that.
-    pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut Dice) -> u64 {
-        let mut kept = self.synced;
-        while kept < self.last() && dice.chance(keep_per_mille) {
-            kept += 1;
+    pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut SeededRandom) -> u64 {
+        let mut remaining = self.synced;
+        while remaining < self.last() && dice.chance(keep_per_mille) {
+            remaining += 1;
         }
-        let lost = self.last() - kept;
+        let lost = self.last() - remaining;
         if lost > 0 {
-            self.cut(kept + 1);
+            self.cut(remaining + 1);
         }
         self.flight = None;
         lost
@@ -139,8 +139,8 @@ impl Disk {
         if is_another {
             self.starts = Starts::default();
         }
-        if is_another || self.forgot() || self.kept.is_older_than(self.last_place()) {
-            self.kept = self.kept.forgotten();
+        if is_another || self.forgot() || self.hard_state.is_older_than(self.last_place()) {
+            self.hard_state = self.hard_state.forgotten();
         }
         self.whose = Some(node);
         self.incarnations = [drawn; 2];
@@ -150,17 +150,17 @@ impl Disk {
     /// Whether the log is not the one that the hard state made promises for.
     pub(crate) fn forgot(&self) -> bool {
         let [log, promised] = self.incarnations;
-        log != promised || !self.held().has(&self.kept)
+        log != promised || !self.held().has(&self.hard_state)
     }
 
     /// What a member finds when it starts.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> RecoveredLog {
         let places = self.log.iter().map(Batch::place);
         let places = places.filter(|place| place.index > self.base.index).collect();
-        let mut held = Held { base: self.base, places, applied: self.base.index };
+        let mut held = RecoveredLog { base: self.base, places, applied: self.base.index };
         // What is noted is owed, not had, while it may not vote.
-        if self.kept.may_vote && held.has(&self.kept) {
-            held.applied = self.kept.committed;
+        if self.hard_state.may_vote && held.has(&self.hard_state) {
+            held.applied = self.hard_state.committed;
         }
         held
     }
@@ -168,50 +168,58 @@ impl Disk {
     /// The log is gone, and what the member kept is there: `towline instance replace`.
     pub(crate) fn lose_log(&mut self) {
         let incarnations = [0, self.incarnations[1]];
-        let (starts, whose) = (std::mem::take(&mut self.starts), self.whose);
-        *self = Disk { kept: self.kept, incarnations, starts, whose, ..Disk::default() };
+        let starts = std::mem::take(&mut self.starts);
+        let whose = self.whose;
+        *self =
+            Disk { hard_state: self.hard_state, incarnations, starts, whose, ..Disk::default() };
     }
 
     /// A part of it is that of an older copy.
-    pub(crate) fn put_back(&mut self, of: &Disk, part: Older) {
+    pub(crate) fn put_back(&mut self, of: &Disk, part: DiskPart) {
         let (log, state) = match part {
-            Older::Log => (of.clone(), &*self),
-            Older::HardState => (self.clone(), of),
-            Older::Folder => (of.clone(), of),
+            DiskPart::Log => (of.clone(), &*self),
+            DiskPart::HardState => (self.clone(), of),
+            DiskPart::Folder => (of.clone(), of),
         };
         let incarnations = [log.incarnations[0], state.incarnations[1]];
-        let (kept, starts, whose) = (state.kept, state.starts.clone(), state.whose);
-        let (synced, flight, rotten) = (log.last(), None, false);
-        *self = Disk { kept, starts, whose, incarnations, synced, flight, rotten, ..log };
+        let hard_state = state.hard_state;
+        let starts = state.starts.clone();
+        let whose = state.whose;
+        let synced = log.last();
+        let flight = None;
+        let rotten = false;
+        *self = Disk { hard_state, starts, whose, incarnations, synced, flight, rotten, ..log };
     }
 
     /// Everything is gone, or (a log that is damaged, or is about to be replaced by a copy) all but
     /// what the member kept.
     pub(crate) fn wipe(&mut self, keeps_term: bool) {
-        let Kept { term, vote, knows_term, .. } = self.kept.without_vote();
-        let kept = match keeps_term {
-            true => Kept { term, vote, knows_term, ..Kept::default() },
-            false => Kept::default(),
+        let HardState { term, vote, knows_term, .. } = self.hard_state.without_vote();
+        let hard_state = match keeps_term {
+            true => HardState { term, vote, knows_term, ..HardState::default() },
+            false => HardState::default(),
         };
         let (starts, whose) = match keeps_term {
             true => (std::mem::take(&mut self.starts), self.whose),
             false => (Starts::default(), None),
         };
-        *self = Disk { kept, starts, whose, ..Disk::default() };
+        *self = Disk { hard_state, starts, whose, ..Disk::default() };
     }
 
     /// Takes over all of a leader's but what it kept. It votes with that if it could with its own
     /// log, and the copy bears out what it promised.
-    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
-        let own = self.kept;
+    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: HardState) {
+        let own = self.hard_state;
         let may_vote = own.is_borne_out_by(self.last_place(), of.last_place());
-        let (starts, whose) = (std::mem::take(&mut self.starts), self.whose);
+        let starts = std::mem::take(&mut self.starts);
+        let whose = self.whose;
         let knows_term = own.has_newest_term();
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
-        let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        let kept = Kept { committed, committed_end, may_vote, knows_term, ..own };
-        self.kept = kept.with_copy(of.last_place());
+        let committed = kept_there.committed;
+        let committed_end = kept_there.committed_end;
+        let hard_state = HardState { committed, committed_end, may_vote, knows_term, ..own };
+        self.hard_state = hard_state.with_copy(of.last_place());
         (self.starts, self.whose) = (starts, whose);
         // It came without a number.
         self.incarnations = [0; 2];
@@ -244,7 +252,7 @@ impl Disk {
         }
     }
 
-    /// Nobody needs the bodies before `keep_from`.
+    /// No restart needs the bodies before `keep_from`.
     pub(crate) fn reclaim(&mut self, keep_from: Lsn) {
         let base = self.base.index;
         let free = |batch: &Batch| batch.end() <= keep_from && batch.index < base;
@@ -272,7 +280,7 @@ mod tests {
         for seed in 0..50 {
             let mut disk = disk(10);
             disk.synced = 4;
-            let lost = disk.lose_unsynced(500, &mut Dice::new(seed));
+            let lost = disk.lose_unsynced(500, &mut SeededRandom::mixed(seed));
             assert!((4..=10).contains(&disk.last()), "seed {seed}");
             assert_eq!((disk.last() + lost, disk.synced), (10, 4), "seed {seed}");
         }
@@ -282,38 +290,41 @@ mod tests {
     fn what_a_killed_process_wrote_is_lost_with_the_power_unless_recovery_synced_it() {
         let mut killed = disk(10);
         killed.synced = 4;
-        killed.lose_unsynced(1_000, &mut Dice::new(1));
+        killed.lose_unsynced(1_000, &mut SeededRandom::mixed(1));
         assert_eq!((killed.last(), killed.synced), (10, 4));
         let mut started = killed.clone();
-        killed.lose_unsynced(0, &mut Dice::new(1));
+        killed.lose_unsynced(0, &mut SeededRandom::mixed(1));
         assert_eq!(killed.last(), 4);
         started.recover(0, 1);
-        started.lose_unsynced(0, &mut Dice::new(1));
+        started.lose_unsynced(0, &mut SeededRandom::mixed(1));
         assert_eq!(started.last(), 10);
     }
 
     #[test]
     fn a_log_that_is_lost_or_older_gives_no_vote_and_nor_does_one_with_an_older_hard_state() {
         let mut sound = disk(10);
-        (sound.kept.may_vote, sound.kept.term) = (true, sound.last_place().term);
+        (sound.hard_state.may_vote, sound.hard_state.term) = (true, sound.last_place().term);
         sound.recover(0, 1);
         let older = sound.clone();
         sound.recover(0, 2);
-        assert!(sound.kept.may_vote && !sound.forgot());
+        assert!(sound.hard_state.may_vote && !sound.forgot());
         let ways: [fn(&mut Disk, &Disk); 3] = [
             |disk, _| disk.lose_log(),
-            |disk, older| disk.put_back(older, Older::Log),
-            |disk, older| disk.put_back(older, Older::HardState),
+            |disk, older| disk.put_back(older, DiskPart::Log),
+            |disk, older| disk.put_back(older, DiskPart::HardState),
         ];
         for way in ways {
             let mut disk = sound.clone();
             way(&mut disk, &older);
-            assert!(disk.forgot() && disk.kept.may_vote, "it does not know yet");
+            assert!(disk.forgot() && disk.hard_state.may_vote, "it does not know yet");
             disk.recover(0, 3);
-            assert!(!disk.kept.may_vote && !disk.forgot());
-            assert!(!disk.kept.has_newest_term(), "which of both is older is not known");
+            assert!(!disk.hard_state.may_vote && !disk.forgot());
+            assert!(!disk.hard_state.has_newest_term(), "which of both is older is not known");
             disk.recover(0, 4);
-            assert!(!disk.kept.may_vote && !disk.kept.knows_term, "nor after another start");
+            assert!(
+                !disk.hard_state.may_vote && !disk.hard_state.knows_term,
+                "nor after another start"
+            );
         }
     }
 
@@ -328,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_found_by_its_place() {
+    fn a_body_is_found_by_its_position() {
         let disk = disk(3);
         let location = BodyLocation { lsn: Lsn(1_024 + 40 + 8), bytes: 1 };
         assert_eq!(disk.body(location), Some(Bytes::from_static(b"2")));

@@ -1,7 +1,7 @@
-//! What the checker itself knows: which messages were put, by whom, in which unit, what was
+//! What the checker itself knows: which messages were put, by which client, in which unit, what was
 //! promised about them, and what was seen of them. Nothing here is asked of the instances.
 //!
-//! Not here: who asks whom, and when.
+//! Not here: which client asks which instance, and when.
 //!
 //! The rules: an acknowledged put is there until it is got; an acknowledged get happens once; what
 //! was refused or rolled back is never seen; units take effect whole or not at all; what one
@@ -23,7 +23,7 @@ pub(crate) enum Fate {
     No,
 }
 
-/// A message that somebody put.
+/// A message that a client put.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub(crate) client: usize,
@@ -38,13 +38,13 @@ pub(crate) struct Put {
     pub(crate) bytes: usize,
 }
 
-/// Somebody accepted a delivery.
+/// A client accepted a delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get {
     pub(crate) message: usize,
     pub(crate) unit: Option<usize>,
     pub(crate) fate: Fate,
-    /// In whose term it was acknowledged.
+    /// In which term it was acknowledged.
     pub(crate) term: u64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct History {
     pub(crate) units: Vec<Unit>,
     /// Newest message that was delivered, of each stream and in each term.
     newest: BTreeMap<(Stream, u64), Newest>,
-    /// Who holds which message: process and connection.
+    /// The holder of each message: process and connection.
     held: BTreeMap<usize, (u64, u64)>,
     /// Connections that are gone.
     ended: BTreeSet<u64>,
@@ -84,7 +84,7 @@ pub(crate) struct History {
     pub(crate) acknowledged: u64,
 }
 
-/// Who says something: an instance in its term.
+/// An instance in its term.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaker {
     pub(crate) node: usize,
@@ -93,7 +93,7 @@ pub(crate) struct Speaker {
 }
 
 /// A rule that was broken, in words.
-pub(crate) type Broken = String;
+pub(crate) type Violation = String;
 
 impl History {
     /// A new message; its number is its identity.
@@ -113,7 +113,7 @@ impl History {
     }
 
     /// Which message this is.
-    pub(crate) fn identify(&self, content: &[u8]) -> Result<usize, Broken> {
+    pub(crate) fn identify(&self, content: &[u8]) -> Result<usize, Violation> {
         let number = content.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let number = number.and_then(|number| usize::try_from(number).ok());
         let put = number.and_then(|number| Some((number, self.puts.get(number)?)));
@@ -124,7 +124,8 @@ impl History {
     }
 
     pub(crate) fn declare(&mut self) -> usize {
-        let (puts, gets) = (Vec::new(), Vec::new());
+        let puts = Vec::new();
+        let gets = Vec::new();
         self.units.push(Unit { fate: Fate::Unknown, commit_sent: false, puts, gets });
         self.units.len() - 1
     }
@@ -167,13 +168,14 @@ impl History {
         self.held.retain(|_, (_, holder)| *holder != connection);
     }
 
-    fn acknowledges(&mut self, speaker: Speaker) -> Result<(), Broken> {
+    fn acknowledges(&mut self, speaker: Speaker) -> Result<(), Violation> {
         self.acknowledged += 1;
         let first = *self.terms.entry(speaker.term).or_insert(speaker.node);
         if first == speaker.node {
             return Ok(());
         }
-        let (term, node) = (speaker.term, speaker.node);
+        let term = speaker.term;
+        let node = speaker.node;
         Err(format!("instances {first} and {node} both acknowledge in term {term}"))
     }
 
@@ -182,7 +184,7 @@ impl History {
         speaker: Speaker,
         number: usize,
         accepted: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         let put = &mut self.puts[number];
         match (put.unit, accepted) {
             (None, true) => {
@@ -204,7 +206,7 @@ impl History {
         speaker: Speaker,
         number: usize,
         accepted: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         if self.gets[number].unit.is_some() {
             return Ok(());
         }
@@ -219,7 +221,7 @@ impl History {
         Ok(())
     }
 
-    fn got(&mut self, speaker: Speaker, number: usize) -> Result<(), Broken> {
+    fn got(&mut self, speaker: Speaker, number: usize) -> Result<(), Violation> {
         let message = self.gets[number].message;
         let others = self.puts[message].gets.iter().map(|get| self.gets[*get]);
         let before = others.filter(|get| get.fate == Fate::Yes).count();
@@ -235,7 +237,7 @@ impl History {
         speaker: Speaker,
         unit: usize,
         committed: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         if self.units[unit].fate == Fate::No {
             return Ok(());
         }
@@ -257,7 +259,7 @@ impl History {
         connection: u64,
         queue: usize,
         content: &[u8],
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, Violation> {
         let number = self.identify(content)?;
         let put = &self.puts[number];
         if put.queue != queue {
@@ -289,7 +291,7 @@ impl History {
     /// Compared are the deliveries of one term, and persistent messages with those of earlier
     /// terms: a deposed active instance may still deliver what only it has, a non-persistent
     /// message, while its successor is ahead, and the successor knows nothing of that message.
-    fn follows_in_order(&mut self, term: u64, number: usize) -> Result<(), Broken> {
+    fn follows_in_order(&mut self, term: u64, number: usize) -> Result<(), Violation> {
         let put = &self.puts[number];
         let stream = (put.client, put.queue, put.priority);
         let until_now = self.newest.range((stream, 0)..=(stream, term));
@@ -314,7 +316,7 @@ impl History {
     }
 
     /// What was refused, rolled back or not yet committed must not be seen.
-    fn may_be_there(&self, number: usize) -> Result<(), Broken> {
+    fn may_be_there(&self, number: usize) -> Result<(), Violation> {
         let put = &self.puts[number];
         let unit = put.unit.map(|unit| &self.units[unit]);
         let fate = unit.map_or(put.fate, |unit| unit.fate);
@@ -326,7 +328,7 @@ impl History {
     }
 
     /// What a queue holds, as a browser saw it, in its order.
-    pub(crate) fn check_order(&self, browsed: &[usize]) -> Result<(), Broken> {
+    pub(crate) fn check_order(&self, browsed: &[usize]) -> Result<(), Violation> {
         let mut newest: BTreeMap<Stream, usize> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for number in browsed {

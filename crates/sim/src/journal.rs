@@ -19,7 +19,7 @@ use crate::runs::{PREFIX_BYTES, put_record};
 #[derive(Debug)]
 pub(crate) struct SimulatedJournal {
     open: RefCell<Open>,
-    /// There is no room for anything.
+    /// There is no free space.
     full: Cell<bool>,
 }
 
@@ -39,9 +39,9 @@ struct Open {
 
 /// What waits in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum CommitUrgency {
     Nothing,
-    /// Nobody waits for it.
+    /// No client waits for it.
     Lazy,
     Forced,
 }
@@ -66,12 +66,12 @@ impl SimulatedJournal {
         self.full.set(full);
     }
 
-    pub(crate) fn waiting(&self) -> Waiting {
+    pub(crate) fn waiting(&self) -> CommitUrgency {
         let open = self.open.borrow();
         match (open.forced, open.payload.is_empty() && open.sealed.is_empty()) {
-            (_, true) => Waiting::Nothing,
-            (true, false) => Waiting::Forced,
-            (false, false) => Waiting::Lazy,
+            (_, true) => CommitUrgency::Nothing,
+            (true, false) => CommitUrgency::Forced,
+            (false, false) => CommitUrgency::Lazy,
         }
     }
 
@@ -86,7 +86,8 @@ impl SimulatedJournal {
 
 /// Where a batch behind one that ends at `end` begins.
 pub(crate) fn next_lsn(end: Lsn, block_bytes: u64) -> Lsn {
-    Lsn(end.0.next_multiple_of(block_bytes))
+    // The first batch stands behind the header of its extent, so no position is 0.
+    Lsn(end.0.max(1).next_multiple_of(block_bytes))
 }
 
 impl Open {
@@ -186,12 +187,12 @@ mod tests {
         let got = |n| Fact::Got { queue: QueueId(1), sequence: MessageSequence(n) };
         let mut facts: Vec<Fact> = (0..10).map(got).collect();
         let end = journal.append(&mut facts, Durability::Forced);
-        assert_eq!(journal.waiting(), Waiting::Forced);
+        assert_eq!(journal.waiting(), CommitUrgency::Forced);
         let batches = journal.take();
         assert!(batches.len() > 1, "{batches:?}");
         assert_eq!(batches.last().map(Batch::end), end);
         assert!(batches.iter().zip(5..).all(|(batch, index)| batch.index == index));
         assert!(batches.iter().all(|batch| batch.lsn.0 % 512 == 0 && batch.term == 2));
-        assert_eq!(journal.waiting(), Waiting::Nothing);
+        assert_eq!(journal.waiting(), CommitUrgency::Nothing);
     }
 }

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod client;
-mod dice;
 mod disk;
 mod history;
 mod journal;
@@ -52,15 +51,15 @@ pub struct Report {
     pub starts: u64,
     /// How often an instance became active.
     pub activations: u64,
-    /// Copies of a disk that a member was brought.
+    /// Copies of a disk that a member got.
     pub copies: u64,
     /// Images taken.
     pub images: u64,
-    /// Replicas whose content was compared with the log.
+    /// Replicas that were compared with the log.
     pub compared: u64,
 }
 
-/// Runs one seed. `traced`: [`last_events`] tells what happened, at some cost.
+/// Runs one seed. `traced`: [`last_events`] says what happened, at some cost.
 ///
 /// # Panics
 /// When an assertion of the code under test is broken.

@@ -119,7 +119,8 @@ fn run_many(options: &Options) -> Total {
         println!("seeds from {}", seeds.start);
     }
     let bar = progress_bar(options, &seeds);
-    let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let next = AtomicU64::new(seeds.start);
+    let stop = AtomicBool::new(false);
     let total = Mutex::new(Total::default());
     let work = || {
         while !stop.load(Ordering::Relaxed) {

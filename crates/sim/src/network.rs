@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use towline_group::{MemberId, Message, Start, Witness};
 
-use crate::dice::Dice;
 use crate::plan::NetworkPlan;
+use towline_types::SeededRandom;
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,8 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(plan: NetworkPlan) -> Network {
-        let (lanes, open) = (Default::default(), Default::default());
+        let lanes = Default::default();
+        let open = Default::default();
         Network { plan, lanes, open, next_try: Default::default(), connections: 0 }
     }
 
@@ -81,7 +82,7 @@ impl Network {
     }
 
     /// All cuts end. What arrives now, and when.
-    pub(crate) fn heal(&mut self, now: u64, dice: &mut Dice) -> Vec<(u64, Link, Parcel)> {
+    pub(crate) fn heal(&mut self, now: u64, dice: &mut SeededRandom) -> Vec<(u64, Link, Parcel)> {
         let mut arrivals = Vec::new();
         for (from, to) in pairs() {
             let lane = &mut self.lanes[from][to];
@@ -107,7 +108,7 @@ impl Network {
         };
     }
 
-    fn arrival(&mut self, now: u64, link: Link, dice: &mut Dice) -> u64 {
+    fn arrival(&mut self, now: u64, link: Link, dice: &mut SeededRandom) -> u64 {
         let mut delay = self.plan.delay_us + dice.below(self.plan.delay_more_us);
         if dice.chance(self.plan.slow_per_mille) {
             delay *= 1 + dice.below(100);
@@ -123,9 +124,10 @@ impl Network {
     pub(crate) fn send(
         &mut self,
         now: u64,
-        (from, to): (usize, usize),
+        from: usize,
+        to: usize,
         message: Message,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
     ) -> Vec<(u64, Link, Parcel)> {
         let Some(number) = self.open[from][to] else { return Vec::new() };
         let link = Link { from, to, number };
@@ -148,7 +150,7 @@ impl Network {
     }
 
     /// Whether a pair should be connected and is not; if so, the number of a new connection.
-    pub(crate) fn connect(&mut self, now: u64, (a, b): (usize, usize)) -> Option<u64> {
+    pub(crate) fn connect(&mut self, now: u64, a: usize, b: usize) -> Option<u64> {
         let stands = self.open[a][b].is_some() && self.open[a][b] == self.open[b][a];
         let cut = self.is_cut(a, b) || self.is_cut(b, a);
         if stands || cut || now < self.next_try[a][b] {
@@ -165,7 +167,7 @@ impl Network {
         now: u64,
         link: Link,
         parcel: Parcel,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
     ) -> Option<(u64, Link, Parcel)> {
         if self.is_cut(link.from, link.to) {
             if self.plan.cuts_hold {
@@ -203,7 +205,7 @@ impl Network {
         was_open
     }
 
-    /// One end is gone: the links on which its end is to be told.
+    /// One process is gone: the links on which its end is announced.
     pub(crate) fn ends(&mut self, node: usize) -> Vec<Link> {
         let others = (0..3).filter(|other| *other != node);
         let links = others.filter_map(|to| {
@@ -213,7 +215,7 @@ impl Network {
         links.collect()
     }
 
-    /// A connection breaks between two processes that live: both are to be told.
+    /// A connection breaks between two processes that live: both learn of it.
     pub(crate) fn reset(&mut self, a: usize, b: usize) -> Vec<Link> {
         let direction =
             |from: usize, to: usize| self.open[to][from].map(|number| Link { from, to, number });

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::dice::Dice;
+use towline_types::SeededRandom;
 
 /// How the network is.
 #[derive(Clone, Copy, Debug)]
@@ -127,18 +127,20 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn draw(dice: &mut Dice) -> Plan {
+    pub(crate) fn draw(dice: &mut SeededRandom) -> Plan {
         let interval_ms = dice.between(20, 250);
         let timeout_ms = interval_ms * dice.between(4, 8);
         let faulty = dice.between(100, 900);
         let faults = FAULTS.iter().filter(|_| dice.chance(faulty));
         let faults: Vec<(Fault, u64)> = faults.copied().collect();
         let weighted = faults.iter().flat_map(|(fault, weight)| (0..*weight).map(|_| *fault));
-        let drift = |dice: &mut Dice| {
+        let drift = |dice: &mut SeededRandom| {
             let ppm = i64::try_from(dice.below(20_000)).unwrap_or(0);
             if dice.chance(500) { ppm } else { -ppm }
         };
-        let rare = |dice: &mut Dice, most: u64| if dice.chance(400) { dice.below(most) } else { 0 };
+        let rare = |dice: &mut SeededRandom, most: u64| {
+            if dice.chance(400) { dice.below(most) } else { 0 }
+        };
         Plan {
             tick: Duration::from_millis((interval_ms / 4).max(5)),
             heartbeat_interval: Duration::from_millis(interval_ms),
@@ -190,7 +192,8 @@ mod tests {
 
     #[test]
     fn every_fault_comes_in_some_run_and_none_in_all() {
-        let plans: Vec<Plan> = (0..200).map(|seed| Plan::draw(&mut Dice::new(seed))).collect();
+        let plans: Vec<Plan> =
+            (0..200).map(|seed| Plan::draw(&mut SeededRandom::mixed(seed))).collect();
         for (fault, _) in FAULTS {
             let with = plans.iter().filter(|plan| plan.faults.contains(fault)).count();
             assert!((20..180).contains(&with), "{fault:?} in {with} of 200 runs");

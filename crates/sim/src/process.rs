@@ -58,7 +58,7 @@ pub(crate) struct Active {
     pub(crate) instance: Instance,
     pub(crate) journal: SimulatedJournal,
     pub(crate) out: Outbound,
-    /// Somebody will see to what nobody waits for.
+    /// The commit of what no client waits for is scheduled.
     pub(crate) flush_planned: bool,
 }
 

@@ -1,5 +1,5 @@
 //! The last events of a run, readable. Kept beside the run, so that a broken assertion deep inside
-//! can still be told with what came before it.
+//! can still be reported with what came before it.
 //!
 //! Invariant: writing nothing costs nothing, so that runs without a reader are fast.
 

@@ -31,14 +31,14 @@ impl Batch {
         self.lsn.after(BATCH_HEADER_BYTES + self.payload.len() as u64)
     }
 
-    /// Its place, without its content.
+    /// Its location, without its content.
     #[must_use]
     pub fn place(&self) -> BatchPlace {
         BatchPlace { index: self.index, term: self.term, lsn: self.lsn, end: self.end() }
     }
 }
 
-/// Where a batch is in the log, and whose it was.
+/// Where a batch is in the log, and which instance wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchPlace {
     /// See [`Batch::index`].

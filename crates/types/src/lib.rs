@@ -1,8 +1,9 @@
-//! Words that every room uses: positions, times, payloads, limits. No logic.
+//! Types that every crate uses: positions, times, payloads, limits. No logic.
 //!
-//! Reading order: [`Lsn`] (a place in the recovery log), [`Batch`] (what is written, and
-//! replicated, at once), [`PageRef`] (a place in the page file), [`Time`] (an argument, never read
-//! here), [`Payload`] (bytes on their way from a socket to the log), [`limits`].
+//! Reading order: [`Lsn`] (a position in the recovery log), [`Batch`] (what is written, and
+//! replicated, at once), [`PageRef`] (a position in the page file), [`Time`] (an argument, never
+//! read here), [`Payload`] (bytes on their way from a socket to the log), [`limits`],
+//! [`SeededRandom`] (for simulation and tests).
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +12,14 @@ pub mod limits;
 mod lsn;
 mod page;
 mod payload;
+mod random;
 mod time;
+mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use lsn::{BodyLocation, Lsn};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;
+pub use random::SeededRandom;
 pub use time::Time;
+pub use version::program_version;

@@ -29,18 +29,17 @@ pub const UNIT_STAGED_BYTES_MAX: u64 = 1024 * 1024;
 pub const UNITS_STAGED_SHARE: u64 = 4;
 /// Memory counted for each put of an open unit of work beside its body.
 pub const STAGED_PUT_BYTES: u64 = 256;
-/// Bytes of large messages whose end has not come, of all connections together; beyond it only one
+/// Bytes of incomplete large messages, of all connections together; beyond it only one
 /// of these connections is read.
 pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of large messages that are being sent, of all connections together; beyond it no
 /// connection begins another one. One is sent in any case.
 pub const DEPARTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Part of the recovery log's room, in percent, above which the unit of work that holds its oldest
-/// place is rolled back, as in IBM MQ.
+/// Used part of the recovery log, in percent, above which the unit of work that holds its oldest
+/// position is rolled back, as in IBM MQ.
 pub const LOG_PRESSURE_PERCENT: u64 = 80;
-/// Part of the recovery log's room, in percent, above which log is not held back any more for an
-/// instance of a group that was brought a copy: the queue manager goes on, and it needs another
-/// one.
+/// Used part of the recovery log, in percent, above which log is no longer retained for a replica
+/// that is receiving a copy: the queue manager goes on, and the replica needs another copy.
 pub const LOG_HOLD_PERCENT: u64 = 80;
 /// Age at which an open unit of work is rolled back unless configured otherwise.
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
@@ -94,7 +93,7 @@ pub const HANDLE_MAX: u32 = 1_023;
 pub const NESTING_DEPTH_MAX: usize = 32;
 /// Longest delivery tag (AMQP 2.8.7).
 pub const DELIVERY_TAG_BYTES_MAX: usize = 32;
-/// Deliveries whose outcomes one disposition brings that a connection takes at once; the others of
+/// Outcomes of one disposition that a connection takes at once; the others of
 /// the range come when other connections had their turn.
 pub const OUTCOMES_AT_ONCE_MAX: usize = 1_024;
 /// Unfinished multi-frame deliveries of one session.

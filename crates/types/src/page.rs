@@ -1,10 +1,10 @@
 //! Where a page of a queue's index is.
 
-/// A page in the page file: what must be known to read it and to tell it from any other content of
-/// its place.
+/// A page in the page file: what must be known to read it and to distinguish it from any other
+/// content at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageRef {
-    /// Its place, in units of [`PAGE_UNIT_BYTES`] from the start of the file.
+    /// Its position, in units of [`PAGE_UNIT_BYTES`] from the start of the file.
     pub unit: u32,
     /// Its length in bytes, 1 or more; it takes whole units.
     pub bytes: u32,

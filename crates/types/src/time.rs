@@ -3,9 +3,9 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Microseconds since the Unix epoch, as the driver of a room sees it. What is given for time-outs
+/// Microseconds since the Unix epoch, as the driver of a crate sees it. What is given for time-outs
 /// (to connections, to a member of a group) never goes back; what is given for stamps is the time
-/// of day, and goes where somebody sets the clock.
+/// of day, and follows whatever the clock is set to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Try, fail, group, place, require, wait};
+use crate::{Try, fail, group, paths, require, wait};
 
 /// Far above what a start takes; a start that takes longer is hung.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -36,13 +36,13 @@ pub struct Site {
     pub arguments: Vec<String>,
     /// Variables of its environment.
     pub environment: Vec<(String, String)>,
-    /// Its program; `None`: the one that [`place::towline`] finds.
+    /// Its program; `None`: the one that [`paths::towline`] finds.
     pub program: Option<PathBuf>,
     scratch: TempDir,
 }
 
 impl Site {
-    /// A fresh site whose daemon defines queues of any name on first use.
+    /// A fresh site with a daemon that defines queues of any name on first use.
     ///
     /// # Errors
     /// When the scratch folder cannot be made.
@@ -52,12 +52,12 @@ impl Site {
         Ok(site)
     }
 
-    /// A fresh site whose daemon knows only the queues that are defined.
+    /// A fresh site with a daemon that knows only the queues that are defined.
     ///
     /// # Errors
     /// When the scratch folder cannot be made.
     pub fn closed() -> Try<Self> {
-        let below = place::target_folder()?.join("e2e").join("scratch");
+        let below = paths::target_folder()?.join("e2e").join("scratch");
         fs::create_dir_all(&below)?;
         let scratch = tempfile::Builder::new().prefix("site-").tempdir_in(below)?;
         let data = scratch.path().join("data");
@@ -90,7 +90,7 @@ impl Site {
     /// # Errors
     /// When the binary is missing or the configuration cannot be written.
     pub fn command(&self) -> Try<Command> {
-        let program = self.program.clone().map_or_else(place::towline, Ok)?;
+        let program = self.program.clone().map_or_else(paths::towline, Ok)?;
         let mut command = Command::new(program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("run").arg(&self.name).arg("--data").arg(&self.data);
@@ -174,7 +174,7 @@ impl Site {
     /// # Errors
     /// When the binary is missing.
     pub fn towline(&self, arguments: &[&str]) -> Try<Command> {
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.args(arguments).stdin(Stdio::null());
         command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
         let of_no_site =

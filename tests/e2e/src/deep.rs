@@ -99,7 +99,7 @@ pub fn fill(address: &str, queue: &str, numbers: std::ops::Range<u32>) -> Try {
 
 /// How messages are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ReadMode {
     /// They are got: settled without an answer.
     Get,
     /// They stay.
@@ -110,7 +110,7 @@ pub enum Look {
 ///
 /// # Errors
 /// When the queue cannot be read.
-pub fn take(address: &str, queue: &str, look: Look, count: u32) -> Try<Vec<String>> {
+pub fn take(address: &str, queue: &str, look: ReadMode, count: u32) -> Try<Vec<String>> {
     let mut taken = Vec::new();
     take_into(&mut taken, address, queue, look, count)?;
     Ok(taken)
@@ -124,12 +124,12 @@ pub fn take_into(
     taken: &mut Vec<String>,
     address: &str,
     queue: &str,
-    look: Look,
+    look: ReadMode,
     count: u32,
 ) -> Try {
     let mut peer = Peer::begun(address)?;
     let mut attach = attach_receiver(1, queue);
-    if let (Look::Browse, Value::Described(_, list)) = (look, &mut attach)
+    if let (ReadMode::Browse, Value::Described(_, list)) = (look, &mut attach)
         && let Value::List(fields) = list.as_mut()
         && let Some(source) = fields.get_mut(5)
     {
@@ -199,7 +199,7 @@ fn take_some(peer: &mut Peer, taken: &mut Vec<String>) -> Try {
 /// # Errors
 /// The first difference.
 pub fn drains_to(address: &str, queue: &str, wanted: impl Iterator<Item = u32>) -> Try {
-    in_order(&take(address, queue, Look::Get, u32::MAX)?, wanted)
+    in_order(&take(address, queue, ReadMode::Get, u32::MAX)?, wanted)
 }
 
 /// Checks that these bodies are these numbers, in this order.

@@ -1,8 +1,9 @@
-//! What clients were told in one round of faults, and the judgement over what is there after it.
+//! The answers that clients got in one round of faults, and the judgement over what is there after
+//! it.
 //!
 //! The rules: a message of a committed unit is there exactly once; of a unit that was not
-//! committed, never; of a unit whose commit was not answered, with all of its unit or not at all. A
-//! moved message is in exactly one of the two queues. Each producer's messages keep their order,
+//! committed, never; of a unit without an answer to its commit, with all of its unit or not at all.
+//! A moved message is in exactly one of the two queues. Each producer's messages keep their order,
 //! but for what a mover that lost its connection had been given: that may be held until the loss is
 //! noticed, while the mover, come back, has others moved already. Not here: how the messages are
 //! put and got.
@@ -17,7 +18,7 @@ use crate::{Try, require};
 pub enum Queue {
     /// Units put here; the mover takes from here.
     From,
-    /// Units put here too; nobody gets.
+    /// Units put here too; no client gets.
     Beside,
     /// The mover puts here.
     To,
@@ -97,7 +98,7 @@ pub struct History {
 pub const GIVEN_MAX: usize = 25;
 
 /// What is in each queue after the round, in order.
-pub type Found = HashMap<Queue, Vec<Id>>;
+pub type Contents = HashMap<Queue, Vec<Id>>;
 
 /// How many units ended how; a round in which nothing committed proves little.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,7 +143,7 @@ impl History {
         self.units.len()
     }
 
-    /// Units whose commit was answered so far.
+    /// Units with an answered commit so far.
     #[must_use]
     pub fn committed(&self) -> usize {
         let fates = self.units.iter().map(|unit| match unit {
@@ -163,7 +164,7 @@ impl History {
     ///
     /// # Errors
     /// The first broken promise, in words.
-    pub fn judge(&self, found: &Found) -> Try<Tally> {
+    pub fn judge(&self, found: &Contents) -> Try<Tally> {
         let places = places(found);
         let mut tally = Tally { messages: places.len(), ..Tally::default() };
         let mut expected = places.clone();
@@ -194,7 +195,7 @@ impl History {
 }
 
 impl History {
-    /// Messages whose put was never answered. They keep no order with later ones: what a client
+    /// Messages without an answer to their put. They keep no order with later ones: what a client
     /// sent on a connection that it lost may still be on its way through a relay when it goes on
     /// with another.
     fn unanswered_puts(&self) -> HashSet<Id> {
@@ -220,7 +221,7 @@ impl History {
     }
 }
 
-fn places(found: &Found) -> Places {
+fn places(found: &Contents) -> Places {
     let mut places = Places::new();
     for (queue, ids) in found {
         ids.iter().for_each(|id| places.entry(*id).or_default().push(*queue));
@@ -335,7 +336,7 @@ mod tests {
 
     fn judged(history: &History, from: &[u32], to: &[u32]) -> Result<Tally, String> {
         let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
-        let found = Found::from([(Queue::From, ids(from)), (Queue::To, ids(to))]);
+        let found = Contents::from([(Queue::From, ids(from)), (Queue::To, ids(to))]);
         history.judge(&found).map_err(|error| error.to_string())
     }
 

@@ -1,14 +1,14 @@
 //! Black-box tests: the real daemon, other people's clients, faulty disks and hostile peers.
 //!
 //! Here is what the test files in `tests/` stand on, in reading order: [`chance`] (seeds), [`wait`]
-//! (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask), [`group`]
+//! (levels, not edges), [`paths`] (where programs are), [`daemon`] (start, kill, ask), [`group`]
 //! (three of them), [`chaos`] (random faults on those), [`program`] (clients in other languages),
 //! [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a plain peer on one socket), [`tls`] (a TLS
 //! client under it), [`lossy`] (a file system that forgets), [`slow`] (one that takes its time),
-//! [`slow_net`] (a network that does), [`history`] (who was told what), [`workload`] (producers and
-//! movers for the kill tests), [`deep`] (deep queues), [`extent`] (the log's bytes), [`papers`]
-//! (certificates), [`lan`] (machines on a bridge). Nothing here is part of the product, and the
-//! product's crates are not used: what is tested is what a stranger sees.
+//! [`slow_net`] (a network that does), [`history`] (the answers that clients got), [`workload`]
+//! (producers and movers for the kill tests), [`deep`] (deep queues), [`extent`] (the log's bytes),
+//! [`papers`] (certificates), [`lan`] (machines on a bridge). Nothing here is part of the product,
+//! and the product's crates are not used: what is tested is what a stranger sees.
 
 pub mod chance;
 pub mod chaos;
@@ -20,8 +20,8 @@ pub mod history;
 pub mod lan;
 pub mod lossy;
 pub mod papers;
+pub mod paths;
 pub mod peer;
-pub mod place;
 pub mod program;
 pub mod slow;
 pub mod slow_net;

@@ -87,7 +87,7 @@ pub fn server_until(folder: &Path, ends_at: Duration) -> Try<(PathBuf, PathBuf)>
     Ok((certificate, key))
 }
 
-/// Writes a users file for the daemon, readable by nobody else, with these names and passwords.
+/// Writes a users file for the daemon, readable by its owner alone, with these names and passwords.
 ///
 /// The line's shape is `name:SCRAM-SHA-256$iterations:salt$stored:server`; the keys are made by
 /// Python's hashlib (RFC 5802 section 3), so that the product's own code is not its own witness.

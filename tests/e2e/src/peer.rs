@@ -56,7 +56,7 @@ impl Peer {
     /// Connects, and says nothing yet.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When no program listens.
     pub fn connect(address: &str) -> Try<Self> {
         Self::over(TcpStream::connect(address)?)
     }
@@ -71,7 +71,8 @@ impl Peer {
         Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE, early: VecDeque::new() })
     }
 
-    /// The same with another limit for each answer: for who would rather connect anew than wait.
+    /// The same with another limit for each answer: for a caller that prefers a new connection to
+    /// waiting.
     #[must_use]
     pub fn patient(mut self, limit: Duration) -> Self {
         self.patience = limit;
@@ -583,7 +584,7 @@ pub fn accept(first: u32, last: u32) -> Value {
     described(code::DISPOSITION, fields)
 }
 
-/// A transfer of an unsettled delivery whose tag is its number.
+/// A transfer of an unsettled delivery with its number as the tag.
 #[must_use]
 pub fn transfer(handle: u32, delivery: u32, more: bool) -> Value {
     let fields = vec![

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
-use crate::daemon::read_lines;
-use crate::{Try, fail, place, require, wait};
+use crate::daemon::{Site, read_lines};
+use crate::{Try, fail, paths, require, wait};
 
 /// No scenario needs this long, not even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -31,7 +31,7 @@ pub struct Program {
 /// # Errors
 /// When tests/install.sh was not run.
 pub fn jms(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
-    let folder = place::installed("jms/lib")?.parent().map(PathBuf::from).unwrap_or_default();
+    let folder = paths::installed("jms/lib")?.parent().map(PathBuf::from).unwrap_or_default();
     let classes = format!("{0}/towline-e2e-jms.jar:{0}/lib/*", folder.display());
     let mut command = Command::new("java");
     // A short life: little compiling, one small heap.
@@ -45,8 +45,8 @@ pub fn jms(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
 /// # Errors
 /// When tests/install.sh was not run.
 pub fn proton(script: &str, scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::installed("venv/bin/python")?);
-    command.arg("-B").arg(place::sources().join("proton").join(script));
+    let mut command = Command::new(paths::installed("venv/bin/python")?);
+    command.arg("-B").arg(paths::sources().join("proton").join(script));
     command.args([scenario, url]).args(arguments);
     Ok(command)
 }
@@ -56,7 +56,7 @@ pub fn proton(script: &str, scenario: &str, url: &str, arguments: &[&str]) -> Tr
 /// # Errors
 /// When tests/install.sh was not run.
 pub fn go(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::installed("go-client")?);
+    let mut command = Command::new(paths::installed("go-client")?);
     command.args([scenario, url]).args(arguments);
     Ok(command)
 }
@@ -65,9 +65,66 @@ pub fn go(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
 #[must_use]
 pub fn node(scenario: &str, url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("node");
-    command.arg(place::sources().join("node").join("main.js"));
+    command.arg(paths::sources().join("node").join("main.js"));
     command.args([scenario, url]).args(arguments);
     command
+}
+
+/// A client library with scenarios of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// Qpid JMS.
+    Jms,
+    /// go-amqp.
+    Go,
+    /// rhea.
+    Node,
+}
+
+impl Library {
+    /// The command of a scenario.
+    ///
+    /// # Errors
+    /// When tests/install.sh was not run.
+    pub fn command(self, scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
+        match self {
+            Library::Jms => jms(scenario, url, arguments),
+            Library::Go => go(scenario, url, arguments),
+            Library::Node => Ok(node(scenario, url, arguments)),
+        }
+    }
+
+    /// Runs a scenario against a fresh daemon that defines queues on first use.
+    ///
+    /// # Errors
+    /// What the scenario printed, when it failed.
+    pub fn passes(self, scenario: &str, arguments: &[&str]) -> Try {
+        let site = Site::open()?;
+        let daemon = site.start()?;
+        run(self.command(scenario, &daemon.url(), arguments)?)?;
+        daemon.stop()
+    }
+
+    /// Runs a scenario against a fresh daemon that has only the objects of these commands.
+    ///
+    /// # Errors
+    /// What the scenario printed, when it failed.
+    pub fn passes_on(self, mqsc: &str, scenario: &str, arguments: &[&str]) -> Try {
+        let site = Site::closed()?;
+        let daemon = site.start()?;
+        site.mqsc(mqsc)?;
+        run(self.command(scenario, &daemon.url(), arguments)?)?;
+        daemon.stop()
+    }
+}
+
+/// One test for each scenario of a [`Library`], named after it.
+#[macro_export]
+macro_rules! scenarios {
+    ($library:expr; $($name:ident)*) => { $(
+        #[test]
+        fn $name() -> $crate::Try { $library.passes(stringify!($name), &[]) }
+    )* };
 }
 
 /// Runs a program to its end, which must be exit code 0, and gives back what it printed.

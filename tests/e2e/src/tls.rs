@@ -1,5 +1,5 @@
-//! A TLS client under a [`crate::peer::Peer`]: a plain socket whose other end is carried over TLS
-//! by a thread of its own, as long as both ends are open.
+//! A TLS client under a [`crate::peer::Peer`]: a plain socket; a thread of its own carries the
+//! other end over TLS, as long as both ends are open.
 //!
 //! Not here: certificates (`papers`).
 

@@ -244,7 +244,7 @@ pub fn message(durable: bool, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The text of a message whose body is one data section or one value.
+/// The text of a message with a body of one data section or one value.
 #[must_use]
 pub fn body_text(message: &[u8]) -> Option<String> {
     let mut rest = message;

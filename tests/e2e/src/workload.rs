@@ -1,6 +1,6 @@
 //! Producers and a mover that work in transactions until the daemon is gone, or, with a list of
-//! addresses, until they are told to end, noting what they were told. The client is fe2o3-amqp,
-//! which shares no code with the product.
+//! addresses, until they are stopped, recording the answers that they get. The client is
+//! fe2o3-amqp, which shares no code with the product.
 //!
 //! Not here: the faults, and the judgement (history.rs). Invariant: a fate is noted as unknown
 //! before the commit is sent, and as committed only after its answer.
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::history::{Fate, Found, GIVEN_MAX, History, Id, Queue, Unit};
+use crate::history::{Contents, Fate, GIVEN_MAX, History, Id, Queue, Unit};
 use crate::peer::Peer;
 use crate::{Try, fail, require};
 
@@ -69,7 +69,7 @@ pub struct Workload {
 struct Round {
     /// One, or a fail-over list.
     addresses: Vec<String>,
-    /// Whether a client whose connection is lost goes on with the next address.
+    /// Whether a client that loses its connection goes on with the next address.
     returns: bool,
     number: u32,
     history: Shared,
@@ -84,7 +84,7 @@ impl Workload {
         Self::begin(vec![daemon.url()], false, round, chance)
     }
 
-    /// The same with a fail-over list: clients whose connection is lost, or that are refused
+    /// The same with a fail-over list: clients that lose their connection, or that are refused
     /// something, go on elsewhere.
     #[must_use]
     pub fn start_returning(addresses: Vec<String>, round: u32, chance: &mut Chance) -> Self {
@@ -127,7 +127,7 @@ impl Workload {
         Ok(history.clone())
     }
 
-    /// Units whose commit was answered so far.
+    /// Units with an answered commit so far.
     #[must_use]
     pub fn units_committed(&self) -> usize {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).committed()
@@ -144,7 +144,7 @@ impl Workload {
 ///
 /// # Errors
 /// When a queue cannot be read.
-pub fn drain_all(daemon: &Daemon) -> Try<Found> {
+pub fn drain_all(daemon: &Daemon) -> Try<Contents> {
     drain_at(daemon.address())
 }
 
@@ -152,8 +152,8 @@ pub fn drain_all(daemon: &Daemon) -> Try<Found> {
 ///
 /// # Errors
 /// When a queue cannot be read.
-pub fn drain_at(address: &str) -> Try<Found> {
-    let mut found = Found::new();
+pub fn drain_at(address: &str) -> Try<Contents> {
+    let mut found = Contents::new();
     for queue in Queue::ALL {
         let mut peer = Peer::begun(address)?;
         let bodies = peer.drain(queue.name())?;
@@ -184,13 +184,14 @@ fn work(round: &Round, seeds: &[u64], gone: oneshot::Receiver<()>) -> Vec<String
             () = overdue(round) => {}
             () = listen(&mut tasks, &mut complaints) => {}
         }
-        // The client library does not always notice a connection that is gone; nobody waits for it.
+        // The client library does not always notice a connection that is gone; no thread waits for
+        // it.
         tasks.abort_all();
         complaints
     })
 }
 
-/// Comes when clients were told to end, and have had the time for it.
+/// Comes when clients were stopped, and have had the time to end.
 async fn overdue(round: &Round) {
     while !round.is_ending() {
         tokio::time::sleep(BEFORE_NEXT).await;
@@ -265,11 +266,11 @@ impl Client {
         }
     }
 
-    /// Works over one connection, until it is lost or the client is told to end.
+    /// Works over one connection, until it is lost or the client is stopped.
     async fn work_at(&mut self, address: &str) -> Try {
         let (mut connection, mut session) = self.session(address).await?;
         let patience = self.round.patience();
-        // Who waits for an answer is not always told by the library that none can come any more.
+        // The library does not always report to a waiting caller that no answer can come any more.
         tokio::select! {
             biased;
             worked = self.work_in(&mut session) => worked?,

@@ -17,16 +17,16 @@ use towline_e2e::daemon::{Daemon, Site, said};
 use towline_e2e::extent::flip;
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
-/// Small extents, and little room for indexes, so that extents and pages come and go.
+/// Small extents, and little space for indexes, so that extents and pages come and go.
 const CONFIG: &str = "[log]\nextent_bytes = 4194304\n[queue_manager]\nindex_bytes_max = 0\n";
 const LIMIT: Duration = Duration::from_secs(60);
 /// Messages in a unit of work.
 const UNIT: u64 = 5;
 
 fn towline(arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(arguments).stdin(Stdio::null());
     command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
     Ok(command)
@@ -39,7 +39,7 @@ fn runs(arguments: &[&str], code: i32) -> Try<Output> {
     Ok(output)
 }
 
-/// What `towline backup --json` tells.
+/// What `towline backup --json` prints.
 fn back_up(site: &Site, to: &Path, more: &[&str]) -> Try<Value> {
     let (to, data) = (to.to_string_lossy(), site.data.to_string_lossy());
     let fixed = ["backup", "--json", "--to", &to, "--data", &data];
@@ -58,7 +58,7 @@ fn restore(backup: &Path, data: &Path, more: &[&str]) -> Try<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// A site whose data folder comes from a backup.
+/// A site with a data folder from a backup.
 fn restored(backup: &Path, more: &[&str]) -> Try<Site> {
     let site = Site::open()?.with_config(CONFIG);
     restore(backup, &site.data, more)?;
@@ -420,7 +420,7 @@ fn a_folder_with_something_else_in_it_is_refused_as_target_and_as_data() -> Try 
     let words = said(&runs(&["backup", "--to", &strange.to_string_lossy(), "--data", &data], 1)?);
     require!(words.contains("letter.txt"), "{words}");
     require!(fs::read_dir(&strange)?.count() == 1, "the folder was changed");
-    // Its own log is no place either.
+    // Its own log folder is no destination either.
     let log = site.data.join("log");
     runs(&["backup", "--to", &log.to_string_lossy(), "--data", &data], 1)?;
     let inside = log.join("backup");

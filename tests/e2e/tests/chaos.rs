@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use towline_e2e::Try;
 use towline_e2e::chance::Chance;
-use towline_e2e::chaos::{Power, Wanted, run};
+use towline_e2e::chaos::{ChaosPlan, Power, run};
 use towline_e2e::require;
 
 /// Rounds, if there is time for so many.
 const ROUNDS: u32 = 8;
 /// No round begins after it.
 const TIME: Duration = Duration::from_secs(20);
-/// Groups side by side: one whose disks can be full, and one whose power can go.
+/// Groups side by side: one with disks that can be full, and one with power cuts.
 const GROUPS: usize = 2;
 
 #[test]
 fn random_faults_on_groups_of_real_processes_lose_double_and_halve_nothing() -> Try {
     let seed = Chance::announced("random faults").bits() >> 1;
     let power = Power::OneOfSeveral;
-    let wanted = Wanted { rounds: ROUNDS, first: 0, seed, time: TIME, jobs: GROUPS, power };
+    let wanted = ChaosPlan { rounds: ROUNDS, first: 0, seed, time: TIME, jobs: GROUPS, power };
     println!("the same by hand: make chaos SEED={seed} JOBS={GROUPS} ROUNDS={ROUNDS}");
     let findings = run(wanted, &|line| println!("{line}"))?;
     require!(findings.are_good(), "rounds {:?}, {:?}", findings.failed, findings.given_up);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::papers;
 use towline_e2e::peer::{Ending, Peer};
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 /// Exit codes, as documented.
 const OK: i32 = 0;
@@ -320,7 +320,7 @@ fn a_queue_tells_who_has_it_open_and_a_connection_can_be_stopped() -> Try {
 #[test]
 fn completions_and_help_need_no_daemon() -> Try {
     for arguments in [vec!["completions", "bash"], vec!["--help"], vec!["--version"], vec!["man"]] {
-        let output = Command::new(place::towline()?).args(&arguments).output()?;
+        let output = Command::new(paths::towline()?).args(&arguments).output()?;
         require!(output.status.success(), "{arguments:?}: {}", said(&output));
         require!(!output.stdout.is_empty(), "{arguments:?} prints nothing");
     }

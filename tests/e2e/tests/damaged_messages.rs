@@ -1,4 +1,4 @@
-//! A damaged byte of the log costs one message, which nobody passes over in silence: it is set
+//! A damaged byte of the log costs one message, which is never skipped in silence: it is set
 //! aside on the dead-letter queue, or the client is notified. Runs the commands of
 //! docs/guides/damaged-log.md.
 //!

@@ -1,10 +1,10 @@
-//! Queues far deeper than the memory for them: whoever gets sees the same as in a shallow one.
+//! Queues far deeper than the memory for them: a consumer sees the same as in a shallow one.
 
 use std::time::{Duration, Instant};
 
 use towline_e2e::daemon::Site;
 use towline_e2e::deep::{
-    Filler, Look, NO_INDEX, Traits, correlation_id, drains_to, fill, in_order, message_id, take,
+    Filler, NO_INDEX, ReadMode, Traits, correlation_id, drains_to, fill, in_order, message_id, take,
 };
 use towline_e2e::{Try, require, wait};
 
@@ -36,7 +36,7 @@ fn a_deep_queue_gives_by_key_by_selector_browsed_and_in_order_in_bounded_memory(
     require!(got.trim() == "77777", "by selector: {got:?}");
     let gone = [100_000, 100_001, 150_001, 77_777];
     let left = || (0..DEEP).filter(|number| !gone.contains(number));
-    let browsed = take(daemon.address(), Q, Look::Browse, u32::MAX)?;
+    let browsed = take(daemon.address(), Q, ReadMode::Browse, u32::MAX)?;
     in_order(&browsed, left()).map_err(|error| format!("browse: {error}"))?;
     let resident = daemon.resident_bytes()?;
     println!("resident: {} MiB", resident >> 20);
@@ -104,10 +104,10 @@ fn two_consumers_share_a_deep_queue_and_a_browser_sees_it_meanwhile() -> Try {
     let daemon = site.start()?;
     fill(daemon.address(), Q, 0..LESS_DEEP)?;
     let address = daemon.address().to_owned();
-    let other = std::thread::spawn(move || take(&address, Q, Look::Get, u32::MAX));
+    let other = std::thread::spawn(move || take(&address, Q, ReadMode::Get, u32::MAX));
     let address = daemon.address().to_owned();
-    let browser = std::thread::spawn(move || take(&address, Q, Look::Browse, u32::MAX));
-    let mut all = take(daemon.address(), Q, Look::Get, u32::MAX)?;
+    let browser = std::thread::spawn(move || take(&address, Q, ReadMode::Browse, u32::MAX));
+    let mut all = take(daemon.address(), Q, ReadMode::Get, u32::MAX)?;
     let (Ok(others), Ok(browsed)) = (other.join(), browser.join()) else {
         return Err("a consumer panicked".into());
     };

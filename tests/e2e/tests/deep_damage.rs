@@ -1,4 +1,4 @@
-//! Pages and images that are damaged, gone or old: nothing is lost, and what happens is told.
+//! Pages and images that are damaged, gone or old: nothing is lost, and what happens is reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::deep::{
-    Filler, Look, NO_INDEX, Traits, drains_to, fill, in_order, take, take_into,
+    Filler, NO_INDEX, ReadMode, Traits, drains_to, fill, in_order, take, take_into,
 };
 use towline_e2e::extent::{copy_folder, overwrite};
 use towline_e2e::{Try, fail, require, wait};
@@ -41,7 +41,7 @@ impl Kept {
         site.runs(&["image"], 0)?;
         let old_pages = site.scratch().join("old-pages");
         fs::copy(site.data.join("log/pages"), &old_pages)?;
-        in_order(&take(daemon.address(), Q, Look::Get, HELD.start)?, 0..HELD.start)?;
+        in_order(&take(daemon.address(), Q, ReadMode::Get, HELD.start)?, 0..HELD.start)?;
         site.until_got(Q, u64::from(HELD.start))?;
         site.runs(&["image"], 0)?;
         fill(daemon.address(), Q, COUNT..COUNT + AFTER)?;
@@ -253,7 +253,7 @@ fn a_kill_while_pages_and_images_are_written_loses_nothing_and_invents_nothing()
         sure = next;
         daemon = site.start()?;
     }
-    let got = take(daemon.address(), Q, Look::Get, u32::MAX)?;
+    let got = take(daemon.address(), Q, ReadMode::Get, u32::MAX)?;
     perhaps.sort_unstable();
     let here: std::collections::BTreeSet<&str> = got.iter().map(String::as_str).collect();
     require!(here.len() == got.len(), "a message is there twice");
@@ -285,15 +285,15 @@ fn kill_round(
         let getter = scope.spawn(|| {
             let mut got = Vec::new();
             let mut texts = Vec::new();
-            while texts.len() < 3_000 && take_into(&mut texts, &address, Q, Look::Get, 500).is_ok()
-            {
-            }
+            while texts.len() < 3_000
+                && take_into(&mut texts, &address, Q, ReadMode::Get, 500).is_ok()
+            {}
             got.extend(texts.iter().filter_map(|text| text.parse::<u32>().ok()));
             got
         });
         let imager = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // Near the end it is refused: nobody is there.
+                // Near the end it is refused: no client is connected.
                 drop(site.runs(&["image"], 0));
             }
         });

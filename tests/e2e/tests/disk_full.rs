@@ -105,7 +105,7 @@ fn log_bytes_max_is_a_full_disk_too() -> Try {
     daemon.stop()
 }
 
-/// A producer that waits for no answer is faster than what the log tells about its room.
+/// A producer that waits for no answer is faster than the log's reports about its free space.
 #[test]
 fn a_greedy_producer_leaves_the_reserve_to_gets() -> Try {
     const RESERVE: u64 = 4 * MIB;

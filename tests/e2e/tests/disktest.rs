@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use towline_e2e::chance::Chance;
 use towline_e2e::lossy::mount::{Lossy, folder_on};
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 const MIB: u64 = 1 << 20;
 /// Exit codes, as documented.
@@ -17,7 +17,7 @@ const NOT_FIT: i32 = 3;
 const RECORDS: &str = "700";
 
 fn disktest(folder: &Path, arguments: &[&str], code: i32) -> Try<Output> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.arg("disktest").args(arguments).current_dir(folder).stdin(Stdio::null());
     let output = command.output()?;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -85,7 +85,7 @@ fn a_full_disk_and_a_broken_one_are_told_and_nothing_stays_behind() -> Try {
     };
     lossy.with_disk(|disk| disk.set_bytes_max(4 * MIB));
     fails("no room")?;
-    // A file system that counts no blocks tells only when it is written to.
+    // A file system that counts no blocks shows its limit only when it is written to.
     lossy.with_disk(|disk| disk.set_bytes_max(0));
     fails("no space left")?;
     lossy.with_disk(|disk| {

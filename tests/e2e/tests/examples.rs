@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use towline_e2e::daemon::Site;
-use towline_e2e::{Try, place, program, require};
+use towline_e2e::{Try, paths, program, require};
 
 /// Where the samples are.
 fn samples() -> PathBuf {
-    place::sources().join("../../examples/clients")
+    paths::sources().join("../../examples/clients")
 }
 
 fn sample(language: &str, arguments: &[&str]) -> Try<Command> {
     let folder = samples().join(language);
     let mut command = match language {
         "java" => {
-            let libraries = format!("{}/*", place::installed("jms/lib")?.display());
+            let libraries = format!("{}/*", paths::installed("jms/lib")?.display());
             let mut java = Command::new("java");
             // A source file is compiled on the way.
             java.args(["-XX:TieredStopAtLevel=1", "-cp", &libraries]);
@@ -24,14 +24,14 @@ fn sample(language: &str, arguments: &[&str]) -> Try<Command> {
             java
         }
         "python" => {
-            let mut python = Command::new(place::installed("venv/bin/python")?);
+            let mut python = Command::new(paths::installed("venv/bin/python")?);
             python.arg("-B").arg(folder.join("client.py"));
             python
         }
-        "go" => Command::new(place::installed("go-sample")?),
+        "go" => Command::new(paths::installed("go-sample")?),
         _ => {
             let mut node = Command::new("node");
-            node.env("NODE_PATH", place::sources().join("node/node_modules"));
+            node.env("NODE_PATH", paths::sources().join("node/node_modules"));
             node.arg(folder.join("client.js"));
             node
         }

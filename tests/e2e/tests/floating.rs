@@ -13,7 +13,7 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::lan::Lan;
 use towline_e2e::peer::{Ending, Peer};
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const CLIENT: &str = "client";
@@ -62,7 +62,7 @@ impl Group {
         }
         let Some(first) = sites.first() else { fail!("no site") };
         let papers = first.scratch().join("papers");
-        let out = std::process::Command::new(place::towline()?)
+        let out = std::process::Command::new(paths::towline()?)
             .args(["group", "certificates", "--name", "QM1", "--instances", "a,b,c", "--out"])
             .arg(&papers)
             .output()?;
@@ -182,7 +182,7 @@ struct Client {
     stop: Arc<AtomicBool>,
 }
 
-/// What a client was told.
+/// The answer that a client got.
 #[derive(Clone, Debug, Default)]
 struct Done {
     /// Connections opened so far.
@@ -309,7 +309,7 @@ fn faults(group: &mut Group) -> Try {
     Ok(())
 }
 
-/// Pulls the cable of the active instance; yields who is active then.
+/// Pulls the cable of the active instance; returns the instance that is active then.
 fn cut_off(group: &mut Group, active: usize, client: &Client) -> Try<usize> {
     let began = Instant::now();
     group.lan.cable(NAMES[active], false)?;
@@ -368,7 +368,7 @@ fn an_announcement_wins_over_a_dead_machine_that_still_has_the_address() -> Try 
             "{holders:?}"
         );
 
-        // Who watches the dead one drops it.
+        // The watcher of the dead instance drops the address.
         let words = [&[][..], &["--drop"], &["--drop"]]
             .map(|drop| ask_for_address(group, first, drop))
             .into_iter()
@@ -399,7 +399,7 @@ fn an_announcement_wins_over_a_dead_machine_that_still_has_the_address() -> Try 
 /// `towline group address` on a machine.
 fn ask_for_address(group: &Group, number: usize, arguments: &[&str]) -> Try<String> {
     let config = group.site(number).scratch().join("towline.toml");
-    let mut command = std::process::Command::new(place::towline()?);
+    let mut command = std::process::Command::new(paths::towline()?);
     command.args(["group", "address", "--config"]).arg(&config).args(arguments);
     let output = group.lan.on(NAMES[number], || Ok(command.output()?))?;
     require!(output.status.success(), "{}", towline_e2e::daemon::said(&output));
@@ -408,7 +408,7 @@ fn ask_for_address(group: &Group, number: usize, arguments: &[&str]) -> Try<Stri
 
 #[test]
 fn an_active_instance_without_quorum_drops_the_address_and_idle_clients_hear_the_end() -> Try {
-    // What nobody drops stays.
+    // An address that no process drops stays.
     Group::with(("10.77.0.50", LONG_LEASE), "", |group| {
         let active = group.until_active()?;
         group.until_in_sync()?;
@@ -458,14 +458,14 @@ fn the_preferred_instance_gets_the_active_part_back_and_not_twice_in_a_row_when_
     const PREFERRED: usize = 0;
     let keys = "preferred_location = \"a\"\npreferred_delay_ms = 500";
     Group::with(("10.77.0.50", LEASE), keys, |group| {
-        // Whoever was first.
+        // Whichever was first.
         group.until_active_is(PREFERRED)?;
         group.until_in_sync()?;
         group.until_only_on(PREFERRED)?;
         let client = group.client();
         client.until_served()?;
 
-        // As it would be a minute later: nobody holds it off.
+        // As it would be a minute later: no lease holds it off.
         for number in [1, 2] {
             let Some(daemon) = group.daemons[number].take() else { fail!("it does not run") };
             daemon.stop()?;
@@ -517,7 +517,7 @@ fn without_the_capability_the_queue_manager_serves_and_says_what_is_missing() ->
         })
     })?;
     require!(group.holders()?.is_empty(), "it got the address all the same");
-    // On the local socket of whoever is active: that may change on a busy machine.
+    // On the local socket of the active instance: that may change on a busy machine.
     wait::until_true("a put is accepted", LIMIT, || {
         let active = group.active().map(|active| group.site(active));
         active.is_some_and(|site| site.runs(&["put", QUEUE, "hello"], 0).is_ok())

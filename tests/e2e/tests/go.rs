@@ -2,23 +2,10 @@
 
 use towline_e2e::Try;
 use towline_e2e::daemon::Site;
-use towline_e2e::program::{self, Program};
+use towline_e2e::program::{self, Library, Program};
 
-fn passes(scenario: &str) -> Try {
-    let site = Site::open()?;
-    let daemon = site.start()?;
-    program::run(program::go(scenario, &daemon.url(), &[])?)?;
-    daemon.stop()
-}
-
-macro_rules! scenarios {
-    ($($name:ident)*) => { $(
-        #[test]
-        fn $name() -> Try { passes(stringify!($name)) }
-    )* };
-}
-
-scenarios! {
+towline_e2e::scenarios! {
+    Library::Go;
     put_get settle_modes outcomes credit drain concurrent selector large dynamic idle_connection
 }
 
@@ -33,11 +20,7 @@ fn message_too_big() -> Try {
 
 #[test]
 fn an_unknown_queue_refuses_the_link_and_nothing_else() -> Try {
-    let site = Site::closed()?;
-    let daemon = site.start()?;
-    site.mqsc("DEFINE QLOCAL('KNOWN')")?;
-    program::run(program::go("unknown_queue", &daemon.url(), &[])?)?;
-    daemon.stop()
+    Library::Go.passes_on("DEFINE QLOCAL('KNOWN')", "unknown_queue", &[])
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Instances of one group whose configurations differ: what may differ does no harm, and what must
-//! not is refused at once with both values.
+//! Instances of one group with configurations that differ: what may differ does no harm, and what
+//! must not is refused at once with both values.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use towline_e2e::daemon::said;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
 use towline_e2e::peer::Peer;
 use towline_e2e::workload::Workload;
-use towline_e2e::{Try, place, require, wait};
+use towline_e2e::{Try, paths, require, wait};
 
 /// The smallest extents that there are.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -114,7 +114,7 @@ fn an_instance_without_a_name_is_refused_with_what_to_do() -> Try {
     ] {
         let file = site.scratch().join("nameless.toml");
         std::fs::write(&file, site.config.replacen("instance = \"a\"\n", given, 1))?;
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.args(["run", "QM1", "--data"]).arg(site.scratch().join("nobody"));
         let output = command.arg("--config").arg(&file).output()?;
         require!(!output.status.success() && said(&output).contains(why), "{}", said(&output));

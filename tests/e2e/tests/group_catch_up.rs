@@ -10,9 +10,9 @@ use towline_e2e::group::{Design, Group, Instance, NAMES, WHOLE_MAX};
 use towline_e2e::peer::Peer;
 use towline_e2e::program::Program;
 use towline_e2e::wait;
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
-/// What a group that must not elect anybody is given for it: several times what an election takes.
+/// The settings of a group that must hold no election: several times what an election takes.
 const NO_ELECTION: Duration = Duration::from_secs(4);
 
 fn others(instance: Instance) -> [Instance; 2] {
@@ -21,15 +21,15 @@ fn others(instance: Instance) -> [Instance; 2] {
 
 /// `towline load` against an instance, which must pass.
 fn load(group: &Group, at: Instance, arguments: &[&str]) -> Try {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.arg("load").args(arguments).args(["--url", &group.url(at), "--quiet"]);
     let output = command.output()?;
     require!(output.status.success(), "load {arguments:?}: {}", group.explained(&said(&output)));
     Ok(())
 }
 
-/// Messages in a queue as an instance has them once it is active. Who is elected answers only when
-/// its door is open, and on a busy machine it may lose the election again before it was asked.
+/// Messages in a queue as an instance has them once it is active. The elected instance answers only
+/// when its door is open, and on a busy machine it may lose the election again before it was asked.
 fn depth_at(group: &Group, at: Instance, queue: &str) -> Try<u64> {
     group.until_whole()?;
     let depth = wait::until("the instance is active", WHOLE_MAX, || {
@@ -109,7 +109,7 @@ fn an_instance_that_lost_its_disk_does_not_help_to_elect_one_that_lacks_messages
     Ok(())
 }
 
-/// A log whose extents are used again after a few seconds.
+/// A log with extents that are used again after a few seconds.
 fn small_log() -> Design {
     let config = "[queue_manager]\nimglogln = 1\n[log]\nextent_bytes = 4194304\n";
     Design { config: config.into(), ..Design::default() }
@@ -151,8 +151,8 @@ fn leave_behind(group: &Group, active: Instance) -> Try<Instance> {
     group.until_in_sync(2)
 }
 
-/// A group with a small log and 60 MB of messages in `kept`, one instance of which is down and so
-/// far behind that it needs a copy: the group, who is active, and who is down.
+/// A group with a small log and 60 MB of messages in `kept`, with one instance down and so far
+/// behind that it needs a copy: the group, the active instance, and the one that is down.
 fn with_one_too_far_behind() -> Try<(Group, Instance, Instance)> {
     let mut group = Group::formed_as(&small_log())?;
     let active = group.until_whole()?;
@@ -186,7 +186,7 @@ fn an_instance_that_lost_its_disk_gets_in_sync_by_one_copy_while_a_load_goes_on(
     let lost = others(active)[0];
     let kept = ["put", "--count", "3000", "--size", "20000", "--queue", "kept", "--seconds", "60"];
     load(&group, active, &kept)?;
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     // Not at full rate: on two processors that others use too it would only catch up when they
     // rest.
     command.args(["load", "stream", "--seconds", "300", "--size", "4096", "--quiet"]);
@@ -261,7 +261,7 @@ fn a_replica_that_is_too_far_behind_gets_a_copy() -> Try {
 
 /// A load that goes on through all instances until it is dropped.
 fn steady_load(group: &Group, rate: &str) -> Try<Program> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["load", "stream", "--seconds", "300", "--size", "12000", "--quiet"]);
     command.args(["--reconnect", "--rate", rate]);
     for url in group.urls() {

@@ -10,7 +10,7 @@ use towline_e2e::peer::{Peer, open_frame};
 use towline_e2e::wire::{Value, amqp, code, described, symbol, text};
 use towline_e2e::{Try, fail, require, wait};
 
-/// An open frame whose field `at` (AMQP 2.7.1) is another one.
+/// An open frame with another value in field `at` (AMQP 2.7.1).
 fn asking(at: usize, field: Value) -> Vec<u8> {
     let mut fields: Vec<Value> = (0..10).map(|at| open_frame().field(at).clone()).collect();
     fields[at] = field;
@@ -108,7 +108,7 @@ fn each_of_many_clients_reads_why_it_is_let_go_at_a_planned_switch() -> Try {
     Ok(())
 }
 
-/// Connects again and again until it is told to stop; how often, or the first refusal.
+/// Connects again and again until it is stopped; how often, or the first refusal.
 fn connecting(address: &str, stop: &AtomicBool) -> Result<u64, String> {
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Clocks that jump, and certificates whose time is over: time-outs of a group go by the monotonic
+//! Clocks that jump, and certificates that have expired: time-outs of a group go by the monotonic
 //! clock, messages without an expiry stay, and an expired certificate keeps out its owner alone.
 
 use std::time::Duration;
@@ -21,16 +21,17 @@ fn others(instance: Instance) -> [Instance; 2] {
     [(instance + 1) % 3, (instance + 2) % 3]
 }
 
-/// So long that no busy machine makes anybody miss anybody else: nobody is stopped or cut off here.
+/// So long that no instance on a busy machine misses another one: no instance is stopped or cut off
+/// here.
 const NEVER_MISSED: Duration = Duration::from_secs(30);
 
-/// A group whose instances have clocks and links of their own.
+/// A group of instances with clocks and links of their own.
 fn formed() -> Try<Group> {
     let missed_after = Some(NEVER_MISSED);
     Group::formed_as(&Design { net: true, clocks: true, missed_after, ..Design::default() })
 }
 
-/// What an instance told with this id, line by line.
+/// What an instance logged with this id, line by line.
 fn told(group: &Group, at: Instance, id: &str) -> Vec<String> {
     let log = group.site(at).log();
     log.lines().filter(|line| line.contains(id)).map(str::to_owned).collect()
@@ -137,7 +138,7 @@ fn an_expired_certificate_is_told_ahead_and_keeps_out_its_owner_alone_until_it_i
     let [owner, other] = others(active);
     let load = Workload::start_returning(group.urls(), 0, &mut chance);
     let starts = THREE.map(|at| told(&group, at, "TWL1001I").len());
-    // A new one that lasts for a day: taken over without a restart, and the end is told.
+    // A new one that lasts for a day: taken over without a restart, and its expiry is reported.
     group.issue_papers_for(&[owner], 1)?;
     until_told(&group, owner, "TWL4105I", 0)?;
     until_told(&group, owner, "TWL4106W", 0)?;

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use towline_e2e::daemon::said;
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 /// Far above what anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -35,20 +35,20 @@ struct Demo {
 
 impl Demo {
     fn start() -> Try<Demo> {
-        let below = place::target_folder()?.join("e2e").join("scratch");
+        let below = paths::target_folder()?.join("e2e").join("scratch");
         std::fs::create_dir_all(&below)?;
         let folder = tempfile::Builder::new().prefix("group-").tempdir_in(below)?;
         let port = free_ports()?;
         let errors = folder.path().join("demo.err");
         let errors = OpenOptions::new().create(true).append(true).open(errors)?;
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.args(["group", "demo", "--port", &port.to_string(), "--dir"]).arg(folder.path());
         let mut process =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn()?;
         let Some(stdout) = process.stdout.take() else { fail!("no standard output") };
         let (tell, lines) = channel();
         std::thread::spawn(move || {
-            // Read to the end in any case: who prints must not have to wait.
+            // Read to the end in any case: a program that prints must not have to wait.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 tell.send(line).ok();
             }
@@ -81,7 +81,7 @@ impl Demo {
 
     /// Runs a command that must end with this code, and gives all that it said.
     fn runs(&self, arguments: &[&str], code: i32) -> Try<String> {
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL").stdin(Stdio::null());
         let output = command.args(arguments).output()?;
         let words = said(&output);
@@ -127,7 +127,7 @@ impl Drop for Demo {
     }
 }
 
-/// Ports that nobody has, below those that the system gives out by itself; others in each test of
+/// Free ports, below those that the system gives out by itself; others in each test of
 /// this process, for the demonstration takes them a moment later.
 fn free_ports() -> Try<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -258,7 +258,7 @@ fn a_stop_keeps_the_quorum_and_an_instance_that_lost_its_log_is_rebuilt() -> Try
     demo.runs(&["put", Q, "second", "--data", &demo.data(active)], 0)?;
 
     let said = OpenOptions::new().create(true).append(true).open(aside.join("started"))?;
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["run", "QM1", "--data", &data, "--config", &config]).stdin(Stdio::null());
     let _by_hand = ByHand(command.stdout(said.try_clone()?).stderr(said).spawn()?);
     demo.whole()?;

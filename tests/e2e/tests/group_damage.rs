@@ -378,7 +378,7 @@ fn a_copy_of_a_damaged_log_is_refused_and_the_next_one_is_of_the_repaired_log() 
 
 /// An extent that a start does not read, with messages that live, is gone:
 /// docs/guides/damaged-log.md says that the start is refused, and that a full copy of another
-/// instance's log brings it back.
+/// instance's log restores it.
 #[test]
 fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_back() -> Try {
     let config = "[log]\nextent_bytes = 4194304\n";
@@ -459,8 +459,7 @@ fn led_before(group: &Group, at: Instance) -> usize {
     before.matches("TWL4203I").count()
 }
 
-/// The start of an instance without this extent is refused, and a full copy brings all messages
-/// back.
+/// The start of an instance without this extent is refused, and a full copy restores all messages.
 fn is_refused_until_replaced(group: &mut Group, hit: Instance, extent: &Path) -> Try {
     let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let refused = said(&group.site(hit).start_refused()?);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use towline_e2e::chance::Chance;
-use towline_e2e::chaos::disk::Disk;
+use towline_e2e::chaos::disk::ChaosDisk;
 use towline_e2e::group::{Design, Group, Instance, MISSED_AFTER, NAMES, THREE};
 use towline_e2e::peer::Peer;
 use towline_e2e::slow::Slow;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What an election, and a busy machine, may add to the time after which a disk is held for gone.
 const ELECTION_MAX: Duration = Duration::from_secs(4);
 
-/// A group each of whose logs is on a disk that can hang.
+/// A group with each log on a disk that can hang.
 struct Hanging {
     /// Ended before its disks go.
     group: Group,
@@ -75,7 +75,8 @@ fn an_active_whose_disk_hangs_gives_up_and_clients_go_on_through_all_three() -> 
     require!(took < MISSED_AFTER + ELECTION_MAX, "{}", group.explained(&format!("{took:?}")));
     until_committed(&load, 20).map_err(|error| group.explained(&error.to_string()))?;
 
-    // The instance whose disk hangs says so, knows who is active, and brings clients there.
+    // The instance with the hanging disk says so, knows the active instance, and relays clients to
+    // it.
     let said = group.site(active).log();
     require!(said.contains("TWL4320E") && said.contains("extent-"), "{said}");
     let status = group.status(active)?;
@@ -202,7 +203,7 @@ fn an_instance_without_one_free_byte_or_name_re_executes_itself_and_is_started()
     const SMALL: Instance = 0;
     let config = "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\n";
     let mut group = Group::plan(&Design { config: config.into(), ..Design::default() })?;
-    let disk = Disk::plain(group.site(SMALL))?;
+    let disk = ChaosDisk::plain(group.site(SMALL))?;
     for instance in THREE {
         group.start(instance)?;
     }

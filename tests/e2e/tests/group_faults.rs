@@ -1,4 +1,4 @@
-//! A group whose active instance is killed, stopped, cut off or left alone while clients work in
+//! The active instance of a group is killed, stopped, cut off or left alone while clients work in
 //! transactions: nothing that was acknowledged is lost, nothing is there twice, no unit is half
 //! done.
 
@@ -24,7 +24,7 @@ fn until_committed(load: &Workload, more: usize) -> Try {
     wait::until_true("commits", GO_ON_MAX, || load.units_committed() >= wanted)
 }
 
-/// Who is not `instance`.
+/// The other instances.
 fn others(instance: Instance) -> [Instance; 2] {
     [(instance + 1) % 3, (instance + 2) % 3]
 }
@@ -60,7 +60,7 @@ fn an_active_that_stood_still_acknowledges_nothing_and_begins_again() -> Try {
     let stopped = group.until_whole()?;
     let load = Workload::start_returning(group.urls(), 0, &mut chance);
     until_committed(&load, 10)?;
-    // A client of the stopped one, whose put comes in while it stands still.
+    // A client of the stopped one; its put comes in while the instance stands still.
     let mut peer = Peer::begun(group.address(stopped))?;
     peer.attach_sender(0, "LATE")?;
     group.pause(stopped)?;

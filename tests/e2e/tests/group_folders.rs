@@ -9,7 +9,7 @@ use std::time::Duration;
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::group::texts::{has_exactly, put, texts};
 use towline_e2e::group::{Group, Instance, LINKS_PORT, NAMES};
-use towline_e2e::place::copy_folder;
+use towline_e2e::paths::copy_folder;
 use towline_e2e::{Try, require, wait};
 
 /// Longer than two instances need to elect one of them.
@@ -33,7 +33,7 @@ fn until_said(group: &Group, at: Instance, message: &str, times: usize) -> Try {
     waited.map_err(|_| group.explained(&format!("no {message}")).into())
 }
 
-/// No instance took itself for one whose folder was put back, and none was refused.
+/// No instance took its own folder for an older copy, and none was refused.
 fn no_alarm(group: &Group) -> Try {
     for at in 0..3 {
         for message in ["TWL4250W", "TWL4251W"] {

@@ -39,7 +39,7 @@ fn a_client_that_asks_is_sent_from_a_replica_to_the_active_and_follows() -> Try 
     let there = group.address(active);
     let followed = program::run(program::jms("follows_redirect", &list, &[there])?);
     followed.map_err(|error| group.explained(&error.to_string()))?;
-    // Who does not ask stays where it came to.
+    // A client that does not ask stays with its first instance.
     let replica = group.address((active + 1) % 3);
     let stayed = program::run(program::jms("is_relayed", &list, &[replica])?);
     stayed.map_err(|error| group.explained(&error.to_string()))?;

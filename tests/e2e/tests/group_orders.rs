@@ -11,7 +11,7 @@ use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
 use towline_e2e::peer::Peer;
 use towline_e2e::wait;
 use towline_e2e::workload::Workload;
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 /// Longer than clients need to go on elsewhere.
 const GO_ON_MAX: Duration = Duration::from_secs(40);
@@ -30,7 +30,7 @@ fn others(instance: Instance) -> [Instance; 2] {
     [(instance + 1) % 3, (instance + 2) % 3]
 }
 
-/// How often an instance told something.
+/// How often an instance logged something.
 fn told(group: &Group, instance: Instance, id: &str) -> usize {
     group.site(instance).log().matches(id).count()
 }
@@ -64,7 +64,7 @@ fn a_client_with_one_address_of_a_replica_goes_on_after_the_active_was_killed() 
     let mut group = Group::formed()?;
     let active = group.until_whole()?;
     let replica = others(active)[0];
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["load", "requester", "--clients", "4", "--rate", "200", "--seconds", "6"]);
     command.args(["--size", "100", "--reconnect", "--quiet", "--json", "-", "--verify-drain"]);
     command.args(["--url", &group.url(replica)]);
@@ -115,7 +115,7 @@ fn a_rolling_restart_begins_each_instance_anew_and_loses_nothing() -> Try {
     let load = Workload::start_returning(group.urls(), 0, &mut chance);
     until_committed(&group, &load, 5)?;
     let starts = THREE.map(|at| told(&group, at, "TWL1001I"));
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["rolling-restart", "--json", "--data"]);
     command.args(THREE.map(|at| group.site(at).data.clone()));
     let output = command.output()?;
@@ -183,7 +183,7 @@ fn an_instance_with_papers_of_another_authority_or_name_is_not_let_in() -> Try {
     group.kill(stranger)?;
     group.until_in_sync(2)?;
     let right = group.site(stranger).config.clone();
-    // The name of another instance, and the right authority: it is told so itself.
+    // The name of another instance, and the right authority: it is notified itself.
     let name = |at: Instance| format!("{}.pem", NAMES[at]);
     let key = |at: Instance| format!("{}-key.pem", NAMES[at]);
     let renamed = right.replace(&name(stranger), &name(other));

@@ -1,4 +1,4 @@
-//! Clients of instances that are not active: the one that was active hangs, or nobody is.
+//! Clients of instances that are not active: the active one hangs, or there is none.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use towline_e2e::group::{Design, Group, Instance, NAMES, SAYS, THREE, WHOLE_MAX};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, fail, papers, place, require, tls, wait};
+use towline_e2e::{Try, fail, papers, paths, require, tls, wait};
 
 /// How long the active one hangs.
 const HANGS: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Until an instance without a leader must have answered.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Who is not `instance`.
+/// The other instances.
 fn others(instance: Instance) -> [Instance; 2] {
     [(instance + 1) % 3, (instance + 2) % 3]
 }
@@ -168,7 +168,7 @@ fn clients_that_come_while_one_active_follows_another_are_served_without_a_refus
     let mut group = Group::formed_as(&Design::default())?;
     let killed = group.until_whole()?;
     group.kill(killed)?;
-    // Nobody knows yet that it is gone, or who comes next.
+    // No instance knows yet that it is gone, or which one follows.
     for at in others(killed) {
         let mut peer = Peer::begun(group.address(at))?;
         peer.attach_sender(0, "Q")?;
@@ -180,7 +180,7 @@ fn clients_that_come_while_one_active_follows_another_are_served_without_a_refus
 
 /// What `towline status` says of a folder: the instance that it is about, if anything answered.
 fn status_of(data: &Path) -> Try<Option<String>> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["status", "--json", "--timeout", "2", "--data"]).arg(data);
     let output = command.output()?;
     if !output.status.success() {

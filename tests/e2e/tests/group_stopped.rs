@@ -117,7 +117,7 @@ fn a_switch_to_an_instance_that_was_just_stopped_is_refused_with_words_and_clien
         require!(why.iter().any(|why| words.contains(why)), "{words}");
         require!(group.until_whole()? == active, "{}", group.explained("another active one"));
     }
-    // Its clients were not told to go for nothing.
+    // Its clients were not sent away for nothing.
     peer.put(0, 0, b"hello")?;
     Ok(())
 }

@@ -17,12 +17,12 @@ use towline_e2e::daemon::said;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
 use towline_e2e::wait;
 use towline_e2e::workload::Workload;
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 /// Longer than clients need to go on elsewhere.
 const GO_ON_MAX: Duration = Duration::from_secs(40);
 
-/// A hello as crates/server/src/link/hello.rs draws it, said with an instance's papers; prints the
+/// A hello as crates/link/src/hello.rs draws it, said with an instance's papers; prints the
 /// answer: its oldest and newest version, `welcome` or why not.
 const HELLO: &str = r#"
 import socket, ssl, struct, sys
@@ -68,13 +68,13 @@ fn greeted(group: &Group, at: Instance, name: &str, versions: [u16; 2]) -> Try<S
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// A group in which nobody misses anybody because the machine is busy: nobody is stopped or cut off
-/// here.
+/// A group in which no instance misses another one because the machine is busy: none is stopped or
+/// cut off here.
 fn design() -> Design {
     Design { missed_after: Some(Duration::from_secs(30)), ..Design::default() }
 }
 
-/// How often an instance told something that has all these words.
+/// How often an instance logged a line with all these words.
 fn told(group: &Group, at: Instance, words: &[&str]) -> usize {
     let log = group.site(at).log();
     log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
@@ -130,7 +130,7 @@ fn version(program: &Path) -> Try<String> {
 
 /// A copy of our program that says to be of the next version, in `folder`; and that version.
 fn next_version(folder: &Path) -> Try<(PathBuf, String)> {
-    let ours = place::towline()?;
+    let ours = paths::towline()?;
     let old = version(&ours)?;
     let last = old.bytes().next_back().ok_or("no version")?;
     require!(last.is_ascii_digit(), "{old}");
@@ -162,9 +162,9 @@ fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses
     let mut group = Group::plan(&design())?;
     let folder = group.site(0).scratch().to_path_buf();
     let (next, new) = next_version(&folder)?;
-    let old = version(&place::towline()?)?;
+    let old = version(&paths::towline()?)?;
     let installed = folder.join("towline");
-    fs::copy(place::towline()?, &installed)?;
+    fs::copy(paths::towline()?, &installed)?;
     for at in THREE {
         group.site_mut(at).program = Some(installed.clone());
         group.start(at)?;
@@ -172,7 +172,7 @@ fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses
     let active = group.until_whole()?;
     let load = Workload::start_returning(group.urls(), 0, &mut chance);
     until_committed(&group, &load, 5)?;
-    // As a package would: the file is replaced, and who runs still has the old one.
+    // As a package would: the file is replaced, and a running process still has the old one.
     fs::rename(&next, &installed)?;
     let first = (active + 1) % 3;
     let rolled = group.site(first).runs(&["rolling-restart", "--this-one", "--json"], 0)?;
@@ -189,7 +189,7 @@ fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses
     group.make_active(first)?;
     until_committed(&group, &load, 10)?;
     group.until_whole()?;
-    // The one that handed over began again, with what is on the disk: the new one.
+    // The instance that handed over re-executed, with the program on the disk: the new one.
     let last = (active + 2) % 3;
     group.make_active(last)?;
     until_committed(&group, &load, 10)?;

@@ -1,6 +1,6 @@
-//! An instance whose log is not the one for which it made its promises gives no vote: it was
+//! An instance gives no vote when its log is not the one for which it made its promises: it was
 //! replaced, an older copy of it was put back, or its hard state is an older one. So no instance is
-//! elected who lacks what was acknowledged, and everything is there when an instance comes back
+//! elected that lacks what was acknowledged, and everything is there when an instance comes back
 //! that has it.
 
 use std::fs;
@@ -15,8 +15,8 @@ use towline_e2e::extent;
 use towline_e2e::group::texts::{has_exactly, put, texts};
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
+use towline_e2e::paths::{self, copy_folder};
 use towline_e2e::peer::Peer;
-use towline_e2e::place::{self, copy_folder};
 use towline_e2e::{require, wait};
 
 /// Longer than two instances need to elect one of them: tries come after at most a tenth of a
@@ -33,11 +33,11 @@ const BLOCK: u64 = 4096;
 enum Forgets {
     /// `towline instance replace`.
     Replaced,
-    /// An older copy of `log`, as a backup of the folder brings it back; `group-state` is the
+    /// An older copy of `log`, as a backup of the folder restores it; `group-state` is the
     /// newest.
     OlderLog,
     /// The same, and the copy was made of a running instance that was not started again since: only
-    /// what it noted as committed tells.
+    /// what it noted as committed shows it.
     LogOfThisLife,
     /// The log is the newest, `group-state` and `group-committed` are older copies.
     OlderState,
@@ -87,7 +87,7 @@ fn forget(group: &Group, at: Instance, how: Forgets, saved: &Path) -> Try {
 
 /// `towline instance ...` for an instance.
 fn command(group: &Group, at: Instance, what: &str, more: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["instance", what, "--yes", "--data"]).arg(data(group, at));
     command.arg("--config").arg(group.site(at).scratch().join("towline.toml")).args(more);
     Ok(command)
@@ -232,7 +232,7 @@ fn append_alone(group: &Group, alone: Instance) -> Try {
     group.net()?.isolate(alone);
     let batches = || extent::batches(&data(group, alone).join("log")).map(|all| all.len());
     // No more than two batches wait for others: the second one is larger, so that there is space
-    // for what a newer term puts in their place.
+    // for what a newer term writes there instead.
     for (number, bytes) in [(0, 10), (1, 30_000)] {
         let before = batches()?;
         peer.put_unanswered(0, number, &vec![b'x'; bytes])?;

@@ -9,12 +9,12 @@ use std::process::{Command, Output};
 
 use towline_e2e::daemon::{Daemon, Site, said};
 use towline_e2e::program;
-use towline_e2e::{Try, fail, place, require};
+use towline_e2e::{Try, fail, paths, require};
 
 /// The lines of the code blocks of a document that begin with the language `sh`, comments away; a
 /// line that ends with a backslash goes on.
 fn commands(document: &str) -> Try<Vec<String>> {
-    let text = fs::read_to_string(place::sources().join("../../docs").join(document))?;
+    let text = fs::read_to_string(paths::sources().join("../../docs").join(document))?;
     let mut found: Vec<String> = Vec::new();
     let (mut inside, mut goes_on) = (false, false);
     for line in text.lines().map(str::trim) {
@@ -37,7 +37,7 @@ fn commands(document: &str) -> Try<Vec<String>> {
 
 /// A line in a shell that knows the program and the queue manager of this site, and nothing else.
 fn typed(site: &Site, line: &str) -> Try<Output> {
-    let towline = place::towline()?;
+    let towline = paths::towline()?;
     let Some(folder) = towline.parent() else { fail!("a program in no folder") };
     let path = std::env::var("PATH").unwrap_or_default();
     let mut shell = Command::new("sh");
@@ -133,7 +133,7 @@ fn the_commands_for_dead_letters_find_and_move_them() -> Try {
 #[test]
 fn the_configuration_of_the_guide_starts_where_its_file_says() -> Try {
     let mut site = Site::closed()?;
-    let text = fs::read_to_string(place::sources().join("../../docs/guides/configuration.md"))?;
+    let text = fs::read_to_string(paths::sources().join("../../docs/guides/configuration.md"))?;
     let Some((_, rest)) = text.split_once("```toml\n") else { fail!("no file in the guide") };
     let Some((file, _)) = rest.split_once("```") else { fail!("no end of the file") };
     let file = file.replace("127.0.0.1:5672", "127.0.0.1:0");

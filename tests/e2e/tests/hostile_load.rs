@@ -14,7 +14,7 @@ use towline_e2e::{Try, fail, require, wait};
 const CONFIG: &str = "[limits]\nlogin_timeout_s = 2\nidle_timeout_s = 2\n";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Puts and gets one message and tells how long it took.
+/// Puts and gets one message and returns how long it took.
 fn round_trip(peer: &mut Peer, number: u32) -> Try<Duration> {
     let begun = Instant::now();
     peer.put(0, number, b"still here")?;

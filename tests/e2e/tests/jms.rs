@@ -3,38 +3,11 @@
 use std::process::Command;
 
 use towline_e2e::daemon::Site;
-use towline_e2e::program::{self, Program};
+use towline_e2e::program::{self, Library, Program};
 use towline_e2e::{Try, require};
 
-/// Runs a scenario against a fresh daemon that defines queues on first use.
-fn passes(scenario: &str) -> Try {
-    passes_with(scenario, &[])
-}
-
-fn passes_with(scenario: &str, arguments: &[&str]) -> Try {
-    let site = Site::open()?;
-    let daemon = site.start()?;
-    program::run(program::jms(scenario, &daemon.url(), arguments)?)?;
-    daemon.stop()
-}
-
-/// Runs a scenario against a fresh daemon with queues of our own.
-fn passes_on(mqsc: &str, scenario: &str, arguments: &[&str]) -> Try {
-    let site = Site::closed()?;
-    let daemon = site.start()?;
-    site.mqsc(mqsc)?;
-    program::run(program::jms(scenario, &daemon.url(), arguments)?)?;
-    daemon.stop()
-}
-
-macro_rules! scenarios {
-    ($($name:ident)*) => { $(
-        #[test]
-        fn $name() -> Try { passes(stringify!($name)) }
-    )* };
-}
-
-scenarios! {
+towline_e2e::scenarios! {
+    Library::Jms;
     put_get order priorities expiry listener asynchronous_send many_sessions sharing
     message_types headers_and_properties odd_texts
     client_acknowledge auto_acknowledge dups_ok_acknowledge recover close_with_unacknowledged
@@ -48,63 +21,67 @@ scenarios! {
 
 #[test]
 fn temporary_queues_have_names_of_their_own() -> Try {
-    passes_on("DISPLAY QMGR", "temporary_queues_are_distinct", &[])
+    Library::Jms.passes_on("DISPLAY QMGR", "temporary_queues_are_distinct", &[])
 }
 
 #[test]
 fn a_temporary_queue_ends_with_its_connection() -> Try {
-    passes_on("DISPLAY QMGR", "temporary_queue_ends_with_connection", &[])
+    Library::Jms.passes_on("DISPLAY QMGR", "temporary_queue_ends_with_connection", &[])
 }
 
 #[test]
 fn a_temporary_queue_can_be_deleted_by_its_owner() -> Try {
-    passes_on("DISPLAY QMGR", "temporary_queue_deleted", &[])
+    Library::Jms.passes_on("DISPLAY QMGR", "temporary_queue_deleted", &[])
 }
 
 #[test]
 fn a_message_of_ten_megabytes_comes_out_whole() -> Try {
-    passes_on("DEFINE QLOCAL('LARGE')", "large_message", &["10000000", "LARGE"])
+    Library::Jms.passes_on("DEFINE QLOCAL('LARGE')", "large_message", &["10000000", "LARGE"])
 }
 
 #[test]
 fn a_message_of_hundred_megabytes_comes_out_whole() -> Try {
     // Exactly MAXMSGL, as every queue has it unless defined otherwise: the body is what counts.
-    passes_on("DEFINE QLOCAL('HUGE')", "large_message", &["104857600", "HUGE"])
+    Library::Jms.passes_on("DEFINE QLOCAL('HUGE')", "large_message", &["104857600", "HUGE"])
 }
 
 #[test]
 fn an_unknown_queue_is_an_invalid_destination() -> Try {
-    passes_on("DEFINE QLOCAL('KNOWN')", "unknown_queue", &[])
+    Library::Jms.passes_on("DEFINE QLOCAL('KNOWN')", "unknown_queue", &[])
 }
 
 #[test]
 fn a_full_queue_refuses_puts_until_a_get() -> Try {
-    passes_on("DEFINE QLOCAL('FULL') MAXDEPTH(5)", "queue_full", &["FULL", "5"])
+    Library::Jms.passes_on("DEFINE QLOCAL('FULL') MAXDEPTH(5)", "queue_full", &["FULL", "5"])
 }
 
 #[test]
 fn a_message_beyond_maxmsgl_is_refused() -> Try {
-    passes_on("DEFINE QLOCAL('SHORT') MAXMSGL(1000)", "message_too_long", &["SHORT", "1000"])
+    Library::Jms.passes_on(
+        "DEFINE QLOCAL('SHORT') MAXMSGL(1000)",
+        "message_too_long",
+        &["SHORT", "1000"],
+    )
 }
 
 #[test]
 fn no_way_leads_to_a_topic() -> Try {
-    passes("topics_are_refused")
+    Library::Jms.passes("topics_are_refused", &[])
 }
 
 #[test]
 fn a_client_id_is_used_by_one_connection_at_a_time() -> Try {
-    passes("client_id")
+    Library::Jms.passes("client_id", &[])
 }
 
 #[test]
 fn put_disabled_refuses_puts() -> Try {
-    passes_on("DEFINE QLOCAL('NOPUT') PUT(DISABLED)", "put_inhibited", &["NOPUT"])
+    Library::Jms.passes_on("DEFINE QLOCAL('NOPUT') PUT(DISABLED)", "put_inhibited", &["NOPUT"])
 }
 
 #[test]
 fn get_disabled_refuses_gets() -> Try {
-    passes_on("DEFINE QLOCAL('NOGET') GET(DISABLED)", "get_inhibited", &["NOGET"])
+    Library::Jms.passes_on("DEFINE QLOCAL('NOGET') GET(DISABLED)", "get_inhibited", &["NOGET"])
 }
 
 #[test]
@@ -201,7 +178,7 @@ fn at_bothresh_a_rolled_back_message_moves_to_boqname() -> Try {
 #[test]
 fn a_unit_beyond_maxumsgs_does_not_commit() -> Try {
     let define = "ALTER QMGR MAXUMSGS(50)\nDEFINE QLOCAL('TOO.MANY')";
-    passes_on(define, "unit_too_many", &["50"])
+    Library::Jms.passes_on(define, "unit_too_many", &["50"])
 }
 
 #[test]

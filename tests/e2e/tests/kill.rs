@@ -75,7 +75,7 @@ fn a_kill_while_the_daemon_starts_leaves_the_log_readable() -> Try {
     daemon.stop()
 }
 
-/// An attach of a receiver whose deliveries come settled (snd-settle-mode of AMQP 2.8.2).
+/// An attach of a receiver that gets its deliveries settled (snd-settle-mode of AMQP 2.8.2).
 fn attach_presettled(queue: &str) -> Value {
     let mut attach = attach_receiver(0, queue);
     if let Value::Described(_, list) = &mut attach

@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-/// Puts one small message after the other until told to stop, and says when it has begun; the
+/// Puts one small message after the other until stopped, and says when it has begun; the
 /// slowest of them.
 fn bystander(address: &str, stop: &AtomicBool, begun: &Sender<()>) -> Try<Duration> {
     let mut peer = Peer::begun(address)?;

@@ -1,4 +1,5 @@
-//! A torn tail is cut silently to a prefix of commits; damage before the tail is told and refused.
+//! A torn tail is cut silently to a prefix of commits; damage before the tail is reported and
+//! refused.
 
 use std::fs;
 use std::path::PathBuf;

@@ -16,9 +16,9 @@ use towline_e2e::{Try, fail, require};
 
 /// Small extents, so that they are filled and let go within the rounds.
 const LOG: &str = "[log]\nextent_bytes = 4194304\n";
-/// Where nobody is stopped: so long that no busy machine makes anybody lose a lease.
+/// Where no instance is stopped: so long that none loses a lease on a busy machine.
 const LONG_LEASE: &str = "[shared]\nlease_ms = 120000\n";
-/// Where somebody is stopped, and nobody may lose a lease by himself on a busy machine.
+/// Where an instance is stopped, and none may lose a lease by itself on a busy machine.
 const LEASE: &str = "[shared]\nlease_ms = 4000\n";
 /// Exit status of an instance that lost its lease.
 const LEASE_LOST: i32 = 71;

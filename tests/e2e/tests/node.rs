@@ -2,43 +2,22 @@
 
 use towline_e2e::Try;
 use towline_e2e::daemon::Site;
-use towline_e2e::program::{self, Program};
+use towline_e2e::program::{self, Library, Program};
 
-fn passes(scenario: &str) -> Try {
-    let site = Site::open()?;
-    let daemon = site.start()?;
-    program::run(program::node(scenario, &daemon.url(), &[]))?;
-    daemon.stop()
-}
-
-fn passes_on(mqsc: &str, scenario: &str, arguments: &[&str]) -> Try {
-    let site = Site::closed()?;
-    let daemon = site.start()?;
-    site.mqsc(mqsc)?;
-    program::run(program::node(scenario, &daemon.url(), arguments))?;
-    daemon.stop()
-}
-
-macro_rules! scenarios {
-    ($($name:ident)*) => { $(
-        #[test]
-        fn $name() -> Try { passes(stringify!($name)) }
-    )* };
-}
-
-scenarios! {
+towline_e2e::scenarios! {
+    Library::Node;
     put_get bodies pre_settled settle_second credit_and_drain request_reply selector_and_browse idle
 }
 
 #[test]
 fn outcomes() -> Try {
     let define = "DEFINE QLOCAL('DEAD')\nALTER QMGR DEADQ('DEAD')\nDEFINE QLOCAL('NODE.OUTCOMES')";
-    passes_on(define, "outcomes", &["DEAD"])
+    Library::Node.passes_on(define, "outcomes", &["DEAD"])
 }
 
 #[test]
 fn refusals_leave_the_connection_alone() -> Try {
-    passes_on("DEFINE QLOCAL('KNOWN') MAXMSGL(4194304)", "refusals", &[])
+    Library::Node.passes_on("DEFINE QLOCAL('KNOWN') MAXMSGL(4194304)", "refusals", &[])
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use towline_e2e::Try;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::{Daemon, Site};
-use towline_e2e::history::{Found, History, Tally};
+use towline_e2e::history::{Contents, History, Tally};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
 use towline_e2e::require;
@@ -21,7 +21,7 @@ const CONFIG: &str = "[log]\nextent_bytes = 4194304\n";
 /// Far above what the rounds need.
 const DISK_BYTES: u64 = 4 << 30;
 
-/// A site whose data folder is on a lossy disk.
+/// A site with its data folder on a lossy disk.
 fn lossy_site() -> Try<(Lossy, Site)> {
     let lossy = Lossy::mount(DISK_BYTES)?;
     let mut site = Site::open()?.with_config(CONFIG);
@@ -62,7 +62,7 @@ fn work_until_killed(daemon: Daemon, round: u32, chance: &mut Chance) -> Try<His
 
 fn start_and_judge(site: &Site, history: &History) -> Try<(Daemon, Tally)> {
     let daemon = site.start()?;
-    let found: Found = drain_all(&daemon)?;
+    let found: Contents = drain_all(&daemon)?;
     let tally = history.judge(&found)?;
     Ok((daemon, tally))
 }

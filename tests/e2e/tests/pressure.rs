@@ -1,4 +1,4 @@
-//! More than the disk can take at once: everybody waits, nobody hangs, and others are served.
+//! More than the disk can take at once: all producers wait, none hangs, and others are served.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Who gets in when there is little space, who administers, and what is read again without a
-//! restart.
+//! Which clients get in when there is little space, which users administer, and what is read again
+//! without a restart.
 //!
 //! Not here: logins by themselves (`login`).
 
@@ -19,7 +19,7 @@ use towline_e2e::lan::Lan;
 use towline_e2e::papers;
 use towline_e2e::peer::Peer;
 use towline_e2e::program::Program;
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// The user `nobody` of all Linux systems.
@@ -90,7 +90,7 @@ fn silent_connections_of_one_address_keep_out_no_client_of_another_one_or_of_the
 fn an_administrator_gets_in_when_clients_have_all_descriptors() -> Try {
     let mut site = Site::open()?;
     let few = site.scratch().join("few");
-    let towline = place::towline()?;
+    let towline = paths::towline()?;
     let script = format!("#!/bin/sh\nulimit -n 128 || exit 1\nexec {} \"$@\"\n", towline.display());
     fs::write(&few, script)?;
     fs::set_permissions(&few, fs::Permissions::from_mode(0o755))?;
@@ -134,7 +134,7 @@ fn shared_program() -> Try<(tempfile::TempDir, std::path::PathBuf)> {
     let folder = tempfile::Builder::new().prefix("towline-rights-").tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let program = folder.path().join("towline");
-    fs::copy(place::towline()?, &program)?;
+    fs::copy(paths::towline()?, &program)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     Ok((folder, program))
 }
@@ -220,7 +220,7 @@ fn users_and_certificates_are_read_again_and_what_cannot_be_used_changes_nothing
     daemon.stop()
 }
 
-/// As a service that renews certificates leaves them: nothing tells the queue manager.
+/// As a service that renews certificates leaves them: the queue manager is not notified.
 #[test]
 fn a_renewed_listener_certificate_is_shown_without_a_signal_or_a_restart() -> Try {
     let mut site = Site::open()?;
@@ -289,7 +289,7 @@ fn reload_asks_the_instance_of_the_folder_with_and_without_an_active_one() -> Tr
     group.start(2)?;
     group.until_whole()?;
     papers::users(folder.path(), &[("alice", "one"), ("bob", "two")])?;
-    // Each one reads for itself, the active one and replicas: none was told by another one.
+    // Each one reads for itself, the active one and replicas: none was notified by another one.
     for at in THREE {
         let read = group.site(at).runs(&["reload", "--json"], 0)?;
         require!(read.contains("users (2)"), "{at}: {read}");
@@ -320,7 +320,7 @@ fn puts(site: &Site, daemon: &Daemon, login: (&str, &str), authority: &Path) -> 
 /// differ.
 #[test]
 fn the_commands_of_the_multi_instance_guide_work_as_they_stand() -> Try {
-    let guide = place::sources().join("../../docs/guides/multi-instance.md");
+    let guide = paths::sources().join("../../docs/guides/multi-instance.md");
     let text = fs::read_to_string(guide)?;
     let block = text.split("```").nth(1).ok_or("no commands in the guide")?;
     let site = Site::closed()?;
@@ -364,7 +364,7 @@ fn the_commands_of_the_multi_instance_guide_work_as_they_stand() -> Try {
 
 /// A line as a person types it, with our program in the path.
 fn shell(line: &str) -> Try<Command> {
-    let towline = place::towline()?;
+    let towline = paths::towline()?;
     let Some(folder) = towline.parent() else { fail!("a program in no folder") };
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("sh");

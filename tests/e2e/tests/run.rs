@@ -8,7 +8,7 @@ use towline_e2e::extent::copy_folder;
 use towline_e2e::papers;
 use towline_e2e::peer::Peer;
 use towline_e2e::wire::{Value, amqp, code, described, message};
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -145,7 +145,7 @@ fn commit(peer: &mut Peer, delivery: u32, unit: &Value) -> Try {
 }
 
 /// What a client that waits for the answer to a put gets when the queue manager ends meanwhile,
-/// with a disk whose syncs take so long.
+/// with a disk that takes so long for a sync.
 fn answer_at_the_end(sync: Duration) -> Try<Vec<u64>> {
     let mut site = Site::open()?;
     // What a first start writes is written at the speed of this disk.
@@ -277,7 +277,7 @@ fn a_listener_certificate_that_expires_soon_or_has_expired_is_warned_of_when_it_
         let log = site.log();
         if id.is_empty() {
             require!(!log.contains("TWL3020W") && !log.contains("TWL3021E"), "warned: {log}");
-            // One that is put in its place is warned of at once, and to who put it there.
+            // A new one in its stead is warned of at once, to the client that put it there.
             papers::server_until(site.scratch(), now - days(5))?;
             let told = site.runs(&["reload"], 0)?;
             // The look of every few seconds may have been first.
@@ -299,7 +299,7 @@ fn towline_data_names_the_folder_of_run_and_an_option_counts_more() -> Try {
     let other = site.scratch().join("other");
     for (named, by_option) in [(&site.data, None), (&site.scratch().join("nowhere"), Some(&other))]
     {
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.args(["run", "--listen", "127.0.0.1:0"]).env("TOWLINE_DATA", named);
         if let Some(folder) = by_option {
             command.arg("--data").arg(folder);

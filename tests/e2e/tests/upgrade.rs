@@ -9,7 +9,7 @@ use std::process::Command;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::extent::{batches, overwrite};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 /// Versions of which there is a folder in `golden/`.
 const VERSIONS: [&str; 2] = ["version-1", "version-2"];
@@ -17,7 +17,7 @@ const VERSIONS: [&str; 2] = ["version-1", "version-2"];
 /// A site with a golden data folder.
 fn golden(version: &str) -> Try<Site> {
     let site = Site::closed()?;
-    let archive = place::sources().join("golden").join(format!("{version}.tar.gz"));
+    let archive = paths::sources().join("golden").join(format!("{version}.tar.gz"));
     let mut unpacking = Command::new("tar");
     let output = unpacking.arg("-xzf").arg(archive).current_dir(site.scratch()).output()?;
     require!(output.status.success(), "tar: {}", said(&output));
@@ -27,7 +27,7 @@ fn golden(version: &str) -> Try<Site> {
 
 /// The messages of each queue, in order.
 fn listed(version: &str) -> Try<BTreeMap<String, Vec<String>>> {
-    let list = place::sources().join("golden").join(format!("{version}.txt"));
+    let list = paths::sources().join("golden").join(format!("{version}.txt"));
     let mut queues: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in fs::read_to_string(list)?.lines() {
         let (queue, text) = line.split_once(' ').ok_or("no queue")?;

@@ -2,7 +2,7 @@
 //! explained promises what nothing does.
 //!
 //! A field of a struct in `config/` counts as read when code of the product outside that folder,
-//! and outside tests, says `.field`, or calls a method of `config/` whose body does. The file has
+//! and outside tests, says `.field`, or calls a method of `config/` with such a body. The file has
 //! to name the struct too, or the section that it is: so a key does not count as read because
 //! another struct has a field of that name. It goes by names all the same: what is read of two
 //! structs in one file is found by the reviewer, or not at all.

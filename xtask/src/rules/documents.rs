@@ -21,7 +21,7 @@ const MUST_EXIST: &[&str] = &[
     "docs/glossary.md",
     "docs/tutorial.md",
 ];
-/// What a decision must tell (docs/adr/README.md).
+/// What a decision must contain (docs/adr/README.md).
 const DECISION_HEADINGS: &[&str] = &[
     "## Context",
     "## Decision",

@@ -1,5 +1,5 @@
 //! Pages of the reference that are generated from tables in the code say so in their first line, so
-//! that nobody mends the page instead of the table. That they are up to date is tested beside the
+//! that an author changes the table and not the page. That they are up to date is tested beside the
 //! table (rewrite them with `UPDATE_REFERENCE=1 cargo test -p towline-admin`).
 
 use crate::finding::Finding;

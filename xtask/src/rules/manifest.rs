@@ -1,5 +1,5 @@
-//! Every crate of others stands once, in the root Cargo.toml, with the reason why it is here; rooms
-//! take it from there and take over the workspace's lints.
+//! Every external crate stands once, in the root Cargo.toml, with the reason why it is here; our
+//! crates take it from there and take over the workspace's lints.
 
 use toml::{Table, Value};
 
@@ -14,7 +14,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for entry in &tree.entries {
         let Some(text) = entry.text.as_deref() else { continue };
         if entry.path.ends_with("/Cargo.toml") {
-            findings.extend(check_room(&entry.path, text));
+            findings.extend(check_crate(&entry.path, text));
         }
     }
     findings
@@ -46,7 +46,7 @@ fn dependencies_without_reason(text: &str) -> Vec<Finding> {
     findings
 }
 
-fn check_room(path: &str, text: &str) -> Vec<Finding> {
+fn check_crate(path: &str, text: &str) -> Vec<Finding> {
     let manifest = match text.parse::<Table>() {
         Ok(manifest) => manifest,
         Err(error) => return vec![Finding::file(path, error.to_string())],

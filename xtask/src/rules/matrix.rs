@@ -1,85 +1,125 @@
-//! The written dependency matrix: which room may use which. Arrows only go down.
+//! The written dependency matrix: which crate may use which. Arrows only go down.
 //!
-//! It is the list in [`MATRIX`]; ARCHITECTURE.md tells the reasons. A new arrow is a change to this
+//! It is the list in [`MATRIX`]; ARCHITECTURE.md gives the reasons. A new arrow is a change to this
 //! file, and so to be argued for (CONTRIBUTING.md, "Three classes of change").
 
 use toml::Table;
 
-use super::rooms::ROOMS_WITHOUT_IO;
+use super::without_io::CRATES_WITHOUT_IO;
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// One room: its folder, and the rooms it may use. From the lowest floor up.
-struct Room {
+/// One crate: its folder, and the crates it may use. From the lowest floor up.
+struct CrateRule {
     folder: &'static str,
     may_use: &'static [&'static str],
-    /// Further rooms that its tests, examples and benches may use.
+    /// Further crates that its tests, examples and benches may use.
     tests_may_use: &'static [&'static str],
 }
 
-const MATRIX: &[Room] = &[
-    Room { folder: "crates/types", may_use: &[], tests_may_use: &[] },
-    Room { folder: "crates/delegation", may_use: &[], tests_may_use: &[] },
-    Room { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
-    Room { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
-    Room { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
-    Room { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
-    Room { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
-    Room {
+const MATRIX: &[CrateRule] = &[
+    CrateRule { folder: "crates/types", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "crates/delegation", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/backup", may_use: &["types", "log"], tests_may_use: &[] },
+    CrateRule { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
+    CrateRule {
         folder: "crates/node",
         may_use: &["types", "core", "amqp", "admin"],
         tests_may_use: &["log"],
     },
-    Room {
+    CrateRule {
         folder: "crates/sim",
         may_use: &["types", "core", "group", "admin", "node"],
         tests_may_use: &[],
     },
-    Room { folder: "crates/client", may_use: &["types", "amqp"], tests_may_use: &[] },
-    Room { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
-    Room { folder: "crates/disktest", may_use: &[], tests_may_use: &[] },
-    Room { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
-    Room { folder: "crates/process", may_use: &["types", "admin", "logging"], tests_may_use: &[] },
-    Room { folder: "crates/config", may_use: &["types", "logging"], tests_may_use: &[] },
-    Room {
+    CrateRule { folder: "crates/client", may_use: &["types", "amqp"], tests_may_use: &[] },
+    CrateRule { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
+    CrateRule { folder: "crates/disktest", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
+    CrateRule {
+        folder: "crates/process",
+        may_use: &["types", "admin", "logging"],
+        tests_may_use: &[],
+    },
+    CrateRule { folder: "crates/config", may_use: &["types", "logging"], tests_may_use: &[] },
+    CrateRule {
         folder: "crates/floating",
         may_use: &["admin", "config", "logging"],
         tests_may_use: &[],
     },
-    Room {
+    CrateRule {
         folder: "crates/standby",
         may_use: &["log", "admin", "logging", "config", "process"],
         tests_may_use: &[],
     },
-    Room {
+    CrateRule {
         folder: "crates/engine",
         may_use: &[
-            "types", "core", "node", "log", "admin", "logging", "config", "process", "standby",
+            "types", "core", "node", "log", "backup", "admin", "logging", "config", "process",
+            "standby",
         ],
         tests_may_use: &[],
     },
-    Room {
+    CrateRule {
+        folder: "crates/link",
+        may_use: &["types", "group", "admin", "logging", "config"],
+        tests_may_use: &[],
+    },
+    CrateRule {
+        folder: "crates/replication",
+        may_use: &[
+            "delegation",
+            "types",
+            "group",
+            "log",
+            "backup",
+            "admin",
+            "logging",
+            "config",
+            "link",
+        ],
+        tests_may_use: &[],
+    },
+    CrateRule {
         folder: "crates/server",
         may_use: &[
-            "types", "core", "amqp", "log", "group", "admin", "node", "logging", "config",
-            "floating", "process", "standby", "engine",
+            "types",
+            "core",
+            "amqp",
+            "log",
+            "backup",
+            "group",
+            "admin",
+            "node",
+            "logging",
+            "config",
+            "floating",
+            "link",
+            "replication",
+            "process",
+            "standby",
+            "engine",
         ],
         tests_may_use: &["client"],
     },
-    Room {
+    CrateRule {
         folder: "crates/cli",
         may_use: &[
-            "types", "core", "admin", "log", "client", "load", "disktest", "config", "floating",
-            "server",
+            "types", "core", "admin", "log", "backup", "client", "load", "disktest", "config",
+            "floating", "server",
         ],
         tests_may_use: &[],
     },
     // Black box: other people's clients and the command, never our own crates.
-    Room { folder: "tests/e2e", may_use: &[], tests_may_use: &[] },
-    Room { folder: "xtask", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "tests/e2e", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "xtask", may_use: &[], tests_may_use: &[] },
 ];
 
-/// Crates of others that the rooms without I/O may use: pure computation, no clock, no socket.
+/// External crates that the crates without I/O may use: pure computation, no clock, no socket.
 const PURE_CRATES: &[&str] = &[
     "base64",
     "bytes",
@@ -104,20 +144,20 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     });
     let mut findings = Vec::new();
     for (folder, path, text) in manifests {
-        let Some(room) = MATRIX.iter().find(|room| room.folder == folder) else {
+        let Some(rule) = MATRIX.iter().find(|rule| rule.folder == folder) else {
             let what = "not in the dependency matrix (xtask/src/rules/matrix.rs)";
             findings.push(Finding::file(path, what));
             continue;
         };
         match text.parse::<Table>() {
-            Ok(manifest) => findings.extend(check_room(room, path, &manifest)),
+            Ok(manifest) => findings.extend(check_crate(rule, path, &manifest)),
             Err(error) => findings.push(Finding::file(path, error.to_string())),
         }
     }
     findings
 }
 
-fn check_room(room: &Room, path: &str, manifest: &Table) -> Vec<Finding> {
+fn check_crate(rule: &CrateRule, path: &str, manifest: &Table) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (section, for_tests) in
         [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
@@ -127,8 +167,8 @@ fn check_room(room: &Room, path: &str, manifest: &Table) -> Vec<Finding> {
         };
         for name in dependencies.keys() {
             let refused = match name.strip_prefix("towline-") {
-                Some(used) => !room.may_use(used, for_tests),
-                None => !for_tests && room.is_without_io() && !PURE_CRATES.contains(&name.as_str()),
+                Some(used) => !rule.may_use(used, for_tests),
+                None => !for_tests && rule.is_without_io() && !PURE_CRATES.contains(&name.as_str()),
             };
             if refused {
                 let what = format!(
@@ -141,16 +181,16 @@ fn check_room(room: &Room, path: &str, manifest: &Table) -> Vec<Finding> {
     findings
 }
 
-impl Room {
-    fn may_use(&self, room: &str, for_tests: bool) -> bool {
-        // A room may name itself in dev-dependencies: that is how its tests switch on a feature.
-        let itself = self.folder.rsplit('/').next() == Some(room);
-        self.may_use.contains(&room)
-            || (for_tests && (itself || self.tests_may_use.contains(&room)))
+impl CrateRule {
+    fn may_use(&self, used: &str, for_tests: bool) -> bool {
+        // A crate may name itself in dev-dependencies: that is how its tests switch on a feature.
+        let itself = self.folder.rsplit('/').next() == Some(used);
+        self.may_use.contains(&used)
+            || (for_tests && (itself || self.tests_may_use.contains(&used)))
     }
 
     fn is_without_io(&self) -> bool {
-        self.folder.rsplit('/').next().is_some_and(|name| ROOMS_WITHOUT_IO.contains(&name))
+        self.folder.rsplit('/').next().is_some_and(|name| CRATES_WITHOUT_IO.contains(&name))
     }
 }
 
@@ -161,11 +201,11 @@ mod tests {
 
     #[test]
     fn arrows_only_go_down() {
-        for (index, room) in MATRIX.iter().enumerate() {
-            for used in room.may_use {
+        for (index, rule) in MATRIX.iter().enumerate() {
+            for used in rule.may_use {
                 let folder = format!("crates/{used}");
                 let below = MATRIX[..index].iter().any(|other| other.folder == folder);
-                assert!(below, "{} may use {used}, which is not below it", room.folder);
+                assert!(below, "{} may use {used}, which is not below it", rule.folder);
             }
         }
     }
@@ -179,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_without_io_takes_only_pure_crates() {
+    fn a_crate_without_io_takes_only_pure_crates() {
         let manifest = "[dependencies]\ntokio = \"1\"\n";
         assert_eq!(check(&tree(&[("crates/amqp/Cargo.toml", manifest)])).len(), 1);
         assert_eq!(check(&tree(&[("crates/server/Cargo.toml", manifest)])), []);

@@ -1,5 +1,5 @@
 //! Every message id that code or documents use (`TWL2003I`) is explained in the catalogue's page,
-//! so that an operator who reads one in a log can look it up.
+//! so that an operator can look up one that appears in a log.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
@@ -52,7 +52,7 @@ mod tests {
     use crate::tree::tests::tree;
 
     #[test]
-    fn an_id_that_nobody_explains_is_found() {
+    fn an_id_without_an_explanation_is_found() {
         let page = (PAGE, "| TWL1001I | text | why |\n");
         let known = ("crates/server/src/run.rs", "info!(id = \"TWL1001I\")");
         assert_eq!(check(&tree(&[page, known])), []);

@@ -1,5 +1,6 @@
 //! The rules, one file each, in the order of STYLE.md.
 
+pub(crate) mod circles;
 pub(crate) mod configuration;
 pub(crate) mod configuration_read;
 pub(crate) mod documents;
@@ -10,10 +11,11 @@ pub(crate) mod manifest;
 pub(crate) mod matrix;
 pub(crate) mod message_ids;
 pub(crate) mod names;
-pub(crate) mod rooms;
 pub(crate) mod size;
 pub(crate) mod sleeping;
+pub(crate) mod type_names;
 pub(crate) mod width;
+pub(crate) mod without_io;
 
 /// Endings of files that people write as programs.
 pub(crate) const PROGRAM_EXTENSIONS: &[&str] =

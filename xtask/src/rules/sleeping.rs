@@ -1,5 +1,5 @@
 //! Sleep is not synchronisation: a test waits for a level (a depth, a line, a process that ended),
-//! bounded by a deadline. The few places that do sleep are listed with the reason.
+//! bounded by a deadline. The few files that do sleep are listed with the reason.
 
 use super::is_test_path;
 use crate::finding::Finding;

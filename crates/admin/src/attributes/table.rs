@@ -32,19 +32,20 @@ pub const VERBS: &[VerbEntry] = &[
         verb: Verb::Define,
         name: "DEFINE",
         synonyms: &["DEF"],
-        doc: "Makes an object. REPLACE changes one that exists, LIKE(name) copies what is not said.",
+        doc: "Defines an object. REPLACE changes an existing one; LIKE(name) copies the attributes \
+              that are not given.",
     },
     VerbEntry {
         verb: Verb::Alter,
         name: "ALTER",
         synonyms: &["ALT"],
-        doc: "Changes attributes of an object; what is not said stays.",
+        doc: "Changes attributes of an object; attributes that are not given stay.",
     },
     VerbEntry {
         verb: Verb::Delete,
         name: "DELETE",
         synonyms: &[],
-        doc: "Removes an object. PURGE removes a local queue that holds messages, and them.",
+        doc: "Deletes an object. PURGE also deletes a local queue with messages, and the messages.",
     },
     VerbEntry {
         verb: Verb::Display,

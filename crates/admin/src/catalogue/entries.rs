@@ -28,7 +28,7 @@ entries! {
          back; nothing acknowledged is lost.";
     ENDED = "TWL1006I" "Queue manager '{name}' ended.",
         "The log is closed. The next start is quick.";
-    NOBODY_READS = "TWL1007W" "Standard output is closed: {line}.",
+    STDOUT_CLOSED = "TWL1007W" "Standard output is closed: {line}.",
         "The ready line with the addresses for clients was not written. This message has it.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
         "The queue manager does not start with an invalid configuration. Correct the line that \
@@ -46,7 +46,8 @@ entries! {
         "The data folder was not changed. Correct what the reason names and start again.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
         "Most often a limit of the process is too low (ulimit -a), or memory is used up.";
-    NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to {known}.",
+    NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to \
+                               {known}.",
         "A later version of towline wrote the data folder. Nothing was changed. Start it with \
          that version or a later one, or restore a backup from before the upgrade into another \
          folder.";
@@ -59,9 +60,10 @@ entries! {
     MESSAGES_LEFT_OUT = "TWL1030W" "{count} further messages {id} were omitted.",
         "A client can cause this message at any rate. Ten a minute are written, then the number \
          of those omitted.";
-    ENVIRONMENT_REFUSED = "TWL1031E" "The environment variable {name}={value} is refused: {reason}.",
-        "A wrong level would silence every message, errors too, so the queue manager does not start. \
-         Correct the variable or unset it.";
+    ENVIRONMENT_REFUSED = "TWL1031E" "The environment variable {name}={value} is refused: \
+                                      {reason}.",
+        "A wrong level would silence every message, errors too, so the queue manager does not \
+         start. Correct the variable or unset it.";
     FEW_DESCRIPTORS = "TWL1032W" "{limit} file descriptors allow at most {reachable} \
                                   connections, not {wanted} (limits.connections_max).",
         "The process has raised its soft limit as far as it may. Raise the hard limit \
@@ -96,8 +98,8 @@ entries! {
     TAKING_OVER = "TWL1061I" "Queue manager '{name}' takes over with epoch {epoch}: {reason}.",
         "This process becomes the active instance. Writes of an earlier one have no effect any \
          more.";
-    TAKEN_OVER = "TWL1062I" "Log folder {folder} is made from {old} in {time} ms: {links} links, {copies} \
-                             copies of {bytes} bytes.",
+    TAKEN_OVER = "TWL1062I" "Log folder {folder} was made from {old} in {time} ms: {links} links, \
+                             {copies} copies of {bytes} bytes.",
         "Each active instance has a log folder of its own. Extents that the earlier one could \
          still write were copied; the others are hard links and use no space.";
     LEASE_LOST = "TWL1063E" "The lease of epoch {epoch} is lost: {reason}. The process halts.",
@@ -108,19 +110,21 @@ entries! {
     NO_DEAD_LETTER_QUEUE = "TWL1070W" "The dead-letter queue '{name}' does not exist.",
         "Messages that cannot be delivered have no queue to go to: they stay, or expire. Define \
          it (DEFINE QLOCAL), or name another one (ALTER QMGR DEADQ, or queue_manager.deadq).";
-    NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not exist.",
+    NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not \
+                           exist.",
         "This rule defines no queue until the model exists: use DEFINE QMODEL, or name another \
          model in the configuration.";
     FOLDER_OPEN = "TWL1100W" "Other users could change folder {folder}: {reason}.",
         "They could replace the log, or the socket that administrators use. Stop the queue \
-         manager, give the folder to its user (chown) with mode 700, and look whether everything \
-         in it is yours. If a volume or a shared folder sets the owner, make sure that no other \
-         user of this machine can reach it.";
-    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle of a large \
-                              message, and others waited for the memory.",
-        "What large messages take on their way in, and on their way out, is bounded for all \
-         connections together. While others wait, a client must go on with its message: 256 KiB in \
-         15 s are enough. Look whether the program hangs, or its network is too slow.";
+         manager, give the folder to its user (chown) with mode 700, and check that everything in \
+         it belongs to that user. If a volume or a shared folder sets the owner, make sure that \
+         no other user of this machine can reach it.";
+    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle \
+                              of a large message, and others waited for the memory.",
+        "All connections together have bounded memory for large messages that are being received, \
+         and for those that are being sent. While other connections wait for it, a client must \
+         make progress: 256 KiB in 15 s are enough. Check whether the program hangs or its \
+         network is too slow.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";
@@ -137,7 +141,8 @@ entries! {
          configuration.";
     LOG_HAS_ROOM = "TWL2006I" "The recovery log has space. Puts are accepted again.",
         "The cause of TWL2005E or TWL2007E has ended.";
-    DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are refused.",
+    DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are \
+                            refused.",
         "No extent can be added to the log. Nothing acknowledged is lost. Free disk space; the \
          queue manager then accepts puts without a restart.";
     LOG_WRITE_FAILED = "TWL2008E" "Writing the recovery log failed: {reason}. The process halts.",
@@ -147,9 +152,9 @@ entries! {
         "When it is full, puts are refused (TWL2005E, TWL2007E). Get messages, free disk space, \
          or raise log_bytes_max.";
     HOUSEKEEPING_FAILED = "TWL2013E" "Space of the recovery log cannot be reclaimed: {reason}.",
-        "A checkpoint image could not be written or an extent not be reused. Nothing is lost, \
-         but the log grows. Most often the disk is full. Retried every second, logged every ten \
-         minutes.";
+        "A checkpoint image could not be written or an extent could not be reused. Nothing is \
+         lost, but the log grows. Most often the disk is full. Retried every second, logged every \
+         ten minutes.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
         "The cause may pass; most often the process has no file descriptor left (ulimit -n, \
          LimitNOFILE). The message stays in its queue, and its consumer gets an error.";
@@ -167,7 +172,8 @@ entries! {
     REBUILDING = "TWL2019W" "Queues are rebuilt from the whole recovery log: {reason}.",
         "The pages beside the log cannot be used. All messages are in the log itself; reading \
          all of it takes longer than an ordinary start.";
-    IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
+    IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in \
+                              {time} ms.",
         "A checkpoint image: a restart reads the log from this position on.";
     RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
         "A start reads the log from the newest image on, or all of it to rebuild queues.";
@@ -190,11 +196,13 @@ entries! {
         "Retried five times a second. Extents made in advance are used first, then puts are \
          refused. Nothing acknowledged is lost. Check the permissions of the log folder, and the \
          disk.";
-    MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to the dead-letter queue: {reason}.",
+    MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to \
+                                    the dead-letter queue: {reason}.",
         "The disk did not return what was written. Consumers go on with the next message. The \
          dead-letter queue has a note with the reason message-damaged; 'towline log repair' \
          restores the content from a backup or another instance. See the guide damaged-log.";
-    MESSAGE_STAYS_DAMAGED = "TWL2051E" "A message of queue {queue} cannot be read and stays where it is: {reason}.",
+    MESSAGE_STAYS_DAMAGED = "TWL2051E" "A message of queue {queue} cannot be read and stays where \
+                                        it is: {reason}.",
         "The disk did not return what was written, and no dead-letter queue can take the \
          message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. Each \
          consumer that reaches the message is closed with an error. See the guide damaged-log.";
@@ -207,8 +215,8 @@ entries! {
          this instance; in a group, 'towline instance replace' has the log copied anew. To give \
          these messages up, start with --without-missing-extents until each was set aside; notes \
          on the dead-letter queue do not count. See the guide damaged-log.";
-    MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the recovery log \
-                                    are missing: {extents}.",
+    MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the \
+                                    recovery log are missing: {extents}.",
         "--without-missing-extents was given. Each such message is set aside as damaged when a \
          consumer reaches it (TWL2050E, TWL2051E). Until all of them are, a start without the \
          option is refused. An instance of a group gets a copy of the log from the active instance \
@@ -220,12 +228,14 @@ entries! {
          notes of such messages (message-damaged). 'towline log repair' cannot restore them any \
          more; a backup from before can. Messages on pages, or not read since the start, are not \
          counted.";
-    BACKUP_WITH_DAMAGE = "TWL2070W" "Backup into {folder} has {count} damaged batches, as the recovery log has: {first}.",
+    BACKUP_WITH_DAMAGE = "TWL2070W" "Backup into {folder} has {count} damaged batches, as the \
+                                     recovery log has: {first}.",
         "The damaged messages in them cannot be restored from it; all others can. 'towline \
          backup' ends with 1 and lists them, as 'towline backup verify' and 'towline restore' \
          do. Repair the log ('towline log repair' from an older backup or another instance), or \
          get or clear those messages; the next backup is then complete.";
-    MESSAGE_BROWSED_DAMAGED = "TWL2071W" "A message of queue {queue} cannot be read and was browsed: {reason}.",
+    MESSAGE_BROWSED_DAMAGED = "TWL2071W" "A message of queue {queue} cannot be read and was \
+                                          browsed: {reason}.",
         "The disk did not return what was written. The browser got a note instead (with the \
          property DamagedAt), and the message stays: it is set aside when a consumer reaches it \
          (TWL2050E, TWL2051E). See the guide damaged-log.";
@@ -234,7 +244,8 @@ entries! {
         "Wrong password, unknown user, or a user is required. The client gets no reason. \
          After three failures of one name from one address, its answers are delayed more and \
          more.";
-    TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is reached.",
+    TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is \
+                                       reached.",
         "The limit is set in [limits] of the configuration. That of the local socket is fixed \
          (64); that of file descriptors is in TWL1032W. A connection that has not logged in \
          waits before it is refused.";
@@ -243,8 +254,8 @@ entries! {
     ACCEPT_FAILED = "TWL3009W" "A connection cannot be served: {reason}.",
         "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
          LimitNOFILE).";
-    LISTENER_CERTIFICATE_EXPIRES = "TWL3020W" "The certificate of listener {address} expires in {days} \
-                                               days, at {time}.",
+    LISTENER_CERTIFICATE_EXPIRES = "TWL3020W" "The certificate of listener {address} expires in \
+                                               {days} days, at {time}.",
         "Clients refuse an expired certificate. Replace the file: it is checked every few \
          seconds and applies to new connections. Repeated daily.";
     LISTENER_CERTIFICATE_EXPIRED = "TWL3021E" "The certificate of listener {address} expired at \
@@ -253,18 +264,20 @@ entries! {
     LISTENER_CERTIFICATE_READ = "TWL3022I" "Listener {address} has a new certificate, valid until \
                                             {time}.",
         "The files of the listener changed. The new ones apply to new connections.";
-    LISTENER_CERTIFICATE_UNREADABLE = "TWL3023E" "Listener {address} keeps its certificate: {reason}.",
+    LISTENER_CERTIFICATE_UNREADABLE = "TWL3023E" "Listener {address} keeps its certificate: \
+                                                  {reason}.",
         "The files of the listener changed and cannot be used. The previous ones stay in use. \
          Correct the files.";
     LOCAL_REFUSED = "TWL3024W" "User id {uid} was refused on the local socket.",
         "Only the user that runs the queue manager, root and the members of users.local_group \
          may use it. The mode of the socket file allows more users.";
-    LOGIN_GAVE_WAY = "TWL3025W" "A connection from {address} that had not logged in was closed: others \
-                                 wait.",
+    LOGIN_GAVE_WAY = "TWL3025W" "A connection from {address} that had not logged in was closed: \
+                                 others wait.",
         "Too many connections are about to log in (limits.logins_pending_per_address_max, \
          limits.logins_pending_max), and this one was silent.";
 
-    LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
+    LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version \
+                          {version}.",
         "Votes and log batches can be sent to it.";
     LINK_DOWN = "TWL4102W" "Link to instance '{instance}' is down: {reason}.",
         "The instance ended, or the network to it is cut. Reconnecting is tried at most once a \
@@ -275,31 +288,33 @@ entries! {
     LINK_REFUSED = "TWL4104W" "A link connection from {address} was refused: {reason}.",
         "Only instances of the group may connect, each with a valid certificate of its own name, \
          and with the same names of queue manager, group and instances and the same \
-         log.extent_bytes. The reason has both values; correct the wrong one. A log with wrong \
-         extents must be made anew, on an instance that has nothing that the others lack. Logged \
-         once a minute for each address and reason.";
-    GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until {time}.",
+         log.extent_bytes. The reason has both values; correct the wrong one. A log with another \
+         extent size must be made anew: empty the data folder of an instance that has no message \
+         that the others lack. Logged once a minute for each address and reason.";
+    GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until \
+                                         {time}.",
         "The files changed. Open connections keep the old ones.";
-    GROUP_CERTIFICATE_EXPIRES = "TWL4106W" "The certificate of this instance expires in {days} days, at {time}.",
+    GROUP_CERTIFICATE_EXPIRES = "TWL4106W" "The certificate of this instance expires in {days} \
+                                            days, at {time}.",
         "Replace the files that [group] names before then; no restart is needed. Repeated daily.";
     GROUP_CERTIFICATE_EXPIRED = "TWL4107E" "The certificate of this instance expired at {time}.",
-        "The other instances refuse new connections with it. Replace the files that [group] names; no \
-         restart is needed.";
+        "The other instances refuse new connections with it. Replace the files that [group] \
+         names; no restart is needed.";
     GROUP_CERTIFICATE_UNREADABLE = "TWL4108W" "New certificates of the group cannot be used: \
                                                {reason}.",
         "The previous ones stay in use. Correct the files: they are checked every few seconds. \
          Logged once for each reason.";
     RELAY_ENDED = "TWL4110W" "Client {address} was disconnected: {reason}.",
-        "It was connected to a replica, which could not relay it to the active instance. It was \
-         closed with amqp:connection:forced, so that it connects again. Logged once a minute for \
-         each reason.";
+        "The client was connected to a replica, which could not relay it to the active instance. \
+         Its connection was closed with amqp:connection:forced, so that it connects again. Logged \
+         once a minute for each reason.";
     RELAY_REFUSED = "TWL4111W" "Client {address}, relayed by instance '{instance}', was refused: \
                                 {reason}.",
         "Give all instances of a group the same listeners in their configurations.";
     LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has a different configuration: \
                                {differences}.",
         "The instances work together, but what clients may do changes with the active instance. \
-         Make them equal. Logged once for each difference.";
+         Make the configurations equal. Logged once for each difference.";
     GROUP_NO_ACTIVE = "TWL4121W" "No instance is active: {reason}.",
         "Clients are refused (amqp:connection:forced) until two of three instances are connected \
          and may vote. Logged once, when no instance was active for longer than \
@@ -309,50 +324,51 @@ entries! {
     GROUP_REPLICA = "TWL4201I" "Instance '{instance}' of queue manager '{name}' is a replica.",
         "It applies what the group commits and relays clients to the active instance.";
     GROUP_LED_BY = "TWL4202I" "Instance '{instance}' is active, term {term}.",
-        "It is a replica of it. `towline status` shows the group.";
+        "This instance replicates its log. `towline status` shows the group.";
     GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; it was ready after \
                                {microseconds} us.",
-        "It was elected, has applied all that the group committed, and serves clients.";
+        "It was elected, applied everything that the group committed, and serves clients.";
     GROUP_LOST = "TWL4204W" "This instance is no longer active; the group is in term {term}.",
-        "Another one was elected, or this one did not hear from a majority for \
+        "Another instance was elected, or this one did not hear from a majority for \
          heartbeat_timeout_ms. The process re-executes itself as a replica: nothing uncommitted \
          stays in its memory.";
     GROUP_SWITCHED = "TWL4205I" "The switch to instance '{instance}' took {milliseconds} ms.",
-        "An administrator asked for it, or this instance is ending.";
+        "An administrator requested it, or this instance is shutting down.";
     GROUP_SWITCH_FAILED = "TWL4206W" "The active instance was not switched: {reason}.",
-        "An administrator asked for it on another instance; that command times out.";
+        "An administrator requested it on another instance; that command times out.";
     GROUP_INSTANCE_CAME = "TWL4207I" "Connected with instance '{instance}', version {version}.",
         "Votes and log batches for it use this connection.";
     GROUP_INSTANCE_WENT = "TWL4208W" "The connection from instance '{instance}' ended.",
-        "Its process ended, or the network broke. Reconnecting is tried until it succeeds.";
+        "Its process ended, or the network broke. The link reconnects until it succeeds.";
     GROUP_REFUSED_LOG = "TWL4209E" "The log cannot take what the group decided: {reason}.",
         "The process ends. If it ends so again after a start, the disk or the log is damaged: \
          set the log aside with `towline instance replace`; it is then rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
         "The process ends. Every instance must understand what the active one writes: compare \
          their versions, and look for the damage that the reason names.";
-    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot re-execute itself: {reason}.",
+    GROUP_REEXEC_FAILED = "TWL4211E" "The program cannot re-execute itself: {reason}.",
         "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
         "Its log was missing, or lagged too far behind.";
     GROUP_COPY_TAKEN = "TWL4213I" "The copy from instance '{instance}' is complete, up to {lsn}.",
         "This instance re-executes itself with it and catches up from there.";
-    GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
+    GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: \
+                                    {reason}.",
         "Retried after a pause that grows from 1 to 30 seconds. The log of the receiving \
          instance is unchanged.";
 
     GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no space for what the group \
                                   decided.",
-        "It re-executes itself every two seconds until there is space; the others go on without \
-         it. Free disk space, or raise log_bytes_max.";
+        "This instance re-executes itself every two seconds until there is space; the others go \
+         on without it. Free disk space, or raise log_bytes_max.";
 
     GROUP_COPY_COMES = "TWL4216I" "Copying the log from instance '{instance}': {bytes} of {all} \
                                    bytes, {percent} %.",
         "Logged every five seconds. The present log stays until the copy is complete.";
     GROUP_HOLD_ENDED = "TWL4217W" "The log is no longer retained for instance '{instance}': \
                                    {reason}.",
-        "For an instance that gets a copy, the log is retained until it is in sync. It may need \
-         another copy now.";
+        "The active instance retained log for this replica until it was in sync again. It no \
+         longer does: the replica may need another copy.";
 
     GROUP_LOG_FORGOT = "TWL4220W" "This instance does not vote: it was started with {what}. Its \
                                    log ends with batch {last}; batch {noted} was known to be \
@@ -369,8 +385,9 @@ entries! {
     GROUP_BATCH_REFUSED = "TWL4222W" "Data of instance '{instance}' for the damaged log at {lsn} \
                                       was not used: {reason}.",
         "Nothing was written. The next instance is asked. Its log may be damaged too, or too \
-         little is left here to prove that both are the same.";
-    GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired from the other instances: {reason}.",
+         little is intact here to prove that the data is the original.";
+    GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired \
+                                      from the other instances: {reason}.",
         "Its messages are set aside (TWL2050E). When an instance that has them is connected, \
          reading the message, also from the dead-letter queue, repairs it; otherwise run \
          'towline log repair'. A start waits 10 s for the others, and gives them meanwhile what is \
@@ -391,14 +408,14 @@ entries! {
                                    again, in term {term}.",
         "It catches up, and votes when it has.";
 
-    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or \
-                                 another process has a copy of it: instance '{instance}' has \
-                                 heard promises that are not known here. This instance neither \
-                                 votes nor acknowledges until it has heard from all others and \
-                                 has caught up.",
+    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is an older copy, or another \
+                                 process runs on a copy of it: instance '{instance}' recorded \
+                                 votes or acknowledgements that this folder does not have. This \
+                                 instance neither votes nor acknowledges until it has heard from \
+                                 all others and has caught up.",
         "A snapshot of its volume was restored, or a clone of its machine runs. It re-executes \
-         itself as if its disk were empty, and gets what it lacks from the active instance. If \
-         there is a clone, stop it: each instance needs a data folder of its own, which may be \
+         itself as if its disk were empty, and receives what it lacks from the active instance. \
+         If there is a clone, stop it: each instance needs a data folder of its own, which may be \
          empty.";
     GROUP_CLONED = "TWL4251W" "A second process with the name of instance '{instance}' is \
                                refused: one is connected.",
@@ -431,8 +448,9 @@ entries! {
         "See preferred_location in docs/reference/config.md.";
     PREFERRED_HELD_OFF = "TWL4311W" "No switch to instance '{instance}', although it is \
                                      preferred.",
-        "The last time it was active for less than a minute, or did not take over. The switch is \
-         not tried again until it was: when it is well, `towline switch --to` it.";
+        "The last time, it did not take over, or was active for less than a minute. No switch to \
+         it is tried until it has been active for a minute: when the instance is healthy, run \
+         `towline switch --to NAME`.";
 
     GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
         "Longer than HeartbeatTimeout, not counting time in which the process itself was stopped. \
@@ -445,7 +463,8 @@ entries! {
         "Free disk space, or raise log_bytes_max: the group has one instance less to switch to.";
     GROUP_ALL_FULL = "TWL4323E" "The log is full here and on every other instance in sync.",
         "Puts are refused until one of them has space. See the guide on full disks.";
-    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {count} of {all} instances of group '{group}' are connected and one is active.",
+    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {count} of {all} instances of \
+                                group '{group}' are connected and one is active.",
         "All are needed for a new group, and for an instance with an empty disk or one that may \
          not know its newest term. Clients are not served before. TWL1002I and `ready` follow \
          when this instance or the active one serves them.";
@@ -497,12 +516,12 @@ entries! {
         "The user may not do this. Administrators are named in [users] of the configuration.";
     OBJECT_DELETED = "TWL5033E" "{reason}.", "The object was deleted while it was open.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
-        "A put or a get in the unit was refused; committing the rest would halve it. Correct the \
-         cause and repeat the whole unit.";
+        "A put or a get in the unit was refused; a commit would make only a part of it take \
+         effect. Correct the cause and repeat the whole unit.";
     UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
     MESSAGE_UNREADABLE = "TWL5050E" "{reason}.",
         "The recovery log does not return what was written for this message. The link is closed, \
-         so that no client takes the queue for shorter than it is. The guide damaged-log says \
+         so that the client learns that a message is missing. The guide damaged-log says \
          how to restore the message.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
@@ -515,7 +534,8 @@ entries! {
     CONNECTION_STOPPED = "TWL8011I" "Connection {number} is closing.",
         "STOP CONN was carried out. Open units of work of the connection are rolled back; messages \
          that it did not settle go back to their queues. Its client may connect again.";
-    MESSAGES_MOVED = "TWL8012I" "{count} messages moved from '{queue}' to '{queue}', {left} are left.",
+    MESSAGES_MOVED = "TWL8012I" "{count} messages moved from '{queue}' to '{queue}', {left} are \
+                                 left.",
         "MOVE QLOCAL was carried out and logged. Messages are left when there are more than one \
          command may move, or when the other queue is full: repeat it. Messages that a consumer \
          has, or that an open unit of work got, stay and are not counted.";

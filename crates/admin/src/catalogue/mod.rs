@@ -7,10 +7,11 @@
 
 mod entries;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use towline_core::Refusal;
 
-use crate::reply::Message;
 pub use entries::*;
 
 /// How bad it is.
@@ -36,6 +37,17 @@ pub struct Entry {
     pub explanation: &'static str,
 }
 
+/// A message of the catalogue, filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Such as `TWL8006I`.
+    pub id: String,
+    /// The last letter of the id.
+    pub severity: Severity,
+    /// The text without the id.
+    pub text: String,
+}
+
 impl Entry {
     /// The last letter of the id.
     #[must_use]
@@ -52,16 +64,16 @@ impl Entry {
         self.id.get(3..7).and_then(|digits| digits.parse().ok())
     }
 
-    /// The message with its places filled in, in order.
+    /// The message with its placeholders replaced, in order.
     ///
     /// # Panics
-    /// When there are more or fewer values than places.
+    /// When there are more or fewer values than placeholders.
     #[must_use]
     pub fn message(&self, values: &[&str]) -> Message {
         Message { id: self.id.into(), severity: self.severity(), text: self.text(values) }
     }
 
-    /// The text alone, with its places filled in.
+    /// The text alone, with its placeholders replaced.
     ///
     /// # Panics
     /// As [`Entry::message`].
@@ -71,22 +83,28 @@ impl Entry {
         let mut values = values.iter();
         let mut rest = self.template;
         while let Some((before, behind)) = rest.split_once('{') {
-            let place = behind.split_once('}');
-            let (value, (_, after)) = match (values.next(), place) {
-                (Some(value), Some(place)) => (value, place),
-                (_, _) => unreachable!("{}: too few values for its places", self.id),
+            let placeholder = behind.split_once('}');
+            let (value, (_, after)) = match (values.next(), placeholder) {
+                (Some(value), Some(placeholder)) => (value, placeholder),
+                (_, _) => unreachable!("{}: too few values for its placeholders", self.id),
             };
             text.push_str(before);
             text.push_str(value);
             rest = after;
         }
-        assert!(values.next().is_none(), "{}: too many values for its places", self.id);
+        assert!(values.next().is_none(), "{}: too many values for its placeholders", self.id);
         text.push_str(rest);
         text
     }
 }
 
-/// The entry of an id as somebody types it: `TWL1012E`, in any case, with or without its letter or
+impl fmt::Display for Message {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.id, self.text)
+    }
+}
+
+/// The entry of an id as a user types it: `TWL1012E`, in any case, with or without its letter or
 /// `TWL`.
 ///
 /// # Errors
@@ -122,7 +140,7 @@ pub fn of_refusal(refusal: &Refusal) -> Message {
     entry_of_refusal(refusal).message(&[&refusal.to_string()])
 }
 
-/// The entry for a refusal; its only place is the refusal's own text.
+/// The entry for a refusal; its only placeholder is the refusal's own text.
 #[must_use]
 pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
     match refusal {

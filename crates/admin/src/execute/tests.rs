@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use towline_core::object::{
     AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind, Stamps,
 };
-use towline_core::{Moved, QueueId, Refusal};
+use towline_core::{MoveCounts, QueueId, Refusal};
 use towline_types::Time;
 
 use super::*;
@@ -97,9 +97,9 @@ impl Target for Fake {
         });
     }
 
-    fn move_messages(&mut self, command: Move) -> Result<Moved, Refusal> {
+    fn move_messages(&mut self, command: Move) -> Result<MoveCounts, Refusal> {
         self.local(&command.name)?;
-        Ok(Moved { moved: 3, left: u64::from(command.add) })
+        Ok(MoveCounts { moved: 3, left: u64::from(command.add) })
     }
 
     fn stop_connection(&mut self, command: StopConnection) -> bool {

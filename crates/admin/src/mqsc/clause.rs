@@ -1,7 +1,7 @@
 //! Words to clauses: `NAME`, `NAME(value)`, `NAME(value value value)`. Knows no name.
 
 use super::Fault;
-use super::token::{Placed, Token};
+use super::token::{Token, TokenAt};
 
 /// One clause of a statement.
 #[derive(Clone, Debug)]
@@ -24,10 +24,10 @@ pub(super) struct Given {
 }
 
 /// All clauses of a statement, and where its text ends.
-pub(super) fn clauses((tokens, end): (Vec<Placed>, usize)) -> Result<(Vec<Clause>, usize), Fault> {
+pub(super) fn clauses((tokens, end): (Vec<TokenAt>, usize)) -> Result<(Vec<Clause>, usize), Fault> {
     let mut tokens = tokens.into_iter().peekable();
     let mut clauses = Vec::new();
-    while let Some(Placed { token, position }) = tokens.next() {
+    while let Some(TokenAt { token, position }) = tokens.next() {
         let name = match token {
             Token::Word(name) => name,
             Token::Quoted(_) => {
@@ -48,9 +48,9 @@ pub(super) fn clauses((tokens, end): (Vec<Placed>, usize)) -> Result<(Vec<Clause
 }
 
 /// What stands between parentheses; the opening one is taken already.
-fn values(tokens: &mut impl Iterator<Item = Placed>, open: usize) -> Result<Vec<Given>, Fault> {
+fn values(tokens: &mut impl Iterator<Item = TokenAt>, open: usize) -> Result<Vec<Given>, Fault> {
     let mut values = Vec::new();
-    for Placed { token, position } in tokens {
+    for TokenAt { token, position } in tokens {
         match token {
             Token::Word(text) | Token::Quoted(text) => values.push(Given { text, position }),
             Token::Close => return Ok(values),

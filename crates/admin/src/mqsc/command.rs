@@ -403,7 +403,7 @@ impl Checked {
         }
     }
 
-    /// A number whose range in the table fits.
+    /// A number with a range in the table that fits.
     fn narrow<N: TryFrom<u64>>(self) -> N {
         match N::try_from(self.number()) {
             Ok(number) => number,

@@ -47,7 +47,7 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// A fault inside one statement, before its place in the script is known.
+/// A fault inside one statement, before its position in the script is known.
 #[derive(Clone, Debug)]
 struct Fault {
     /// Byte of the statement's text.
@@ -64,7 +64,7 @@ impl Fault {
 /// Reads one statement.
 ///
 /// # Errors
-/// The first thing that is not MQSC, or that Towline does not support, with its place.
+/// The first thing that is not MQSC, or that Towline does not support, with its position.
 pub fn parse(statement: &Statement) -> Result<Command, SyntaxError> {
     let tokens = token::tokens(statement.text());
     let command = tokens.and_then(clause::clauses).and_then(command::command);

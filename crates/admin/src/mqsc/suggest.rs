@@ -1,6 +1,6 @@
 //! "Did you mean": the nearest of the words that would have been right.
 
-/// Longer words are not compared: what somebody mistyped is short.
+/// Longer words are not compared: a mistyped word is short.
 const CHARACTERS_MAX: usize = 24;
 
 /// `; did you mean X?` when some word is near enough, else nothing.

@@ -1,4 +1,4 @@
-//! MQSC text to commands: lexing as in IBM MQ, faults with places and suggestions.
+//! MQSC text to commands: lexing as in IBM MQ, faults with positions and suggestions.
 
 use towline_core::object::{DeliverySequence, QueueKind};
 

@@ -21,13 +21,13 @@ pub(super) enum Token {
 
 /// A token and the byte at which it starts.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct TokenAt {
     pub(super) token: Token,
     pub(super) position: usize,
 }
 
 /// All tokens, ended by the length of the text.
-pub(super) fn tokens(text: &str) -> Result<(Vec<Placed>, usize), Fault> {
+pub(super) fn tokens(text: &str) -> Result<(Vec<TokenAt>, usize), Fault> {
     if text.len() > STATEMENT_BYTES_MAX {
         return Err(Fault::new(
             STATEMENT_BYTES_MAX,
@@ -50,7 +50,7 @@ pub(super) fn tokens(text: &str) -> Result<(Vec<Placed>, usize), Fault> {
                 },
             )
         })?;
-        found.push(Placed { token, position });
+        found.push(TokenAt { token, position });
     }
 }
 

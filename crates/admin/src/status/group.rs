@@ -1,5 +1,5 @@
 //! The group in the status: fields as `dspmq -o nativeha -x` has them, with their MQ names. Only
-//! words: the server fills it in. The rows are exact on the active instance; a replica tells what
+//! words: the server fills it in. The rows are exact on the active instance; a replica reports what
 //! it last heard.
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct GroupStatus {
     pub configured_count: u64,
     /// GRPLSN: up to where a majority has the log, `<a:b:c:d>`.
     pub group_lsn: String,
-    /// From where on this instance can bring another one up without a copy, `<a:b:c:d>`.
+    /// The position from which this instance can catch another one up without a copy, `<a:b:c:d>`.
     pub catch_up_lsn: String,
     /// GRPNAME.
     pub group_name: String,
@@ -88,7 +88,7 @@ pub struct InstanceStatus {
     pub sync_time: u64,
     /// Round trip to it, microseconds; 0: not known.
     pub round_trip_us: u64,
-    /// Whether its log has no room for puts.
+    /// Whether its log has no free space for puts.
     pub log_full: bool,
     /// For so long its disk has not answered, milliseconds; 0: it does.
     pub sync_overdue_ms: u64,
@@ -124,7 +124,7 @@ pub enum InstanceState {
     Blank,
     /// Its disk has not answered for longer than HeartbeatTimeout.
     SyncOverdue,
-    /// Its log has no room for puts.
+    /// Its log has no free space for puts.
     LogFull,
 }
 

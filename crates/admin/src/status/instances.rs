@@ -3,8 +3,8 @@
 //! Not here: what the words mean (`group`). Columns are as wide as what stands in them; when that
 //! is too much, names and positions are cut in the middle, numbers and states never.
 
-use super::table::{count, cut, line, printable, row};
 use super::{GroupRole, GroupStatus, InstanceStatus};
+use crate::text::{count, cut, line, printable, row};
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -22,7 +22,7 @@ const BACKLOG: usize = 4;
 /// The column of positions.
 const ACKLSN: usize = 5;
 
-/// The group for a terminal, each line ended, as an instance of it told at `now` (milliseconds
+/// The group for a terminal, each line ended, as an instance of it reported at `now` (milliseconds
 /// since the Unix epoch); the process of that instance, where it is to be shown.
 #[must_use]
 pub fn group_table(group: &GroupStatus, process: Option<u32>, now: u64) -> String {

@@ -1,8 +1,7 @@
 //! The status as text, at most 80 columns wide.
 
-use std::fmt::Write as _;
-
 use super::{InstanceRole, SharedStatus, Space, State, Status, instances};
+use crate::text::{count, cut, line, printable, row};
 
 /// A write that is out for so long is worth a line.
 const STALL_US: u64 = 1_000_000;
@@ -140,47 +139,6 @@ fn queues(text: &mut String, status: &Status) {
             ),
         );
     }
-}
-
-pub(super) fn row(text: &mut String, name: &str, value: &str) {
-    line(text, &format!("{name:<20}{value}"));
-}
-
-pub(super) fn line(text: &mut String, line: &str) {
-    // Writing to a String cannot fail.
-    writeln!(text, "{line}").ok();
-}
-
-/// Text of at most so many characters, the middle left out.
-pub(super) fn cut(text: &str, characters_max: usize) -> String {
-    let characters: Vec<char> = text.chars().collect();
-    if characters.len() <= characters_max {
-        return text.into();
-    }
-    let kept = characters_max.saturating_sub(1);
-    let (head, tail) = (kept.div_ceil(2), kept / 2);
-    let start: String = characters.iter().take(head).collect();
-    let end: String = characters.iter().skip(characters.len().saturating_sub(tail)).collect();
-    format!("{start}…{end}")
-}
-
-/// A name must not be able to draw on the terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
-}
-
-/// A number that fits so many characters, shortened by thousands when it must be.
-pub(super) fn count(number: u64, characters_max: usize) -> String {
-    let mut shown = number.to_string();
-    let mut left = number;
-    for unit in ["k", "M", "G", "T", "P"] {
-        if shown.len() <= characters_max {
-            break;
-        }
-        left /= 1_000;
-        shown = format!("{left}{unit}");
-    }
-    shown
 }
 
 fn bytes(number: u64) -> String {

@@ -23,9 +23,20 @@ pub fn check(bytes: &[u8]) -> Result<(), DecodeError> {
     if length == bytes.len() { Ok(()) } else { Err(DecodeError::Excess) }
 }
 
+impl<'a> Reader<'a> {
+    /// Steps over one value after checking all of it, and returns its bytes.
+    ///
+    /// # Errors
+    /// When it is not well formed.
+    pub fn checked_value(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = value_length(self.rest(), self.levels())?;
+        self.take(length)
+    }
+}
+
 /// Length in bytes of the value at the start of `bytes`, all of it checked; at most `levels`
 /// levels.
-pub(super) fn value_length(bytes: &[u8], levels: usize) -> Result<usize, DecodeError> {
+fn value_length(bytes: &[u8], levels: usize) -> Result<usize, DecodeError> {
     let mut walk = Walk {
         reader: Reader::new(bytes),
         stack: [Level::NONE; NESTING_DEPTH_MAX],

@@ -279,7 +279,7 @@ pub struct FieldsWriter<'b> {
 }
 
 impl<'b> FieldsWriter<'b> {
-    /// Appends a described list whose fields `write_fields` writes.
+    /// Appends a described list; `write_fields` writes its fields.
     pub(crate) fn list(
         out: &'b mut BytesMut,
         code: u8,
@@ -333,7 +333,7 @@ impl<'b> FieldsWriter<'b> {
     }
 }
 
-/// Writes size and count of a list whose items begin at `start`, three bytes behind its
+/// Writes size and count of a list with items from `start`, three bytes behind its
 /// constructor.
 fn close_list(out: &mut BytesMut, start: usize, count: u32) {
     let bytes = out.len().saturating_sub(start);

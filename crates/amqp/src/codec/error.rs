@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// What a decoder of this module yields.
+pub(super) type DecodeResult<T> = Result<T, DecodeError>;
+
 /// Why bytes could not be decoded. On the wire all of them are `amqp:decode-error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
@@ -11,7 +14,7 @@ pub enum DecodeError {
     UnknownFormat(u8),
     /// A value of another type.
     WrongType {
-        /// What the place asks for.
+        /// What is expected here.
         expected: &'static str,
         /// The format code that stands there.
         found: u8,

@@ -131,7 +131,7 @@ impl Map {
         MapView { items: &self.items, count: self.count, levels: LEVELS_INSIDE }
     }
 
-    /// The value of the first entry whose key is the string or symbol `key`.
+    /// The value of the first entry that has the string or symbol `key` as its key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
         self.view().get(key)

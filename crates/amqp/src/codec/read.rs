@@ -5,13 +5,13 @@
 
 use towline_types::limits::NESTING_DEPTH_MAX;
 
+use super::error::{DecodeError, DecodeResult};
 use super::format::{
     ARRAY_8, ARRAY_32, BINARY_8, BINARY_32, BOOL, BYTE, DESCRIBED, FALSE, INT, INT_SMALL, LIST_0,
     LIST_8, LIST_32, LONG, LONG_SMALL, MAP_8, MAP_32, NULL, SHORT, STRING_8, STRING_32, SYMBOL_8,
     SYMBOL_32, TIMESTAMP, TRUE, UBYTE, UINT, UINT_0, UINT_SMALL, ULONG, ULONG_0, ULONG_SMALL,
     USHORT, UUID,
 };
-use super::{DecodeError, check};
 
 /// A cursor: the bytes not yet read, and how many more levels may be nested in them.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,6 @@ pub struct Reader<'a> {
     rest: &'a [u8],
     levels: usize,
 }
-
-type Read<T> = Result<T, DecodeError>;
 
 impl<'a> Reader<'a> {
     /// At the start of `bytes`, outside of any nesting.
@@ -53,7 +51,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A cursor over `bytes` that stand `levels` levels further in.
-    pub(super) fn nested(&self, bytes: &'a [u8], levels: usize) -> Read<Reader<'a>> {
+    pub(super) fn nested(&self, bytes: &'a [u8], levels: usize) -> DecodeResult<Reader<'a>> {
         let levels = self.levels.checked_sub(levels).ok_or(DecodeError::TooDeep)?;
         Ok(Reader { rest: bytes, levels })
     }
@@ -63,7 +61,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// At the end.
     #[inline]
-    pub fn byte(&mut self) -> Read<u8> {
+    pub fn byte(&mut self) -> DecodeResult<u8> {
         let (first, rest) = self.rest.split_first().ok_or(DecodeError::UnexpectedEnd)?;
         self.rest = rest;
         Ok(*first)
@@ -74,14 +72,14 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When there are fewer.
     #[inline]
-    pub fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    pub fn take(&mut self, count: usize) -> DecodeResult<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(DecodeError::UnexpectedEnd)?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
-    pub(super) fn fixed<const N: usize>(&mut self) -> Read<[u8; N]> {
+    pub(super) fn fixed<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::UnexpectedEnd)?;
         self.rest = rest;
         Ok(*taken)
@@ -89,20 +87,11 @@ impl<'a> Reader<'a> {
 
     /// A size or count of one byte, or of four.
     #[inline]
-    fn width(&mut self, narrow: bool) -> Read<usize> {
+    fn width(&mut self, narrow: bool) -> DecodeResult<usize> {
         if narrow {
             return Ok(usize::from(self.byte()?));
         }
         usize::try_from(u32::from_be_bytes(self.fixed()?)).map_err(|_| DecodeError::TooLong)
-    }
-
-    /// Steps over one value after checking all of it, and returns its bytes.
-    ///
-    /// # Errors
-    /// When it is not well formed.
-    pub fn checked_value(&mut self) -> Read<&'a [u8]> {
-        let length = check::value_length(self.rest, self.levels)?;
-        self.take(length)
     }
 
     /// Steps over one value by its size alone: what is in it is not looked at.
@@ -110,7 +99,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When the bytes end early, or the format code has no size.
     #[inline]
-    pub(crate) fn step_over(&mut self) -> Read<()> {
+    pub(crate) fn step_over(&mut self) -> DecodeResult<()> {
         let start = *self;
         let code = self.byte()?;
         let size = match code >> 4 {
@@ -144,7 +133,7 @@ impl<'a> Reader<'a> {
     /// The bytes of the text that comes next: its bytes are not looked at. `None`, and nothing
     /// read, when no string (nor symbol) comes next.
     #[inline]
-    fn raw_text(&mut self) -> Read<Option<&'a [u8]>> {
+    fn raw_text(&mut self) -> DecodeResult<Option<&'a [u8]>> {
         let narrow = match self.peek() {
             Some(STRING_8 | SYMBOL_8) => true,
             Some(STRING_32 | SYMBOL_32) => false,
@@ -156,7 +145,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Among `count` keys and values, goes to the value of the key `key`, a string or symbol.
-    pub(super) fn find(&mut self, key: &str, count: u32) -> Read<bool> {
+    pub(super) fn find(&mut self, key: &str, count: u32) -> DecodeResult<bool> {
         for _ in 0..count / 2 {
             match self.raw_text()? {
                 Some(name) if name == key.as_bytes() => return Ok(true),
@@ -181,7 +170,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn bool_of(&mut self, code: u8) -> Read<bool> {
+    pub(super) fn bool_of(&mut self, code: u8) -> DecodeResult<bool> {
         match code {
             TRUE => Ok(true),
             FALSE => Ok(false),
@@ -195,7 +184,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn u8_of(&mut self, code: u8) -> Read<u8> {
+    pub(super) fn u8_of(&mut self, code: u8) -> DecodeResult<u8> {
         match code {
             UBYTE => self.byte(),
             found => Err(DecodeError::WrongType { expected: "ubyte", found }),
@@ -203,7 +192,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn u16_of(&mut self, code: u8) -> Read<u16> {
+    pub(super) fn u16_of(&mut self, code: u8) -> DecodeResult<u16> {
         match code {
             USHORT => Ok(u16::from_be_bytes(self.fixed()?)),
             found => Err(DecodeError::WrongType { expected: "ushort", found }),
@@ -211,7 +200,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn u32_of(&mut self, code: u8) -> Read<u32> {
+    pub(super) fn u32_of(&mut self, code: u8) -> DecodeResult<u32> {
         match code {
             UINT_SMALL => Ok(u32::from(self.byte()?)),
             UINT_0 => Ok(0),
@@ -221,7 +210,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn u64_of(&mut self, code: u8) -> Read<u64> {
+    pub(super) fn u64_of(&mut self, code: u8) -> DecodeResult<u64> {
         match code {
             ULONG_SMALL => Ok(u64::from(self.byte()?)),
             ULONG_0 => Ok(0),
@@ -230,21 +219,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn i8_of(&mut self, code: u8) -> Read<i8> {
+    pub(super) fn i8_of(&mut self, code: u8) -> DecodeResult<i8> {
         match code {
             BYTE => Ok(i8::from_be_bytes(self.fixed()?)),
             found => Err(DecodeError::WrongType { expected: "byte", found }),
         }
     }
 
-    pub(super) fn i16_of(&mut self, code: u8) -> Read<i16> {
+    pub(super) fn i16_of(&mut self, code: u8) -> DecodeResult<i16> {
         match code {
             SHORT => Ok(i16::from_be_bytes(self.fixed()?)),
             found => Err(DecodeError::WrongType { expected: "short", found }),
         }
     }
 
-    pub(super) fn i32_of(&mut self, code: u8) -> Read<i32> {
+    pub(super) fn i32_of(&mut self, code: u8) -> DecodeResult<i32> {
         match code {
             INT => Ok(i32::from_be_bytes(self.fixed()?)),
             INT_SMALL => Ok(i32::from(i8::from_be_bytes(self.fixed()?))),
@@ -252,7 +241,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn i64_of(&mut self, code: u8) -> Read<i64> {
+    pub(super) fn i64_of(&mut self, code: u8) -> DecodeResult<i64> {
         match code {
             LONG => Ok(i64::from_be_bytes(self.fixed()?)),
             LONG_SMALL => Ok(i64::from(i8::from_be_bytes(self.fixed()?))),
@@ -260,14 +249,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn timestamp_of(&mut self, code: u8) -> Read<i64> {
+    pub(super) fn timestamp_of(&mut self, code: u8) -> DecodeResult<i64> {
         match code {
             TIMESTAMP => Ok(i64::from_be_bytes(self.fixed()?)),
             found => Err(DecodeError::WrongType { expected: "timestamp", found }),
         }
     }
 
-    pub(super) fn uuid_of(&mut self, code: u8) -> Read<[u8; 16]> {
+    pub(super) fn uuid_of(&mut self, code: u8) -> DecodeResult<[u8; 16]> {
         match code {
             UUID => self.fixed(),
             found => Err(DecodeError::WrongType { expected: "uuid", found }),
@@ -275,7 +264,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn binary_of(&mut self, code: u8) -> Read<&'a [u8]> {
+    pub(super) fn binary_of(&mut self, code: u8) -> DecodeResult<&'a [u8]> {
         let size = match code {
             BINARY_8 => self.width(true)?,
             BINARY_32 => self.width(false)?,
@@ -284,7 +273,7 @@ impl<'a> Reader<'a> {
         self.take(size)
     }
 
-    pub(super) fn string_of(&mut self, code: u8) -> Read<&'a str> {
+    pub(super) fn string_of(&mut self, code: u8) -> DecodeResult<&'a str> {
         let size = match code {
             STRING_8 => self.width(true)?,
             STRING_32 => self.width(false)?,
@@ -293,7 +282,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(size)?).map_err(|_| DecodeError::InvalidText)
     }
 
-    pub(super) fn symbol_of(&mut self, code: u8) -> Read<&'a str> {
+    pub(super) fn symbol_of(&mut self, code: u8) -> DecodeResult<&'a str> {
         let size = match code {
             SYMBOL_8 => self.width(true)?,
             SYMBOL_32 => self.width(false)?,
@@ -307,7 +296,7 @@ impl<'a> Reader<'a> {
 
     /// The items of a list and their count. An item takes at least a byte.
     #[inline]
-    pub(super) fn list_of(&mut self, code: u8) -> Read<(&'a [u8], u32)> {
+    pub(super) fn list_of(&mut self, code: u8) -> DecodeResult<(&'a [u8], u32)> {
         match code {
             LIST_8 => self.items(true),
             LIST_0 => Ok((&[], 0)),
@@ -317,7 +306,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The keys and values of a map, and the count of both together.
-    pub(super) fn map_of(&mut self, code: u8) -> Read<(&'a [u8], u32)> {
+    pub(super) fn map_of(&mut self, code: u8) -> DecodeResult<(&'a [u8], u32)> {
         let (items, count) = match code {
             MAP_8 => self.items(true)?,
             MAP_32 => self.items(false)?,
@@ -327,7 +316,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn items(&mut self, narrow: bool) -> Read<(&'a [u8], u32)> {
+    fn items(&mut self, narrow: bool) -> DecodeResult<(&'a [u8], u32)> {
         let (items, count) = self.sized(narrow)?;
         if count > items.len() {
             return Err(DecodeError::InvalidCount);
@@ -336,7 +325,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Constructor and elements of an array, and the count of elements.
-    pub(super) fn array_of(&mut self, code: u8) -> Read<(&'a [u8], u32)> {
+    pub(super) fn array_of(&mut self, code: u8) -> DecodeResult<(&'a [u8], u32)> {
         let (body, count) = match code {
             ARRAY_8 => self.sized(true)?,
             ARRAY_32 => self.sized(false)?,
@@ -352,7 +341,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn sized(&mut self, narrow: bool) -> Read<(&'a [u8], usize)> {
+    fn sized(&mut self, narrow: bool) -> DecodeResult<(&'a [u8], usize)> {
         let size = self.width(narrow)?;
         let mut within = Reader { rest: self.take(size)?, levels: self.levels };
         let count = within.width(narrow)?;
@@ -369,7 +358,7 @@ macro_rules! typed {
                 ///
                 /// # Errors
                 /// At the end of the bytes, or when another type stands there.
-                pub fn $name(&mut self) -> Read<$result> {
+                pub fn $name(&mut self) -> DecodeResult<$result> {
                     let code = self.byte()?;
                     self.$of(code)
                 }

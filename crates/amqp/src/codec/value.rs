@@ -8,13 +8,14 @@
 
 use bytes::{BufMut, BytesMut};
 
+use super::error::{DecodeError, DecodeResult};
 use super::format::{
     ARRAY_8, ARRAY_32, BINARY_8, BINARY_32, BOOL, BYTE, CHAR, DECIMAL_32, DECIMAL_64, DECIMAL_128,
     DESCRIBED, DOUBLE, FALSE, FLOAT, INT, INT_SMALL, LIST_0, LIST_8, LIST_32, LONG, LONG_SMALL,
     MAP_8, MAP_32, NULL, SHORT, STRING_8, STRING_32, SYMBOL_8, SYMBOL_32, TIMESTAMP, TRUE, UBYTE,
     UINT, UINT_0, UINT_SMALL, ULONG, ULONG_0, ULONG_SMALL, USHORT, UUID,
 };
-use super::{DecodeError, Reader, write};
+use super::{Reader, write};
 
 /// A value of any AMQP type (1.6).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,19 +82,17 @@ pub struct Described<'a> {
     levels: usize,
 }
 
-type Read<T> = Result<T, DecodeError>;
-
 impl<'a> Value<'a> {
     /// Reads one value.
     ///
     /// # Errors
     /// When the bytes end early or the format code is unknown.
-    pub fn decode(reader: &mut Reader<'a>) -> Read<Value<'a>> {
+    pub fn decode(reader: &mut Reader<'a>) -> DecodeResult<Value<'a>> {
         let code = reader.byte()?;
         Value::of(code, reader)
     }
 
-    fn of(code: u8, reader: &mut Reader<'a>) -> Read<Value<'a>> {
+    fn of(code: u8, reader: &mut Reader<'a>) -> DecodeResult<Value<'a>> {
         Ok(match code {
             NULL => Value::Null,
             TRUE | FALSE | BOOL => Value::Bool(reader.bool_of(code)?),
@@ -123,7 +122,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    fn compound_of(code: u8, reader: &mut Reader<'a>) -> Read<Value<'a>> {
+    fn compound_of(code: u8, reader: &mut Reader<'a>) -> DecodeResult<Value<'a>> {
         let levels = reader.levels().checked_sub(1).ok_or(DecodeError::TooDeep)?;
         match code {
             LIST_0 | LIST_8 | LIST_32 => {
@@ -227,7 +226,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When another value stands there.
-    pub fn list(&mut self) -> Read<List<'a>> {
+    pub fn list(&mut self) -> DecodeResult<List<'a>> {
         let levels = self.levels().checked_sub(1).ok_or(DecodeError::TooDeep)?;
         let code = self.byte()?;
         let (items, count) = self.list_of(code)?;
@@ -238,7 +237,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When another value stands there.
-    pub fn map(&mut self) -> Read<MapView<'a>> {
+    pub fn map(&mut self) -> DecodeResult<MapView<'a>> {
         let levels = self.levels().checked_sub(1).ok_or(DecodeError::TooDeep)?;
         let code = self.byte()?;
         let (items, count) = self.map_of(code)?;
@@ -254,7 +253,7 @@ impl<'a> List<'a> {
     }
 
     /// The items in order; an error ends the walk.
-    pub fn iter(&self) -> impl Iterator<Item = Read<Value<'a>>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = DecodeResult<Value<'a>>> + use<'a> {
         Items { reader: at(self.items, self.levels), remaining: self.count, element: None }
     }
 }
@@ -277,7 +276,7 @@ impl<'a> MapView<'a> {
     }
 
     /// The entries in order; an error ends the walk.
-    pub fn iter(&self) -> impl Iterator<Item = Read<(Value<'a>, Value<'a>)>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = DecodeResult<(Value<'a>, Value<'a>)>> + use<'a> {
         let mut items =
             Items { reader: at(self.items, self.levels), remaining: self.count, element: None };
         std::iter::from_fn(move || {
@@ -287,7 +286,7 @@ impl<'a> MapView<'a> {
         })
     }
 
-    /// The value of the first entry whose key is the string or symbol `key`.
+    /// The value of the first entry that has the string or symbol `key` as its key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         let mut reader = at(self.items, self.levels);
@@ -307,7 +306,7 @@ impl<'a> Array<'a> {
 
     /// The elements in order, without their descriptors when the array is one of described values;
     /// an error ends the walk.
-    pub fn iter(&self) -> impl Iterator<Item = Read<Value<'a>>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = DecodeResult<Value<'a>>> + use<'a> {
         let mut reader = at(self.body, self.levels);
         let mut element = reader.byte();
         while element == Ok(DESCRIBED) {
@@ -349,7 +348,7 @@ struct Items<'a> {
 }
 
 impl<'a> Iterator for Items<'a> {
-    type Item = Read<Value<'a>>;
+    type Item = DecodeResult<Value<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.remaining = self.remaining.checked_sub(1)?;

@@ -141,7 +141,7 @@ pub fn binary(out: &mut BytesMut, value: &[u8]) {
     sized(out, BINARY_8, BINARY_32, value);
 }
 
-/// Constructor and size of a binary whose `bytes` bytes the caller appends.
+/// Constructor and size of a binary; the caller appends its `bytes` bytes.
 pub fn binary_prefix(out: &mut BytesMut, bytes: usize) {
     prefix(out, BINARY_8, BINARY_32, bytes);
 }

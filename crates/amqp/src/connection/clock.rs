@@ -7,10 +7,6 @@ use std::time::Duration;
 
 use towline_types::Time;
 
-use crate::connection::Connection;
-use crate::connection::login::Phase;
-use crate::types::{Error, condition};
-
 /// How long we wait for the answer to our close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 /// The shortest idle time-out of a peer that we serve; below it empty frames would be a flood.
@@ -32,7 +28,7 @@ pub(super) struct Clock {
 
 /// What a timer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
+pub(super) enum Alarm {
     LoginTooSlow,
     CloseUnanswered,
     PeerSilent,
@@ -106,44 +102,10 @@ impl Clock {
         self.alarms().into_iter().filter_map(|(at, _)| at).min()
     }
 
-    fn due(&self) -> Option<Alarm> {
+    pub(super) fn due(&self) -> Option<Alarm> {
         let due = |(at, alarm): (Option<Time>, Alarm)| {
             at.is_some_and(|at| at <= self.now).then_some(alarm)
         };
         self.alarms().into_iter().find_map(due)
-    }
-}
-
-impl Connection {
-    pub(super) fn check_clock(&mut self) {
-        match self.clock.due() {
-            None => {}
-            Some(Alarm::SendEmptyFrame) => {
-                // What waits to be written does as well.
-                self.write_due();
-                if !self.output.is_ready() {
-                    self.output.empty_frame();
-                }
-                self.clock.wrote();
-            }
-            Some(Alarm::CloseUnanswered) => {
-                self.report_closed(None, false);
-                self.finish();
-            }
-            Some(Alarm::PeerSilent) => {
-                let text = "nothing came within the idle time-out";
-                self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
-            }
-            Some(Alarm::LoginTooSlow) => {
-                let error =
-                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "the login took too long");
-                if matches!(self.phase, Phase::Frames) {
-                    self.fail(error);
-                } else {
-                    self.report_closed(Some(error), false);
-                    self.finish();
-                }
-            }
-        }
     }
 }

@@ -11,7 +11,7 @@ use crate::types::{DeliveryState, Error, Role, SaslCode};
 
 impl Connection {
     /// Server: answers a login with `Claim::ScramUser` by the user's stored credentials; none for
-    /// an unknown user, who then fails like one with a wrong password.
+    /// an unknown user, which then fails like a wrong password.
     pub fn sasl_credentials(&mut self, credentials: Option<ScramCredentials>) {
         self.login_credentials(credentials);
     }
@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// Our receiving link: the peer shall use up `credit` at once or give it back; a `Flow` event
-    /// with `drain` tells that it did.
+    /// with `drain` reports that it did.
     pub fn drain(&mut self, link: LinkId, credit: u32) {
         self.grant(link, credit, true);
     }
@@ -115,7 +115,7 @@ impl Connection {
         self.output.frames_max(bytes)
     }
 
-    /// Our sending link: uses up the remaining credit without deliveries, and tells the peer.
+    /// Our sending link: uses up the remaining credit without deliveries, and notifies the peer.
     pub fn drained(&mut self, link: LinkId) {
         if let Some(session) = session_of(&mut self.sessions, link) {
             session.drained(link);
@@ -130,7 +130,7 @@ impl Connection {
         self.update_incoming(delivery, Some(state), settled);
     }
 
-    /// Client: tells the state of a delivery, such as a transactional one, settled or not.
+    /// Client: sends the state of a delivery, such as a transactional one, settled or not.
     pub fn update_incoming(
         &mut self,
         delivery: IncomingId,
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Settles a delivery of ours whose `Outcome` came unsettled, or that we give up.
+    /// Settles a delivery of ours after an unsettled `Outcome`, or one that we give up.
     pub fn settle_outgoing(&mut self, link: LinkId, key: u64, state: Option<DeliveryState>) {
         if let Some(session) = session_of(&mut self.sessions, link) {
             session.settle_outgoing(link, key, state);

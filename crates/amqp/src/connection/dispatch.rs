@@ -9,7 +9,7 @@ use towline_types::limits;
 
 use crate::codec::Value;
 use crate::connection::clock::PEER_IDLE_MIN;
-use crate::connection::login::Phase;
+use crate::connection::phase::Phase;
 use crate::connection::{Connection, LINKS_MAX, name_key};
 use crate::event::{Event, LinkId, Opened};
 use crate::link::Violation;
@@ -212,7 +212,7 @@ impl Connection {
                 let generation = self.next_generation();
                 let entry = self.sessions.vacant_entry();
                 let ours = u16::try_from(entry.key()).unwrap_or(u16::MAX);
-                // Sessions whose end the peer has not answered hold their channels.
+                // Sessions hold their channels until the peer has answered their end.
                 if ours > self.peer.channel_max {
                     let text = "no channel is left below channel-max";
                     return self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
@@ -372,8 +372,8 @@ impl Connection {
     }
 
     /// A peer that sees our open frame believes that it is let in, unless the frame says that a
-    /// close with the reason follows: the property by which brokers and clients have come to tell
-    /// each other so.
+    /// close with the reason follows: the property that brokers and clients have come to use for
+    /// that.
     fn deny_open(&mut self, denied: bool) {
         if let Some(open) = self.open.as_mut().filter(|_| denied && self.local.server) {
             let properties = std::mem::take(&mut open.properties);
@@ -402,5 +402,5 @@ impl Connection {
 /// What a session may touch of its connection.
 struct Surroundings<'a> {
     events: &'a mut std::collections::VecDeque<Event>,
-    output: &'a mut crate::connection::Output,
+    output: &'a mut crate::output::Output,
 }

@@ -1,6 +1,6 @@
 //! From the first byte to the open frames: protocol headers and the SASL exchange.
 //!
-//! It does *not* check passwords or know users: the driver answers a `Login`, the `sasl` room holds
+//! It does *not* check passwords or know users: the driver answers a `Login`, module `sasl` holds
 //! the mechanisms.
 //!
 //! Invariant: the only way to `Frames` leads through a header that the options allow and, where
@@ -17,39 +17,15 @@ use towline_types::{Time, limits};
 use crate::codec::Symbols;
 use crate::connection::clock::Clock;
 use crate::connection::options::{ClientOptions, ServerOptions};
+use crate::connection::phase::Phase;
 use crate::connection::receive::{decode_error, framing_error};
-use crate::connection::{Connection, Local, Output, Peer};
+use crate::connection::{Connection, Local, Peer};
 use crate::event::Event;
 use crate::frame::{Frame, FrameKind, Protocol};
+use crate::output::Output;
 use crate::sasl::{ClientStep, SaslClient, SaslError, SaslServer, ScramCredentials, ServerStep};
 use crate::session::Unfinished;
 use crate::types::{Error, Open, SaslCode, SaslFrame, condition};
-
-/// Where a connection stands.
-#[derive(Debug)]
-pub(super) enum Phase {
-    /// Server: no header came yet.
-    ServerHeader(Box<ServerOptions>),
-    /// Client: our SASL header is out.
-    ClientSaslHeader(Box<SaslClient>),
-    /// Server: SASL frames.
-    ServerSasl {
-        /// The exchange.
-        machine: Box<SaslServer>,
-        /// The driver has a claim to answer; until then nothing is read.
-        asked: bool,
-    },
-    /// Client: SASL frames.
-    ClientSasl(Box<SaslClient>),
-    /// The AMQP header of the peer is awaited.
-    AmqpHeader,
-    /// AMQP frames.
-    Frames,
-    /// Our close frame is out, the peer's is awaited.
-    Closing,
-    /// Over.
-    Finished,
-}
 
 fn idle_timeout_ms(timeout: Duration) -> Option<u32> {
     let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
@@ -288,7 +264,7 @@ impl Connection {
     }
 }
 
-/// What the outcome of a login means, for people. Servers do not tell what exactly was wrong.
+/// What the outcome of a login means, for people. Servers do not say what exactly was wrong.
 fn refused_login(code: SaslCode) -> &'static str {
     match code {
         SaslCode::Auth => "wrong user, password or certificate, or this user may not log in here",

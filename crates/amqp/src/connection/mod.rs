@@ -10,8 +10,8 @@
 //! - **drain** it: [`take_output`](Connection::take_output) and write that to the socket, and drop
 //!   the socket when [`is_finished`](Connection::is_finished) and all was written.
 //!
-//! It does *not* know sockets, queues or users, does not decide who may do what, and never keeps a
-//! delivery for later: resumption of links is not offered.
+//! It does *not* know sockets, queues or users, does not decide about permissions, and never keeps
+//! a delivery for later: resumption of links is not offered.
 //!
 //! Invariants: nothing of a peer is acted on before the login is through; whatever a peer sends
 //! costs memory in proportion to its bytes, and ends the link, the session or the connection, never
@@ -22,7 +22,7 @@ mod commands;
 mod dispatch;
 mod login;
 mod options;
-pub(crate) mod output;
+mod phase;
 mod receive;
 
 #[cfg(test)]
@@ -36,21 +36,17 @@ use slab::Slab;
 use towline_types::Time;
 
 use crate::event::{Event, LinkId};
+use crate::output::Output;
 use crate::session::{Outcomes, Session, Unfinished};
-use crate::types::{Error, Open, Role};
+use crate::types::{Error, Open, Role, condition};
 
 pub use options::{ClientOptions, ServerOptions};
-pub(crate) use output::Output;
 
-use clock::Clock;
-use login::Phase;
+use clock::{Alarm, Clock};
+use phase::Phase;
 
-/// Frames that a peer may send in one session before we widen the window again (AMQP 2.5.6).
-pub(crate) const INCOMING_WINDOW: u32 = 2_048;
 /// Links of one connection.
 pub(crate) const LINKS_MAX: usize = 10_000;
-/// Longest name of a link: 10,000 of them are to take no more than 10 MB.
-pub(crate) const LINK_NAME_BYTES_MAX: usize = 1_024;
 
 /// One AMQP connection. See the [module](self).
 #[derive(Debug)]
@@ -58,7 +54,7 @@ pub struct Connection {
     phase: Phase,
     /// Our open frame, until it is sent.
     open: Option<Box<Open>>,
-    /// Who logged in.
+    /// The user that logged in.
     user: Option<Arc<str>>,
     peer: Peer,
     local: Local,
@@ -155,7 +151,7 @@ impl Connection {
         self.output.bytes()
     }
 
-    /// Bytes of incoming deliveries whose last frame has not come, of all links together; never
+    /// Bytes of incomplete incoming deliveries, of all links together; never
     /// more than two of the largest messages: a peer that goes beyond that is closed.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
@@ -184,6 +180,38 @@ impl Connection {
         self.check_clock();
     }
 
+    fn check_clock(&mut self) {
+        match self.clock.due() {
+            None => {}
+            Some(Alarm::SendEmptyFrame) => {
+                // What waits to be written does as well.
+                self.write_due();
+                if !self.output.is_ready() {
+                    self.output.empty_frame();
+                }
+                self.clock.wrote();
+            }
+            Some(Alarm::CloseUnanswered) => {
+                self.report_closed(None, false);
+                self.finish();
+            }
+            Some(Alarm::PeerSilent) => {
+                let text = "nothing came within the idle time-out";
+                self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+            }
+            Some(Alarm::LoginTooSlow) => {
+                let error =
+                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "the login took too long");
+                if matches!(self.phase, Phase::Frames) {
+                    self.fail(error);
+                } else {
+                    self.report_closed(Some(error), false);
+                    self.finish();
+                }
+            }
+        }
+    }
+
     /// Counts as having heard from the peer: for a driver that leaves the socket unread of its own
     /// will (back-pressure), so that the idle time-out does not punish the peer for it. The limits
     /// of the login and of the wait for the peer's close stay.
@@ -206,7 +234,7 @@ impl Connection {
         matches!(self.phase, Phase::Finished)
     }
 
-    /// Tells that the socket ended or failed: nothing can be written any more.
+    /// Call when the socket ended or failed: nothing can be written any more.
     pub fn disconnected(&mut self) {
         if !self.is_finished() {
             self.report_closed(None, true);

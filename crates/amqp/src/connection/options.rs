@@ -40,7 +40,7 @@ pub struct ServerOptions {
 }
 
 impl Default for ServerOptions {
-    /// The limits of [`limits`], no mechanism (so nobody can log in), SASL required.
+    /// The limits of [`limits`], no mechanism (so no user can log in), SASL required.
     fn default() -> ServerOptions {
         ServerOptions {
             container_id: Arc::from("towline"),

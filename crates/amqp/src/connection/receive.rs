@@ -1,10 +1,10 @@
-//! From bytes to frames, and from the phase of the connection to who takes them.
+//! From bytes to frames, and from the phase of the connection to the handler of the frames.
 
 use bytes::{Buf, BytesMut};
 
 use crate::codec::DecodeError;
 use crate::connection::Connection;
-use crate::connection::login::Phase;
+use crate::connection::phase::Phase;
 use crate::frame::{FrameError, FrameHeader, FrameKind, Protocol};
 use crate::types::{Error, Performative, condition};
 

@@ -1,4 +1,4 @@
-//! What travels on a link whose target is the transaction coordinator (AMQP 4.3): declare and
+//! What travels on a link to the transaction coordinator (AMQP 4.3): declare and
 //! discharge, each the amqp-value body of a message.
 //!
 //! It does *not* open or end transactions: the driver answers a declare with

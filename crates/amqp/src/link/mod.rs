@@ -3,8 +3,8 @@
 //!
 //! It does *not* write frames and knows no windows: the session does.
 //!
-//! Invariants: `allowance >= credit` as last told to the peer; at most one incoming delivery is
-//! unfinished (AMQP 2.6.14 forbids to mix two); delivery counts are serial numbers (RFC 1982).
+//! Invariants: `allowance >= credit` as last announced to the peer; at most one incoming delivery
+//! is unfinished (AMQP 2.6.14 forbids to mix two); delivery counts are serial numbers (RFC 1982).
 
 pub mod coordinator;
 
@@ -57,11 +57,11 @@ pub(crate) enum Direction {
 /// The sending half.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
-    /// Deliveries whose first frame is written, and credit given back.
+    /// Deliveries with their first frame written, and credit given back.
     pub(crate) delivery_count: u32,
     /// The peer takes deliveries up to this count.
     pub(crate) limit: u32,
-    /// Deliveries given to `send` whose first frame is not written.
+    /// Deliveries given to `send`, with their first frame not written yet.
     pub(crate) queued: u32,
     /// Deliveries ever given to `send`.
     pub(crate) sends: u64,

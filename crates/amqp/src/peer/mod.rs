@@ -1,7 +1,7 @@
 //! A scripted peer for tests of the machines, here and in other crates: it sends and expects frames
 //! written as text (see [`text`]), and keeps the virtual time.
 //!
-//! It does *not* check what it is told to send: it is there to break rules.
+//! It does *not* check what it is given to send: it is there to break rules.
 
 #![allow(
     clippy::unwrap_used,

@@ -27,7 +27,7 @@ pub enum ClientLogin {
     Anonymous,
     /// User and password in clear.
     Plain {
-        /// Who.
+        /// The user.
         user: Arc<str>,
         /// What proves it.
         password: Arc<str>,
@@ -36,7 +36,7 @@ pub enum ClientLogin {
     External,
     /// SCRAM-SHA-256.
     Scram {
-        /// Who.
+        /// The user.
         user: Arc<str>,
         /// What proves it.
         password: Arc<str>,
@@ -226,7 +226,7 @@ fn finish(state: &State, outcome: &SaslOutcome) -> Result<ClientStep, SaslError>
         State::Proven { server_signature } => {
             trust(server_signature, outcome.additional.as_deref().unwrap_or_default())?;
         }
-        // Success without a proof is what somebody says who does not know the password.
+        // Success without a proof is the answer of a server that does not know the password.
         State::First { .. } => return Err(SaslError::ServerNotAuthentic),
         State::Waiting | State::Finished => return Err(SaslError::OutOfTurn),
     }

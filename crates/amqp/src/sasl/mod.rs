@@ -1,8 +1,8 @@
 //! Login (AMQP part 5): the exchange of SASL frames as two machines, [`SaslServer`] and
 //! [`SaslClient`], for ANONYMOUS, PLAIN, EXTERNAL and SCRAM-SHA-256.
 //!
-//! Frames in, steps out. Not here: who may log in (the driver answers a [`Claim`]), time-outs, the
-//! frames' bytes (`types`, `frame`). Nonces are arguments.
+//! Frames in, steps out. Not here: permission to log in (the driver answers a [`Claim`]),
+//! time-outs, the frames' bytes (`types`, `frame`). Nonces are arguments.
 //!
 //! Invariants: one exchange with one mechanism; a frame out of turn ends it. An unknown user looks
 //! like a wrong password, down to the salt. Proofs are compared in constant time. Nothing here
@@ -85,9 +85,9 @@ fn not_offered(
 pub enum SaslError {
     /// A frame that the exchange does not wait for.
     OutOfTurn,
-    /// Client: the server does not offer what we were told to use.
+    /// Client: the server does not offer the mechanism that we must use.
     MechanismNotOffered {
-        /// What we were told to use.
+        /// The mechanism that we must use.
         wanted: Mechanism,
         /// What it offers, of what we know.
         offered: Vec<Mechanism>,

@@ -1,5 +1,5 @@
-//! Names and passwords as they are compared: SASLprep (RFC 4013), so that one who types the same
-//! characters on another keyboard is the same.
+//! Names and passwords as they are compared: SASLprep (RFC 4013), so that a user that types the
+//! same characters on another keyboard is the same user.
 //!
 //! It judges nothing: text that SASLprep does not allow (control characters, letters that are
 //! younger than Unicode 3.2, directions that mix) is compared as it came, and so do most peers.

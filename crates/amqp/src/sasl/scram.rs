@@ -25,7 +25,7 @@ pub const ITERATIONS_DEFAULT: u32 = 10_000;
 pub(super) type Key = [u8; 32];
 
 /// What a server keeps of a password (RFC 5802, section 3). It proves the password, but does not
-/// tell it.
+/// reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramCredentials {
     salt: Arc<[u8]>,
@@ -221,7 +221,7 @@ impl<'a> ClientFirst<'a> {
         let mut attributes = bare.split(',');
         let user = decode_name(attributes.next()?.strip_prefix("n=")?)?;
         let nonce = attributes.next()?.strip_prefix("r=")?;
-        // Acting as somebody else is not offered.
+        // Acting as another user is not offered.
         let itself = authorized.is_none_or(|name| name == user);
         (itself && is_nonce(nonce)).then_some(ClientFirst { gs2_header, bare, user, nonce })
     }

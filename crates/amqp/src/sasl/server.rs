@@ -30,14 +30,14 @@ pub enum Claim {
     Plain {
         /// The identity to act as; empty for the user itself.
         authorization: Arc<str>,
-        /// Who it is.
+        /// The user.
         user: Arc<str>,
         /// What proves it.
         password: Arc<str>,
     },
     /// Answer with [`SaslServer::credentials`].
     ScramUser {
-        /// Who it claims to be.
+        /// The user that it claims to be.
         user: Arc<str>,
     },
 }
@@ -64,7 +64,7 @@ pub enum ServerStep {
     Finished {
         /// Success, or a refusal after which the connection closes.
         outcome: SaslOutcome,
-        /// Who logged in; `None` for ANONYMOUS and after a refusal.
+        /// The user that logged in; `None` for ANONYMOUS and after a refusal.
         user: Option<Arc<str>>,
     },
 }
@@ -83,7 +83,7 @@ pub struct SaslServer {
 enum State {
     /// The mechanisms are known to the client.
     Offered,
-    /// The driver decides; `user` is who logs in if it says yes.
+    /// The driver decides; `user` is logged in if it says yes.
     Asked {
         user: Option<Arc<str>>,
     },
@@ -276,7 +276,7 @@ impl Challenged {
         let Some(last) = ClientFinal::parse(response) else { return refused(SaslCode::Auth) };
         let authentication = format!("{}{}", self.messages, last.without_proof);
         let bound = last.channel_binding == self.gs2_header.as_bytes() && last.nonce == self.nonce;
-        // The proof is computed for a user that does not exist too: the time must not tell.
+        // The proof is computed for a user that does not exist too: the time must not reveal that.
         let proven = self.credentials.verify(authentication.as_bytes(), &last.proof);
         if !(bound && proven && self.exists) {
             return refused(SaslCode::Auth);

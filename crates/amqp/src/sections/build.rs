@@ -3,10 +3,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use towline_types::Payload;
 
+use super::code::{APPLICATION_PROPERTIES, DATA, MESSAGE_ANNOTATIONS, VALUE};
 use super::properties::Properties;
-use super::scan::{
-    APPLICATION_PROPERTIES, DATA, Header, MESSAGE_ANNOTATIONS, Sections, Span, VALUE,
-};
+use super::scan::{Header, Sections, Span};
 use crate::codec::{Composite, DecodeError, Map, Reader, Value, write};
 
 /// Appends a header section; nothing at all when every field is absent.
@@ -55,7 +54,7 @@ pub fn with_message_annotations(
     Ok(with_entries(content, place, &behind, MESSAGE_ANNOTATIONS, extra, Value::Symbol))
 }
 
-/// Rewrites the map section at `place`, or makes one before the first section of `behind`.
+/// Rewrites the map section at this span, or makes one before the first section of `behind`.
 fn with_entries<'k>(
     content: &[u8],
     place: Option<Span>,

@@ -136,7 +136,7 @@ impl<'a> MessageId<'a> {
 }
 
 /// Hash of an id's canonical text; never 0. It is stored in the log: it must stay as it is. Not for
-/// tables that an attacker may flood without bounds: whoever finds an id by it compares the id too.
+/// tables that an attacker may flood without bounds: a look-up by it compares the id too.
 #[must_use]
 pub fn id_hash(text: &str) -> u64 {
     let mut hash = IdHash::default();

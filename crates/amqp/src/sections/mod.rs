@@ -23,6 +23,7 @@
 //! ([`Sections::in_order`] puts it where it belongs).
 
 mod build;
+mod code;
 mod identifier;
 mod properties;
 mod scan;

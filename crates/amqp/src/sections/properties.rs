@@ -5,8 +5,8 @@
 
 use bytes::BytesMut;
 
+use super::code::PROPERTIES;
 use super::identifier::MessageId;
-use super::scan::PROPERTIES;
 use crate::codec::{DecodeError, Fields, FieldsWriter, Reader, Value};
 
 /// The immutable properties of a message. Times are milliseconds since the epoch.
@@ -14,7 +14,7 @@ use crate::codec::{DecodeError, Fields, FieldsWriter, Reader, Value};
 pub struct Properties<'a> {
     /// Names the message.
     pub message_id: Option<MessageId<'a>>,
-    /// The user who made it.
+    /// The user that made it.
     pub user_id: Option<&'a [u8]>,
     /// The node that it is for.
     pub to: Option<&'a str>,
@@ -34,7 +34,7 @@ pub struct Properties<'a> {
     pub creation_time_ms: Option<i64>,
     /// The group that it belongs to.
     pub group_id: Option<&'a str>,
-    /// Its place in the group.
+    /// Its position in the group.
     pub group_sequence: Option<u32>,
     /// The group that answers belong to.
     pub reply_to_group_id: Option<&'a str>,
@@ -90,7 +90,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// An application property in the types that a selector tells apart.
+/// An application property in the types that a selector distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PropertyValue<'a> {
     /// Null.

@@ -7,22 +7,16 @@ use std::ops::Range;
 use bytes::Bytes;
 use towline_types::Payload;
 
+use super::code::{
+    APPLICATION_PROPERTIES, DATA, DELIVERY_ANNOTATIONS, FOOTER, HEADER, MESSAGE_ANNOTATIONS,
+    PROPERTIES, SEQUENCE, VALUE,
+};
 use super::properties::{Properties, PropertyValue};
 use crate::codec::{
     Composite, DecodeError, Fields, FieldsWriter, MapView, Reader, Value, check, descriptor,
     text_framing_bytes,
 };
 use crate::types::CoordinatorCommand;
-
-pub(super) const HEADER: u8 = 0x70;
-pub(super) const DELIVERY_ANNOTATIONS: u8 = 0x71;
-pub(super) const MESSAGE_ANNOTATIONS: u8 = 0x72;
-pub(super) const PROPERTIES: u8 = 0x73;
-pub(super) const APPLICATION_PROPERTIES: u8 = 0x74;
-pub(super) const DATA: u8 = 0x75;
-pub(super) const SEQUENCE: u8 = 0x76;
-pub(super) const VALUE: u8 = 0x77;
-pub(super) const FOOTER: u8 = 0x78;
 
 /// Where a section is, in bytes from the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +74,7 @@ pub struct Header {
     pub priority: Option<u8>,
     /// Milliseconds to live, from now.
     pub ttl_ms: Option<u32>,
-    /// Nobody has acquired it before.
+    /// It was never acquired before.
     pub first_acquirer: Option<bool>,
     /// Deliveries that failed before.
     pub delivery_count: Option<u32>,
@@ -140,8 +134,8 @@ impl Sections {
         scan(message, false, 0)
     }
 
-    /// Finds the sections and checks all that is in them, so that nobody who reads the message
-    /// later can fail.
+    /// Finds the sections and checks all that is in them, so that no later reader of the message
+    /// can fail.
     ///
     /// # Errors
     /// As [`Sections::scan`], and when anything in the message is not well formed.
@@ -304,7 +298,7 @@ impl Sections {
     }
 }
 
-/// Reads what a client sends on a transaction control link: a message whose body is one value, a
+/// Reads what a client sends on a transaction control link: a message with one value as its body, a
 /// declare or a discharge (4.3, 4.4).
 ///
 /// # Errors
@@ -375,7 +369,7 @@ fn position(message: &[u8], reader: &Reader<'_>) -> u32 {
     u32::try_from(read).unwrap_or(u32::MAX)
 }
 
-/// The place of a section in the order; sections of the same place exclude each other. 0: the
+/// The rank of a section in the order; sections of the same rank exclude each other. 0: the
 /// start.
 fn rank(code: u8) -> Result<u8, DecodeError> {
     match code {
@@ -410,7 +404,7 @@ fn step_over(reader: &mut Reader<'_>, code: u8, checked: bool) -> Result<(), Dec
     if checked { check_whole(start, reader) } else { Ok(()) }
 }
 
-/// Checks the value that was stepped over between `start` and the reader's place.
+/// Checks the value that was stepped over between `start` and the reader's position.
 fn check_whole(start: &[u8], reader: &Reader<'_>) -> Result<(), DecodeError> {
     let length = start.len().saturating_sub(reader.rest().len());
     check(start.get(..length).unwrap_or_default())

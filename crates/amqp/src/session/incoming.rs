@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use towline_types::{Payload, limits};
 
-use crate::connection::Output;
 use crate::event::{self, Deliveries, Event, IncomingId, LinkId, SessionId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
+use crate::output::Output;
 use crate::session::{Session, Unfinished};
 use crate::types::{
     DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,
@@ -22,7 +22,7 @@ const DROPPED_BYTES_MAX: u64 = 2 * limits::TRANSFER_BYTES_MAX;
 /// The largest credit that fits serial numbers (RFC 1982).
 const CREDIT_MAX: u32 = i32::MAX as u32;
 
-/// What is left of a disposition whose range has too many open deliveries for once.
+/// What is left of a disposition that covers too many open deliveries for once.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     pub(crate) session: SessionId,
@@ -118,7 +118,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Tells the driver of each open delivery in the range, once unsettled and once settled at
+    /// Notifies the driver of each open delivery in the range, once unsettled and once settled at
     /// most: a peer cannot multiply events by repeating itself. So many at a time that other
     /// connections need not wait for a million of them; the rest is returned.
     pub(crate) fn go_on(
@@ -190,7 +190,7 @@ impl Session {
         match &mut link.direction {
             Direction::Sending(sending) => {
                 if let Some(credit) = flow.link_credit {
-                    // Null: the receiver had not seen our attach, whose initial count is 0.
+                    // Null: the receiver had not seen our attach, which has initial count 0.
                     let count = flow.delivery_count.unwrap_or(0);
                     sending.limit = count.wrapping_add(credit.min(CREDIT_MAX));
                 }

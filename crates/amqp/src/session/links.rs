@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 
 use crate::codec::{Map, Symbols};
-use crate::connection::{LINK_NAME_BYTES_MAX, Output};
 use crate::event::{AttachReply, AttachRequest, Attached, Event, LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState, Receiving, Sending, Violation};
+use crate::output::Output;
 use crate::session::{Session, Unfinished};
 use crate::types::{Attach, Detach, Error, LinkTarget, Role, condition};
 
-/// An attach frame of ours that says nothing but whose it is; the answer that refuses a link.
+/// Longest name of a link: 10,000 names take at most 10 MB.
+const LINK_NAME_BYTES_MAX: usize = 1_024;
+
+/// An attach frame of ours that names its link and nothing else; the answer that refuses a link.
 fn bare_attach(index: u16, link: &Link) -> Attach {
     let role = link.role();
     Attach {

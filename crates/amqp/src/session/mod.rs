@@ -5,7 +5,7 @@
 //! never closes the connection: a [`Violation`](crate::link::Violation) says what has to end.
 //!
 //! Invariants: delivery ids go out without gaps, each on the first frame of its delivery; a link
-//! whose answer is out sends no flow before it; nothing is written after the end frame.
+//! sends no flow before its pending answer; nothing is written after the end frame.
 
 mod incoming;
 mod links;
@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use crate::connection::{INCOMING_WINDOW, Output};
 use crate::event::{LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState};
+use crate::output::Output;
 use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
 
 pub(crate) use incoming::Outcomes;
@@ -30,7 +30,7 @@ pub(crate) use unfinished::Unfinished;
 use outgoing::Waiting;
 use settlements::Settlements;
 use unsettled::Unsettled;
-use window::{OUTGOING_WINDOW, Window};
+use window::{INCOMING_WINDOW, OUTGOING_WINDOW, Window};
 
 /// Where a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Deliveries that we send: queued in order, cut into frames, held back by the peer's window only.
 
-use crate::connection::Output;
-use crate::connection::output::Body;
 use crate::event::{Allowance, LinkId, Outgoing};
 use crate::link::Direction;
+use crate::output::{Body, Output};
 use crate::session::Session;
 use crate::session::unsettled::Entry;
 use crate::types::{DeliveryState, DeliveryTag, Role, Transfer};
@@ -29,7 +28,7 @@ impl Session {
         sending.queued += 1;
         sending.sends += 1;
         if sending.to_coordinator {
-            // The work that a discharge ends must have been told before.
+            // The work that a discharge ends must have been sent before.
             self.settlements.write(self.index, output);
         }
         let tag = outgoing.tag.unwrap_or_else(|| DeliveryTag::from_number(key));

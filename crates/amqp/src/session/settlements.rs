@@ -1,6 +1,6 @@
 //! Dispositions that wait to be written, joined into ranges of consecutive delivery ids.
 
-use crate::connection::Output;
+use crate::output::Output;
 use crate::types::{DeliveryState, Disposition, Role};
 
 /// See the [module](self).

@@ -2,8 +2,8 @@
 //!
 //! It does *not* hold them: each lies at its link. It knows no largest message of a link either.
 //!
-//! Invariant: the totals are those of all deliveries that lie at a link of the connection; whoever
-//! puts one there or takes one away says so here.
+//! Invariant: the totals are those of all deliveries that lie at a link of the connection; code
+//! that adds or removes one reports it here.
 
 use towline_types::limits;
 

@@ -1,4 +1,4 @@
-//! Deliveries that we sent and whose outcome is open, by delivery id.
+//! Deliveries that we sent and that have no final outcome, by delivery id.
 //!
 //! Ids are given out one by one, so young deliveries stand in a ring and are found by subtraction.
 //! Old stragglers move to a tree, so that one forgotten delivery does not make the ring grow.
@@ -29,7 +29,7 @@ pub(crate) struct Unsettled {
     ring: VecDeque<Option<Entry>>,
     live: usize,
     old: BTreeMap<u64, Entry>,
-    /// Deliveries told to the driver but not settled, by link and key.
+    /// Deliveries reported to the driver but not settled, by link and key.
     told: BTreeMap<(u16, u64), u64>,
 }
 
@@ -190,7 +190,7 @@ impl Unsettled {
     }
 }
 
-/// Visits one delivery and keeps the index of told ones true.
+/// Visits one delivery and keeps the index of reported ones true.
 fn note(
     told: &mut BTreeMap<(u16, u64), u64>,
     id: u64,

@@ -1,8 +1,9 @@
 //! The session window: transfer frames (not deliveries) that each side may send (AMQP 2.5.6).
 
-use crate::connection::INCOMING_WINDOW;
 use crate::types::{Begin, Flow};
 
+/// Frames that a peer may send in one session before we widen the window again (AMQP 2.5.6).
+pub(super) const INCOMING_WINDOW: u32 = 2_048;
 /// Transfer frames that we say we may send: we are held back by the peer's window alone.
 pub(super) const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 
@@ -11,7 +12,7 @@ pub(super) const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 pub(super) struct Window {
     /// The id of the next transfer frame of the peer; none before its begin came.
     pub(super) next_incoming_id: Option<u32>,
-    /// Frames that the peer may still send, as it was told.
+    /// Frames that the peer may still send, as announced to it.
     incoming: u32,
     pub(super) next_outgoing_id: u32,
     /// Frames that we may still send.
@@ -46,7 +47,7 @@ impl Window {
         self.incoming <= INCOMING_WINDOW / 2
     }
 
-    /// The window to tell the peer: full again.
+    /// The window to announce to the peer: full again.
     pub(super) fn widen(&mut self) -> u32 {
         self.incoming = INCOMING_WINDOW;
         self.incoming
@@ -68,8 +69,8 @@ impl Window {
         self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
     }
 
-    /// Takes the peer's flow. A null next-incoming-id means that the peer had not seen our begin,
-    /// whose next-outgoing-id is 0 (AMQP 2.5.6); one ahead of us is taken as up to date.
+    /// Takes the peer's flow. A null next-incoming-id means that the peer had not seen our begin
+    /// with next-outgoing-id 0 (AMQP 2.5.6); one ahead of us is taken as up to date.
     pub(super) fn flowed(&mut self, flow: &Flow) {
         let behind = self.next_outgoing_id.wrapping_sub(flow.next_incoming_id.unwrap_or(0));
         let on_the_way = if behind > u32::MAX / 2 { 0 } else { behind };

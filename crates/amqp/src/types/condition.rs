@@ -18,7 +18,7 @@ pub const NOT_ALLOWED: Symbol = Symbol::constant("amqp:not-allowed");
 pub const INVALID_FIELD: Symbol = Symbol::constant("amqp:invalid-field");
 /// A function that is not offered.
 pub const NOT_IMPLEMENTED: Symbol = Symbol::constant("amqp:not-implemented");
-/// Somebody else holds the thing.
+/// Another user holds the resource.
 pub const RESOURCE_LOCKED: Symbol = Symbol::constant("amqp:resource-locked");
 /// A condition that the request demanded does not hold.
 pub const PRECONDITION_FAILED: Symbol = Symbol::constant("amqp:precondition-failed");

@@ -30,7 +30,7 @@ pub enum Outcome {
         /// Why.
         error: Option<Box<Error>>,
     },
-    /// Not processed; give it to somebody again.
+    /// Not processed; deliver it again.
     Released,
     /// Not processed, with remarks.
     Modified {

@@ -3,7 +3,7 @@
 //!
 //! Each has `decode` (from a [`crate::codec::Reader`] standing on the described list) and `encode`
 //! (onto a `BytesMut`), through the trait [`crate::codec::Composite`]. [`Performative::decode`]
-//! tells the nine frame bodies apart. Not here: what a frame *means* (the machines), messages
+//! distinguishes the nine frame bodies. Not here: what a frame *means* (the machines), messages
 //! (`sections`).
 //!
 //! Invariants: decoding [`Transfer`], [`Disposition`] and [`Flow`] allocates nothing, unless a

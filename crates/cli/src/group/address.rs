@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_without_a_floating_address_is_told_so() {
+    fn a_configuration_without_a_floating_address_is_refused_with_that_reason() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("towline.toml");
         std::fs::write(&file, "").unwrap();

@@ -1,7 +1,7 @@
 //! The socket of an instance of a group: one JSON object a line, back and forth.
 //!
 //! It is there on the active and on replicas alike, in the data folder, for the owner only. A
-//! connection also tells when the instance executes its program anew: it ends then.
+//! connection also shows when the instance executes its program anew: it ends then.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -37,7 +37,7 @@ pub(crate) struct Asking {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
+pub(crate) enum AskError {
     /// The instance said why.
     Refused(String),
     /// The connection ended: the instance ended, or executes its program anew.
@@ -56,26 +56,26 @@ pub(crate) enum Unanswered {
     Strange(String),
 }
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for AskError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unanswered::Refused(reason) => out.write_str(reason),
-            Unanswered::Lost { socket } => {
+            AskError::Refused(reason) => out.write_str(reason),
+            AskError::Lost { socket } => {
                 write!(out, "{}: the instance ended before it answered", socket.display())
             }
-            Unanswered::Io { socket, error } if is_timeout(error) => {
+            AskError::Io { socket, error } if is_timeout(error) => {
                 write!(out, "{}: no answer in time", socket.display())
             }
-            Unanswered::Io { socket, error } => write!(out, "{}: {error}", socket.display()),
-            Unanswered::Strange(reason) => {
+            AskError::Io { socket, error } => write!(out, "{}: {error}", socket.display()),
+            AskError::Strange(reason) => {
                 write!(out, "the instance's reply was not understood: {reason}")
             }
         }
     }
 }
 
-impl From<Unanswered> for Failure {
-    fn from(unanswered: Unanswered) -> Failure {
+impl From<AskError> for Failure {
+    fn from(unanswered: AskError) -> Failure {
         Failure::failed(unanswered)
     }
 }
@@ -85,7 +85,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 impl Asking {
-    /// Connects to the instance whose data folder this is. `None`: no instance of a group runs
+    /// Connects to the instance with this data folder. `None`: no instance of a group runs
     /// there.
     pub(crate) fn connect(data: &Path, timeout: Duration) -> Result<Option<Asking>, Failure> {
         let socket = data.join(SOCKET);
@@ -126,38 +126,38 @@ impl Asking {
     }
 
     /// Asks, and gives what is under `ok`.
-    pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, Unanswered> {
+    pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, AskError> {
         let io = |error| self.unanswered(error);
         self.stream.get_ref().write_all(format!("{request}\n").as_bytes()).map_err(io)?;
         let mut line = Vec::new();
         let read = self.stream.by_ref().take(REPLY_BYTES_MAX).read_until(b'\n', &mut line);
         read.map_err(|error| self.unanswered(error))?;
         if line.last() != Some(&b'\n') {
-            return Err(Unanswered::Lost { socket: self.socket.clone() });
+            return Err(AskError::Lost { socket: self.socket.clone() });
         }
-        let mut reply: Value = serde_json::from_slice(&line)
-            .map_err(|error| Unanswered::Strange(error.to_string()))?;
+        let mut reply: Value =
+            serde_json::from_slice(&line).map_err(|error| AskError::Strange(error.to_string()))?;
         if let Some(reason) = reply.get("error").and_then(Value::as_str) {
-            return Err(Unanswered::Refused(reason.to_owned()));
+            return Err(AskError::Refused(reason.to_owned()));
         }
         match reply.get_mut("ok") {
             Some(ok) => Ok(ok.take()),
-            None => Err(Unanswered::Strange("neither ok nor error".into())),
+            None => Err(AskError::Strange("neither ok nor error".into())),
         }
     }
 
     /// Asks for the status, as it comes.
-    pub(crate) fn status(&mut self) -> Result<Told, Unanswered> {
+    pub(crate) fn status(&mut self) -> Result<InstanceStatus, AskError> {
         let mut reply = self.ask(&json!({ "do": STATUS }))?;
         let group = reply.get_mut("group").map(Value::take).unwrap_or_default();
         let status = reply.get_mut("status").map(Value::take).unwrap_or_default();
         let process = socket_peercred(self.stream.get_ref()).ok();
         let process = process.map(|peer| peer.pid.as_raw_pid().unsigned_abs());
-        Ok(Told { group, status, process })
+        Ok(InstanceStatus { group, status, process })
     }
 
     /// Asks for what it knows of its group.
-    pub(crate) fn group(&mut self) -> Result<GroupStatus, Unanswered> {
+    pub(crate) fn group(&mut self) -> Result<GroupStatus, AskError> {
         understood(self.status()?.group)
     }
 
@@ -170,7 +170,7 @@ impl Asking {
         loop {
             match self.stream.read(&mut rest) {
                 Ok(0) => return Ok(true),
-                // Nobody asked; an instance that says more than that is not ours to judge.
+                // There was no request; an instance that says more than that is not ours to judge.
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -179,19 +179,17 @@ impl Asking {
         }
     }
 
-    fn unanswered(&self, error: io::Error) -> Unanswered {
+    fn unanswered(&self, error: io::Error) -> AskError {
         let socket = self.socket.clone();
         match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                Unanswered::Lost { socket }
-            }
-            _ => Unanswered::Io { socket, error },
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => AskError::Lost { socket },
+            _ => AskError::Io { socket, error },
         }
     }
 }
 
-/// What an instance told.
-pub(crate) struct Told {
+/// What an instance answered.
+pub(crate) struct InstanceStatus {
     /// A `GroupStatus`.
     pub(crate) group: Value,
     /// A `Status` when the instance is active, else null.
@@ -201,9 +199,9 @@ pub(crate) struct Told {
 }
 
 /// A part of a reply.
-pub(crate) fn understood<T: DeserializeOwned>(value: Value) -> Result<T, Unanswered> {
+pub(crate) fn understood<T: DeserializeOwned>(value: Value) -> Result<T, AskError> {
     if value.is_null() {
-        return Err(Unanswered::Strange("it says nothing of the group".into()));
+        return Err(AskError::Strange("it says nothing of the group".into()));
     }
-    serde_json::from_value(value).map_err(|error| Unanswered::Strange(error.to_string()))
+    serde_json::from_value(value).map_err(|error| AskError::Strange(error.to_string()))
 }

@@ -128,7 +128,7 @@ fn params(name: &str, days: u32) -> Result<CertificateParams, Failure> {
     Ok(params)
 }
 
-/// Writes the key first: who looks in between finds two files that do not fit, and looks again.
+/// Writes the key first: a reader in between finds two files that do not fit, and reads again.
 fn write(out: &Path, name: &str, certificate: &str, key: &KeyPair) -> Result<(), Failure> {
     replace(&out.join(format!("{name}-key.pem")), &key.serialize_pem())?;
     replace(&out.join(format!("{name}.pem")), certificate)

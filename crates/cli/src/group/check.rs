@@ -1,5 +1,5 @@
 //! `towline group check`: whether the configuration of an instance, and the files that it names,
-//! can work. It looks at this machine only and connects to nobody.
+//! can work. It looks at this machine only and makes no connection.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or
-//! fails is started again, as whoever watches processes would; one that ended in order, or cannot
+//! fails is started again, as a process supervisor would do; one that ended in order, or cannot
 //! start, is left alone.
 //!
 //! Not here: what it writes (`plan`). The children have a process group of their own, so that
@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal};
 use towline_admin::status::{GroupRole, GroupStatus, group_table};
 
 use super::ask::Asking;
-use super::plan::{Plan, Planned, word};
+use super::plan::{Plan, PlannedInstance, word};
 use crate::arguments::Demo;
 use crate::failure::Failure;
 use crate::process::Process;
-use crate::signals::{self, Told};
+use crate::signals::{self, SignalMeaning};
 use crate::{progress, show};
 
 /// A start takes seconds, on a slow and busy machine too.
@@ -35,7 +35,7 @@ const FAILS_AGAIN: Duration = Duration::from_secs(3);
 /// Lines of what an instance printed that are shown when it cannot start.
 const LAST_LINES: usize = 5;
 
-enum Event {
+enum DemoEvent {
     Signal,
     Ended(usize, ExitStatus),
 }
@@ -54,7 +54,9 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     plan.write()?;
     let (tell, events) = channel();
     let told = tell.clone();
-    signals::listen(move |signal| signal != Told::End || told.send(Event::Signal).is_ok())?;
+    signals::listen(move |signal| {
+        signal != SignalMeaning::End || told.send(DemoEvent::Signal).is_ok()
+    })?;
     let mut group =
         Running { plan: &plan, tell, events, processes: Vec::new(), started: Vec::new() };
     let outcome = group.serve();
@@ -65,8 +67,8 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
 /// The instances while they run.
 struct Running<'a> {
     plan: &'a Plan,
-    tell: Sender<Event>,
-    events: Receiver<Event>,
+    tell: Sender<DemoEvent>,
+    events: Receiver<DemoEvent>,
     /// In the order of the plan; `None`: it ended.
     processes: Vec<Option<Process>>,
     /// When each was started.
@@ -74,7 +76,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Starts all, and stays until it is told to end or nobody runs any more.
+    /// Starts all, and stays until it is asked to end or no instance runs any more.
     fn serve(&mut self) -> Result<(), Failure> {
         for (at, instance) in self.plan.instances.iter().enumerate() {
             let process = start(self.plan, at, instance, &self.tell)?;
@@ -85,22 +87,22 @@ impl Running<'_> {
         self.welcome(&status)?;
         while self.processes.iter().any(Option::is_some) {
             match self.events.recv() {
-                Ok(Event::Signal) | Err(_) => return Ok(()),
-                Ok(Event::Ended(at, status)) => self.ended(at, status)?,
+                Ok(DemoEvent::Signal) | Err(_) => return Ok(()),
+                Ok(DemoEvent::Ended(at, status)) => self.ended(at, status)?,
             }
         }
         Ok(())
     }
 
-    /// Waits until all instances are in sync. `None`: it was told to end.
+    /// Waits until all instances are in sync. `None`: it was asked to end.
     fn until_it_serves(&mut self) -> Result<Option<GroupStatus>, Failure> {
         let spinner = progress::spinner(false);
         spinner.set_message("starting three instances");
         let began = Instant::now();
         while began.elapsed() < START_MAX {
             match self.events.recv_timeout(LOOK_INTERVAL) {
-                Ok(Event::Signal) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Ok(Event::Ended(at, status)) => {
+                Ok(DemoEvent::Signal) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(DemoEvent::Ended(at, status)) => {
                     self.forget(at);
                     return Err(self.cannot_start(at, status));
                 }
@@ -140,7 +142,7 @@ impl Running<'_> {
         Failure::Failed(format!("instance {}: {status}\n{}", instance.name, last.join("\n")))
     }
 
-    /// An instance ended although nobody of us told it to.
+    /// An instance ended although this program did not ask it to.
     fn ended(&mut self, at: usize, status: ExitStatus) -> Result<(), Failure> {
         self.forget(at);
         let plan = self.plan;
@@ -205,7 +207,7 @@ impl Running<'_> {
         ))
     }
 
-    /// Ends all: the active one, then the others. Being told again makes it quick.
+    /// Ends all: the active one, then the others. A second signal shortens the shutdown.
     fn end(&mut self) -> Result<(), Failure> {
         if self.processes.iter().all(Option::is_none) {
             return Ok(());
@@ -227,9 +229,9 @@ impl Running<'_> {
         let began = Instant::now();
         while these.iter().any(|at| self.processes.get(*at).is_some_and(Option::is_some)) {
             match self.events.recv_timeout(END_MAX.saturating_sub(began.elapsed())) {
-                Ok(Event::Ended(at, _)) => self.forget(at),
-                // An instance ends at once when it is told twice.
-                Ok(Event::Signal) => self.signal(these, Signal::TERM)?,
+                Ok(DemoEvent::Ended(at, _)) => self.forget(at),
+                // An instance ends at once at the second signal.
+                Ok(DemoEvent::Signal) => self.signal(these, Signal::TERM)?,
                 Err(_) => {
                     self.signal(these, Signal::KILL)?;
                     let seconds = END_MAX.as_secs();
@@ -252,8 +254,8 @@ impl Running<'_> {
 fn start(
     plan: &Plan,
     at: usize,
-    instance: &Planned,
-    tell: &Sender<Event>,
+    instance: &PlannedInstance,
+    tell: &Sender<DemoEvent>,
 ) -> Result<Process, Failure> {
     let of = |error| Failure::about(instance.log.display(), error);
     let said = OpenOptions::new().create(true).append(true).open(&instance.log).map_err(of)?;
@@ -261,20 +263,20 @@ fn start(
     command.args(["run", &plan.name, "--data"]).arg(&instance.data);
     command.arg("--config").arg(&instance.config).process_group(0).stdin(Stdio::null());
     let mut child = command.stdout(said.try_clone()?).stderr(said).spawn()?;
-    // Before anybody waits for it: until then the number is its own.
+    // Before any thread waits for it: until then the number is its own.
     let process = Process::open(Pid::from_child(&child))?;
     let tell = tell.clone();
     std::thread::Builder::new().name(format!("instance {}", instance.name)).spawn(move || {
         if let Ok(status) = child.wait() {
-            // Nobody is left to hear of it when the demonstration is over.
-            tell.send(Event::Ended(at, status)).ok();
+            // When the demonstration is over, no receiver is left.
+            tell.send(DemoEvent::Ended(at, status)).ok();
         }
     })?;
     Ok(process)
 }
 
 /// How an instance is started by hand.
-fn command(plan: &Plan, instance: &Planned) -> String {
+fn command(plan: &Plan, instance: &PlannedInstance) -> String {
     let path = |path: &std::path::Path| word(&path.display().to_string());
     let (towline, name) = (word(&called()), word(&plan.name));
     let (data, config) = (path(&instance.data), path(&instance.config));

@@ -10,16 +10,16 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use towline_log::offline::{self, Filter, Item};
-use towline_server::{Answer, HardState, Stand, force_vote, hard_state};
+use towline_server::{Answer, HardStateReport, Stand, force_vote, hard_state};
 
-use super::stopped::Stopped;
+use super::stopped::StoppedInstance;
 use crate::arguments::ForceVote;
 use crate::failure::Failure;
 use crate::show;
 
 /// What is known of the instance itself.
 struct Own {
-    state: Option<HardState>,
+    state: Option<HardStateReport>,
     /// Index and term of the last batch.
     last: (u64, u64),
 }
@@ -27,7 +27,7 @@ struct Own {
 /// Runs the command.
 pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     let data = &arguments.data;
-    let stopped = Stopped::of(data, &arguments.config)?;
+    let stopped = StoppedInstance::of(data, &arguments.config)?;
     let name = &stopped.instance;
     stopped.log_is_there("has no log; start the instance once without one")?;
     stopped.can_ask(arguments.yes)?;
@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn the_table_names_the_longest_log_and_what_is_known_to_be_in_none() {
-        let state = HardState { term: 4, may_vote: false, is_of_this_log: true, committed: 30 };
+        let state =
+            HardStateReport { term: 4, may_vote: false, is_of_this_log: true, committed: 30 };
         let own = Own { state: Some(state), last: (12, 3) };
         let silent = Answer { instance: "c".into(), told: Err("connection refused".into()) };
         let lines = table("a", &own, &[told("b", "", 20, 18), silent]).join("\n");

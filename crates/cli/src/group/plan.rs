@@ -23,12 +23,12 @@ pub(super) struct Plan {
     pub(super) name: String,
     /// The folder of everything, absolute.
     pub(super) dir: PathBuf,
-    pub(super) instances: Vec<Planned>,
+    pub(super) instances: Vec<PlannedInstance>,
 }
 
 /// An instance of it.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedInstance {
     pub(super) name: &'static str,
     /// Data folder.
     pub(super) data: PathBuf,
@@ -50,7 +50,7 @@ impl Plan {
         let at = |port: &u16| SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
         let links = ports.iter().skip(NAMES.len());
         let instances = NAMES.iter().zip(&ports).zip(links);
-        let instances = instances.map(|((name, port), link)| Planned {
+        let instances = instances.map(|((name, port), link)| PlannedInstance {
             name,
             data: dir.join(name),
             config: dir.join(format!("{name}.toml")),
@@ -61,8 +61,8 @@ impl Plan {
         Ok(Plan { name: arguments.name.clone(), instances: instances.collect(), dir })
     }
 
-    /// Writes configurations and makes certificates, over those of an earlier time: whoever calls
-    /// it knows that nobody runs.
+    /// Writes configurations and makes certificates, over those of an earlier time: the caller
+    /// knows that no instance runs.
     pub(super) fn write(&self) -> Result<(), Failure> {
         std::fs::create_dir_all(&self.dir)
             .map_err(|error| Failure::about(self.dir.display(), error))?;
@@ -84,7 +84,7 @@ impl Plan {
     }
 
     /// The configuration of an instance.
-    pub(super) fn config(&self, instance: &Planned) -> Result<String, Failure> {
+    pub(super) fn config(&self, instance: &PlannedInstance) -> Result<String, Failure> {
         let certificates = self.dir.join(CERTIFICATES);
         let paper = |name: String| quoted_path(&certificates.join(name));
         let mut text = format!(

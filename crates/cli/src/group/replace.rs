@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use towline_log::backup::manifest::rfc3339;
+use towline_backup::manifest::rfc3339;
 use towline_server::Answer;
 use towline_types::Time;
 
-use super::stopped::Stopped;
+use super::stopped::StoppedInstance;
 use crate::arguments::Replace;
 use crate::failure::Failure;
 use crate::show;
@@ -24,12 +24,13 @@ const REBUILD_MARKER: &str = "rebuild-queues";
 /// Runs the command.
 pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     let data = &arguments.data;
-    let stopped = Stopped::of(data, &arguments.config)?;
+    let stopped = StoppedInstance::of(data, &arguments.config)?;
     let name = &stopped.instance;
     let what = "has no log to set aside; the next start copies it from the group";
     stopped.log_is_there(what)?;
     stopped.can_ask(arguments.yes)?;
-    // Held until the folder has its new name: who starts meanwhile is refused, or begins blank.
+    // Held until the folder has its new name: an instance that starts meanwhile is refused, or
+    // begins blank.
     let lock = stopped.lock()?;
     if !arguments.force
         && let Some(why) = stopped.ask_others(&arguments.name).map_or_else(

@@ -2,7 +2,7 @@
 //! must be in sync again before the next one's turn. An instance executes the program that is on
 //! disk then, so that this is also the upgrade.
 //!
-//! Invariants: without --force no instance is told to restart while another one is out of sync.
+//! Invariants: without --force no instance is asked to restart while another one is out of sync.
 //! After a failure nothing more is restarted.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::json;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus};
 use towline_types::Lsn;
 
-use super::ask::{Asking, RESTART, SOCKET, Unanswered};
+use super::ask::{AskError, Asking, RESTART, SOCKET};
 use super::patience::Patience;
 use super::switch::hand_over;
 use crate::arguments::RollingRestart;
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::process::Process;
 use crate::{log, progress, show};
 
-/// An active that handed over begins anew by itself; after so long it is told to.
+/// An active instance that handed over re-executes by itself; after so long it is asked to.
 const BY_ITSELF: Duration = Duration::from_secs(10);
 /// What only looks is answered within this.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 struct Member {
     name: String,
     folder: PathBuf,
-    /// As it told it before.
+    /// As it reported before.
     group: GroupStatus,
 }
 
@@ -43,7 +43,7 @@ struct Restarted {
     took_ms: u64,
     version_before: String,
     version_after: String,
-    /// Who took over, when it was the active one.
+    /// The instance that took over, when it was the active one.
     #[serde(skip_serializing_if = "Option::is_none")]
     switched_to: Option<String>,
 }
@@ -194,7 +194,7 @@ impl Roll<'_> {
     }
 
     /// Whether all instances are in sync, as far as can be seen from here: of the others, a replica
-    /// knows only who is connected.
+    /// knows only which ones are connected.
     fn whole(&self) -> Result<(), Failure> {
         let group = self.view()?;
         let fit = |row: &&InstanceStatus| match group.role {
@@ -226,7 +226,7 @@ impl Roll<'_> {
         let patience = Patience::of(Duration::from_secs_f64(self.arguments.timeout));
         let mut held = Asking::reach(folder, patience.left())?;
         let process = held.process()?;
-        // Somebody else may have become active since we looked first.
+        // Another instance may have become active since we looked first.
         let before = held.group()?;
         let switched_to = if before.role == GroupRole::Active {
             bar.set_message(format!("{name}: switching"));
@@ -241,7 +241,7 @@ impl Roll<'_> {
         let longest = if switched_to.is_some() { BY_ITSELF } else { Duration::ZERO };
         if longest.is_zero() || !held.wait_for_end(longest.min(patience.left()))? {
             match held.ask(&json!({ "do": RESTART })) {
-                Ok(_) | Err(Unanswered::Lost { .. }) => {}
+                Ok(_) | Err(AskError::Lost { .. }) => {}
                 Err(unanswered) => return Err(Failure::about(name, unanswered)),
             }
             if !held.wait_for_end(patience.left())? {
@@ -261,8 +261,8 @@ impl Roll<'_> {
         })
     }
 
-    /// Waits until a restarted instance is in sync, as it and the active see it; gives what it
-    /// told.
+    /// Waits until a restarted instance is in sync, as it and the active see it; returns what it
+    /// reported.
     fn in_sync(
         &self,
         member: &Member,

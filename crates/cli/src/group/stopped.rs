@@ -20,21 +20,21 @@ const LOG: &str = "log";
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// See the module.
-pub(super) struct Stopped<'a> {
+pub(super) struct StoppedInstance<'a> {
     /// Its name.
     pub(super) instance: String,
     data: &'a Path,
     group: GroupConfig,
 }
 
-impl Stopped<'_> {
+impl StoppedInstance<'_> {
     /// The instance in `data`, of which `config` is the configuration.
-    pub(super) fn of<'a>(data: &'a Path, config: &Path) -> Result<Stopped<'a>, Failure> {
+    pub(super) fn of<'a>(data: &'a Path, config: &Path) -> Result<StoppedInstance<'a>, Failure> {
         let group = group(config)?;
         if Asking::connect(data, Patience::of(ANSWER).left())?.is_some() {
             return Err(in_use(data, "an instance of a group is running there"));
         }
-        Ok(Stopped { instance: group.instance.clone(), data, group })
+        Ok(StoppedInstance { instance: group.instance.clone(), data, group })
     }
 
     pub(super) fn log(&self) -> PathBuf {

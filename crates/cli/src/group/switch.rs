@@ -1,4 +1,4 @@
-//! `towline switch`: has another instance become the active one, and tells how long it took.
+//! `towline switch`: has another instance become the active one, and prints how long it took.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use towline_admin::status::GroupStatus;
 
-use super::ask::{Asking, SWITCH, Unanswered, understood};
+use super::ask::{AskError, Asking, SWITCH, understood};
 use super::patience::Patience;
 use crate::arguments::Switch;
 use crate::failure::Failure;
@@ -15,12 +15,13 @@ use crate::{progress, show};
 
 /// A switch that happened.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Switched {
-    /// Who was active; the same as `to` when there was nothing to do.
+pub(crate) struct SwitchResult {
+    /// The instance that was active; the same as `to` when there was nothing to do.
     pub(crate) from: String,
-    /// Who is.
+    /// The one that is active now.
     pub(crate) to: String,
-    /// From the question to the first moment at which the new one served, as who was asked saw it.
+    /// From the question to the first moment at which the new one served, as the asked instance saw
+    /// it.
     pub(crate) took_ms: u64,
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn switch(arguments: &Switch) -> Result<(), Failure> {
     if here.json {
         return show::json(&serde_json::to_value(&switched).unwrap_or_default());
     }
-    let Switched { from, to, took_ms } = &switched;
+    let SwitchResult { from, to, took_ms } = &switched;
     if from == to {
         return show::line(&format!("{to} is active already"));
     }
@@ -52,18 +53,18 @@ pub(crate) fn hand_over(
     data: &Path,
     to: Option<&str>,
     patience: Patience,
-) -> Result<Switched, Failure> {
+) -> Result<SwitchResult, Failure> {
     let mut asking = Asking::reach(data, patience.left())?;
     let before = asking.group()?;
     if let Some(to) = to.filter(|to| *to == before.active) {
-        return Ok(Switched { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
+        return Ok(SwitchResult { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
     }
     let began = Instant::now();
     match asking.ask(&json!({ "do": SWITCH, "to": to })) {
         Ok(reply) => Ok(understood(reply)?),
-        // An active that hands over begins anew, maybe before its answer is out: then it shows who
-        // is active now.
-        Err(Unanswered::Lost { .. }) => {
+        // An active instance that hands over re-executes, maybe before its answer is out: then it
+        // shows which one is active now.
+        Err(AskError::Lost { .. }) => {
             let after = until(data, patience, |group| {
                 // The same one may be elected again: then there is nothing more to wait for.
                 let is_settled = group.active != before.active || group.term > before.term;
@@ -77,7 +78,7 @@ pub(crate) fn hand_over(
                 return Err(Failure::Failed(again));
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            Ok(Switched { from: before.active, to: after.active, took_ms })
+            Ok(SwitchResult { from: before.active, to: after.active, took_ms })
         }
         Err(unanswered) => Err(unanswered.into()),
     }

@@ -1,5 +1,5 @@
 //! `towline log repair`: what is damaged in a log at rest is taken from a backup or from the data
-//! folder of another instance. What may be written is decided in the log's room.
+//! folder of another instance. What may be written is decided in the log's crate.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result
         Some(source) => {
             mend::mend_from_log(folder, (&source, &wanted), &mut tell).map_err(failed(folder))
         }
-        None => mend::mend_from_backup(folder, (from, &wanted), &mut tell).map_err(Failure::failed),
+        None => towline_backup::mend_from_backup(folder, (from, &wanted), &mut tell)
+            .map_err(Failure::failed),
     };
     bar.finish_and_clear();
     let report = report?;

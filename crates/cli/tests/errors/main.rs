@@ -23,7 +23,7 @@ fn said(arguments: &[&str], code: i32) -> String {
 }
 
 #[test]
-fn where_no_queue_manager_runs_the_way_to_one_is_told() {
+fn where_no_queue_manager_runs_the_way_to_one_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     for command in [&["status"][..], &["put", "Q", "x"], &["mqsc", "-c", "DIS QMGR"]] {
@@ -35,7 +35,7 @@ fn where_no_queue_manager_runs_the_way_to_one_is_told() {
 }
 
 #[test]
-fn a_place_to_listen_at_is_refused_with_one_that_is_right() {
+fn an_address_to_listen_at_is_refused_with_one_that_is_right() {
     for (address, expected) in [
         ("5673", "use 127.0.0.1:5673"),
         ("127.0.0.1", "it has no port"),
@@ -47,7 +47,7 @@ fn a_place_to_listen_at_is_refused_with_one_that_is_right() {
 }
 
 #[test]
-fn a_number_below_zero_and_an_empty_name_are_told_in_words() {
+fn a_number_below_zero_and_an_empty_name_are_refused_in_words() {
     for (arguments, expected) in [
         (&["put", "Q", "x", "--ttl", "-1"][..], "expected seconds from 0 to 31536000"),
         (&["get", "Q", "--wait", "-1"], "expected seconds from 0 to 31536000"),
@@ -72,7 +72,7 @@ fn a_name_that_is_too_long_for_a_socket_makes_nothing() {
 }
 
 #[test]
-fn tls_where_there_is_none_and_the_other_way_round_are_told() {
+fn tls_where_there_is_none_and_the_other_way_round_are_reported() {
     let daemon = Daemon::start();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
@@ -130,7 +130,7 @@ fn a_name_in_the_wrong_case_and_a_name_to_delete_get_other_advice() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_told_with_its_size_and_whose_bound_it_is() {
+fn a_message_that_is_too_long_is_refused_with_its_size_and_the_owner_of_the_bound() {
     let mut daemon = Daemon::start();
     daemon.text(&["mqsc", "-c", "DEFINE QLOCAL(SMALL) MAXMSGL(1000)"]);
     let body = "x".repeat(2_000);
@@ -182,7 +182,7 @@ fn ctrl_c_in_the_middle_of_lines_says_how_many_were_put() {
 }
 
 #[test]
-fn a_model_or_a_dead_letter_queue_that_does_not_exist_is_told_at_the_start_and_at_the_put() {
+fn a_model_or_a_dead_letter_queue_that_does_not_exist_is_reported_at_the_start_and_at_the_put() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("towline.toml");
     let lines = "[queue_manager]\ndeadq = \"NO.DEAD\"\n[[auto_define]]\npattern = \"NEW.*\"\n\

@@ -98,7 +98,7 @@ fn serve(at: usize, stream: &UnixStream, state: &Mutex<State>) {
         let mut state = state.lock().unwrap();
         let (reply, anew) = state.answer(at, &request);
         if let Some(reply) = reply {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             writeln!(&mut &*stream, "{reply}").ok();
         }
         if let Some(anew) = anew {
@@ -108,7 +108,7 @@ fn serve(at: usize, stream: &UnixStream, state: &Mutex<State>) {
 }
 
 impl State {
-    /// The answer, and who begins anew then.
+    /// The answer, and the instance that re-executes then.
     fn answer(&mut self, at: usize, request: &Value) -> (Option<Value>, Option<usize>) {
         let name = NAMES[at];
         if request["do"] == "status" {

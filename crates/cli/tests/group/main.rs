@@ -76,7 +76,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_watch_that_nobody_sees_prints_one_block_after_the_other() {
+fn a_watch_without_a_terminal_prints_one_block_after_the_other() {
     let fake = Fake::start();
     let data = fake.data("b");
     let mut command = plain(&["status", "--watch", "0.1", "--data", &data]);
@@ -101,7 +101,7 @@ fn a_watch_as_json_is_an_object_a_line() {
 }
 
 #[test]
-fn a_watch_draws_in_place_and_puts_the_terminal_right() {
+fn a_watch_redraws_and_puts_the_terminal_right() {
     let fake = Fake::start();
     for key in [b'q', 3] {
         let data = fake.data("b");
@@ -137,7 +137,7 @@ fn a_watch_goes_on_while_the_instance_is_away() {
 }
 
 #[test]
-fn a_switch_says_who_took_over_and_how_long_it_took() {
+fn a_switch_says_which_instance_took_over_and_how_long_it_took() {
     let fake = Fake::start();
     let switched = out(&towline(&["switch", "--data", &fake.data("b")]).success());
     assert_eq!(switched, "b is active instead of a, 12 ms\n");
@@ -217,7 +217,7 @@ fn a_rolling_restart_takes_replicas_first_and_the_active_after_a_switch() {
 }
 
 #[test]
-fn a_rolling_restart_tells_programs_what_it_did() {
+fn a_rolling_restart_reports_as_json_what_it_did() {
     let fake = Fake::start();
     let (a, b, c) = (fake.data("a"), fake.data("b"), fake.data("c"));
     let rolled = towline(&["rolling-restart", "--json", "--data", &a, &b, &c]).success();

@@ -1,4 +1,4 @@
-//! A terminal with nobody in front of it.
+//! A terminal without a user.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,16 +1,16 @@
-//! A message whose content cannot be read: it is set aside where an operator finds it, or stays and
-//! the client is notified. It is never passed over in silence.
+//! A message with unreadable content: it is set aside where an operator finds it, or stays and the
+//! client is notified. It is never passed over in silence.
 //!
-//! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the place
-//! of its content wherever it goes: when the log is repaired, it is whole.
+//! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the
+//! location of its content wherever it goes: when the log is repaired, it is whole.
 
 use bytes::Bytes;
 use towline_types::{BodyLocation, PageRef, Time};
 
 use crate::message::DeadLetterReason;
-use crate::party::Holding;
-use crate::queue::{Block, Entry, Place, Sheet, Spot, State, page};
+use crate::queue::{Block, Entry, EntryBody, EntryState, Sheet, Spot, page};
 use crate::request::Decision;
+use crate::sessions::HeldMessage;
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager, Refusal};
 
 /// A message that cannot be read, as it was found.
@@ -20,7 +20,7 @@ pub struct Unreadable {
     pub queue: QueueId,
     /// Which.
     pub sequence: MessageSequence,
-    /// On whose behalf it was read; `None`: for a selector, or to carry it forward.
+    /// The consumer that it was read for; `None`: for a selector, or to carry it forward.
     pub consumer: Option<ConsumerId>,
     /// What was found, and where.
     pub place: String,
@@ -31,19 +31,19 @@ pub struct Unreadable {
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetAside {
-    /// It is not there any more, or somebody has it.
+    /// It is gone, or a consumer has it.
     Gone,
     /// It is on its way to the dead-letter queue.
     Moved {
         /// The queue that it was in.
         queue: String,
     },
-    /// It stays in its place: no dead-letter queue can take it.
+    /// It stays where it is: no dead-letter queue can take it.
     Stays {
         /// Its queue.
         queue: String,
     },
-    /// It stays where it is, because the one who came to it browses: that changes nothing.
+    /// It stays where it is, because its reader is a browser, which changes nothing.
     Browsed {
         /// Its queue.
         queue: String,
@@ -52,7 +52,7 @@ pub enum SetAside {
 
 impl QueueManager {
     /// Sets a message aside that cannot be read. A consumer that cannot go on is closed, with the
-    /// reason. For a browser nothing is set aside: it is shown a note in place of the message.
+    /// reason. For a browser nothing is set aside: it receives a note instead of the message.
     pub fn set_aside(&mut self, now: Time, found: &Unreadable, out: &mut Decision) -> SetAside {
         out.begin();
         let name = match self.queues.get(&found.queue) {
@@ -84,7 +84,7 @@ impl QueueManager {
             self.dismiss(id, Refusal::MessageDamaged { queue: name, place, moved });
         }
         let held = self.consumers.get_mut(&id).and_then(|it| it.held.remove(&found.sequence.0));
-        if let Some(Holding { lane, .. }) = held
+        if let Some(HeldMessage { lane, .. }) = held
             && !moved
         {
             // Only now: it must not be delivered to the same consumer again.
@@ -97,12 +97,12 @@ impl QueueManager {
     fn browsed(&self, found: &Unreadable, queue: String) -> SetAside {
         let there = self.queues.get(&found.queue).and_then(|queue| {
             let entry = queue.entry(queue.spot_of(found.sequence.0)?)?;
-            matches!(entry.state, State::Available | State::Held).then_some(())
+            matches!(entry.state, EntryState::Available | EntryState::Held).then_some(())
         });
         there.map_or(SetAside::Gone, |()| SetAside::Browsed { queue })
     }
 
-    /// The message, unless somebody else has it or its end is decided.
+    /// The message, unless another consumer has it or its end is decided.
     fn reach(&self, found: &Unreadable) -> Option<Spot> {
         let queue = self.queues.get(&found.queue)?;
         let spot = queue.spot_of(found.sequence.0)?;
@@ -114,9 +114,9 @@ impl QueueManager {
         let is_note = queue.extra(spot).and_then(|extra| extra.dead_letter.as_ref());
         let is_note = is_note.is_some_and(|it| it.reason == DeadLetterReason::Damaged);
         let in_reach = match entry.state {
-            State::Available => !queue.deleting && queue.clearing == 0,
-            State::Held => is_held(),
-            State::Leaving | State::Gone => false,
+            EntryState::Available => !queue.deleting && queue.clearing == 0,
+            EntryState::Held => is_held(),
+            EntryState::Leaving | EntryState::Gone => false,
         };
         (in_reach && !is_note).then_some(spot)
     }
@@ -132,7 +132,7 @@ impl QueueManager {
             extra.and_then(|it| it.dead_letter.as_ref()).map(|it| it.reason)
                 == Some(DeadLetterReason::Damaged)
         };
-        let live = queue.iter().filter(|(_, entry)| entry.state != State::Gone);
+        let live = queue.iter().filter(|(_, entry)| entry.state != EntryState::Gone);
         let damaged = live.filter(|(lane, entry)| {
             let sequence = entry.sequence;
             known(local.id, MessageSequence(sequence))
@@ -180,7 +180,8 @@ fn sheet_of(
 }
 
 fn note_bodies(sheet: &Sheet, found: &mut Vec<BodyLocation>) {
-    let logged = |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, Place::Log(_));
+    let logged =
+        |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, EntryBody::Log(_));
     for entry in sheet.entries.iter().filter(logged) {
         let extra = sheet.extras.get(&entry.sequence);
         let letter = extra.and_then(|extra| extra.dead_letter.as_ref());

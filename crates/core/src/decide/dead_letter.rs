@@ -1,9 +1,9 @@
 //! Backouts, and what the queue manager moves by itself: poison messages to BOQNAME, others to the
 //! dead-letter queue. IBM MQ leaves this to applications; AMQP clients have no code for it.
 //!
-//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have room, and
-//! keep what is persistent. Else it stays where it is and is delivered again: nothing is ever lost
-//! here.
+//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have free space,
+//! and keep what is persistent. Else it stays where it is and is delivered again: nothing is ever
+//! lost here.
 
 use towline_types::{Time, limits};
 
@@ -11,11 +11,11 @@ use super::LazyFacts;
 use crate::fact::Fact;
 use crate::message::{DeadLetter, DeadLetterReason, Message};
 use crate::object::QueueKind;
-use crate::queue::{Spot, State, body_bytes};
+use crate::queue::{EntryState, Spot, body_bytes};
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
-    /// A delivery failed: the message goes back to its place with one backout more, or, when the
+    /// A delivery failed: the message becomes available again with one more backout, or, when the
     /// count reaches BOTHRESH, to BOQNAME or the dead-letter queue.
     pub(crate) fn back_out(
         &mut self,
@@ -81,7 +81,7 @@ impl QueueManager {
             moved_at: now,
         });
         if queue.entry(spot).is_some_and(|entry| entry.persistent) {
-            queue.set_state(spot, State::Leaving);
+            queue.set_state(spot, EntryState::Leaving);
             let target = self.queue_mut(to);
             target.reserved += 1;
             target.in_flight += 1;
@@ -89,14 +89,14 @@ impl QueueManager {
             facts.push_lazy(Fact::Moved { from, sequence, to, new_sequence, dead_letter });
         } else {
             queue.totals.moved += 1;
-            self.carry_over(from, spot, to, new_sequence, *dead_letter);
+            self.move_over(from, spot, to, new_sequence, *dead_letter);
             self.queue_mut(to).totals.puts += 1;
             self.reap(from);
         }
     }
 
     /// Takes a message from one queue and puts it on another.
-    pub(crate) fn carry_over(
+    pub(crate) fn move_over(
         &mut self,
         from: QueueId,
         spot: Spot,

@@ -5,19 +5,18 @@ use towline_types::{Time, limits};
 
 use crate::catalogue::{check_name, wrong_type};
 use crate::command::{
-    AliasChanges, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
-    QueueManagerChanges,
+    AliasChanges, DefineAlias, DefineLocal, DefineModel, LocalChanges, QueueManagerChanges,
 };
 use crate::fact::{Durability, Fact};
 use crate::object::{
-    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
+    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, ObjectType, QueueKind,
     QueueManagerAttributes, Stamps,
 };
-use crate::queue::{Spot, State};
+use crate::queue::{EntryState, Spot};
 use crate::request::Decision;
 use crate::{MessageSequence, QueueId, QueueManager, Refusal};
 
-/// The object whose attributes a DEFINE QLOCAL starts from, when it exists (as in IBM MQ).
+/// The object from which a DEFINE QLOCAL takes its attributes, when it exists (as in IBM MQ).
 const DEFAULT_LOCAL: &str = "SYSTEM.DEFAULT.LOCAL.QUEUE";
 /// The same for DEFINE QALIAS.
 const DEFAULT_ALIAS: &str = "SYSTEM.DEFAULT.ALIAS.QUEUE";
@@ -272,7 +271,7 @@ impl QueueManager {
         };
         self.check_unused(id, name)?;
         let queue = self.queue_mut(id);
-        // Nobody holds a message: what is not available is leaving.
+        // No consumer holds a message: what is not available is leaving.
         let depth = if queue.clearing > 0 { 0 } else { queue.available };
         if depth > 0 && !purge {
             return Err(Refusal::NotEmpty { queue: name.to_owned(), depth });
@@ -304,7 +303,7 @@ impl QueueManager {
         if queue.definition.kind == QueueKind::TemporaryDynamic {
             let available: Vec<Spot> = queue
                 .iter()
-                .filter(|(_, entry)| entry.state == State::Available)
+                .filter(|(_, entry)| entry.state == EntryState::Available)
                 .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
                 .collect();
             queue.totals.cleared += available.len() as u64;
@@ -313,13 +312,14 @@ impl QueueManager {
             }
             return Ok(());
         }
-        // All that is in it goes when this is applied; until then nobody gets anything of it.
+        // All that is in it goes when this is applied; until then no consumer gets anything from
+        // it.
         queue.clearing += 1;
         out.push_logged(Fact::Cleared { queue: id, upto }, Durability::Forced);
         Ok(())
     }
 
-    /// Nobody has the queue open, and nothing of it is uncommitted or on its way in.
+    /// No connection has the queue open, and nothing of it is uncommitted or on its way in.
     fn check_unused(&self, id: QueueId, name: &str) -> Result<(), Refusal> {
         let Some(queue) = self.queues.get(&id) else { return Ok(()) };
         if queue.open_input > 0 || queue.open_browse > 0 || queue.open_output > 0 {

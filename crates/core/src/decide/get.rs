@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use towline_types::Time;
 
 use super::LazyFacts;
-use super::open::{Access, Opened};
+use super::open::{Access, OpenQueue};
 use crate::hash::FastMap;
-use crate::party::{Consumer, Cursor};
 use crate::queue::{Attention, LANES, Rank, Spot};
 use crate::request::{ConsumerMode, ConsumerSpec, Decision};
+use crate::sessions::{Consumer, Cursor};
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, QueueId, QueueManager, Refusal};
 
 impl QueueManager {
@@ -28,7 +28,7 @@ impl QueueManager {
     ) -> Result<(ConsumerId, String), Refusal> {
         out.begin();
         let exclusive = self.check_get(connection, spec)?;
-        let Opened { queue: queue_id, name, alias: _ } =
+        let OpenQueue { queue: queue_id, name, alias: _ } =
             self.resolve_or_define(now, &spec.queue, Access::Get, out)?;
         let id = ConsumerId(self.next.consumer);
         self.next.consumer += 1;
@@ -101,7 +101,7 @@ impl QueueManager {
     /// Sets how many more messages the consumer may be given (absolute, as after an AMQP flow).
     /// With
     /// `drain`, credit that cannot be used at the next dispatch is taken away and
-    /// [`Effect::Drained`] says so. A consumer that is closed or told to go gets nothing.
+    /// [`Effect::Drained`] says so. A consumer that is closed or closing gets nothing.
     pub fn set_credit(&mut self, consumer: ConsumerId, credit: u32, drain: bool) {
         let Some(consumer) = self.consumers.get_mut(&consumer) else { return };
         if consumer.closing {
@@ -130,7 +130,7 @@ impl QueueManager {
         }
     }
 
-    /// Closes a consumer. What it did not settle goes back to its place; when the connection was
+    /// Closes a consumer. What it did not settle becomes available again; when the connection was
     /// `lost`, with a backout counted. What it settled in an open unit of work stays there.
     pub fn close_get(&mut self, now: Time, consumer: ConsumerId, lost: bool, out: &mut Decision) {
         out.begin();
@@ -175,7 +175,7 @@ impl QueueManager {
         self.reap(consumer.queue);
     }
 
-    /// Tells all consumers and browsers of a queue to go. They keep what they have not settled.
+    /// Starts to close all consumers and browsers of a queue. They keep what they have not settled.
     pub(super) fn dismiss_consumers(&mut self, queue: QueueId, reason: &Refusal) {
         let mut dismissed: Vec<ConsumerId> = self
             .consumers
@@ -189,7 +189,7 @@ impl QueueManager {
         }
     }
 
-    /// Tells a consumer or browser to go. It keeps what it has not settled.
+    /// Starts to close a consumer or browser. It keeps what it has not settled.
     pub(super) fn dismiss(&mut self, id: ConsumerId, reason: Refusal) {
         let Some(consumer) = self.consumers.get_mut(&id).filter(|found| !found.closing) else {
             return;

@@ -3,7 +3,7 @@
 use towline_types::Time;
 
 use crate::object::QueueKind;
-use crate::queue::{Spot, State};
+use crate::queue::{EntryState, Spot};
 use crate::request::Decision;
 use crate::{ConnectionId, QueueId, QueueManager, Refusal, UnitId};
 
@@ -75,8 +75,8 @@ impl QueueManager {
         }
     }
 
-    /// Its name is free and its messages go now; the queue itself goes when nobody holds a message
-    /// of it and no put to it is on its way.
+    /// Its name is free and its messages go now; the queue itself goes when no consumer holds a
+    /// message of it and no put to it is on its way.
     pub(super) fn delete_temporary(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         assert_eq!(queue.definition.kind, QueueKind::TemporaryDynamic, "others go by a fact");
@@ -84,7 +84,7 @@ impl QueueManager {
         let name = queue.definition.name.clone();
         let available: Vec<Spot> = queue
             .iter()
-            .filter(|(_, entry)| entry.state == State::Available)
+            .filter(|(_, entry)| entry.state == EntryState::Available)
             .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
             .collect();
         for spot in available {

@@ -19,7 +19,7 @@ use crate::Outputs;
 use crate::fact::{Durability, Fact};
 use crate::request::Decision;
 
-/// Where facts go for which nobody waits: those of a request, and those that the queue manager
+/// Where facts go that no client waits for: those of a request, and those that the queue manager
 /// found necessary by itself.
 pub(crate) trait LazyFacts {
     /// Adds a fact for the log.

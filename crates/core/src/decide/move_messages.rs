@@ -10,7 +10,7 @@ use crate::fact::{Durability, Fact};
 use crate::message::DeadLetterReason;
 use crate::object::QueueKind;
 use crate::queue::Search;
-use crate::request::{Decision, Moved};
+use crate::request::{Decision, MoveCounts};
 use crate::{QueueManager, Refusal};
 
 /// A reply waits for the moves.
@@ -23,8 +23,8 @@ impl LazyFacts for Forced<'_> {
 }
 
 impl QueueManager {
-    /// MOVE QLOCAL(`from`) TOQLOCAL(`to`): up to [`limits::MOVE_MESSAGES_MAX`] messages that nobody
-    /// has locked, in their order. `add`: also when there are messages in `to`.
+    /// MOVE QLOCAL(`from`) TOQLOCAL(`to`): up to [`limits::MOVE_MESSAGES_MAX`] messages that no
+    /// consumer has locked, in their order. `add`: also when there are messages in `to`.
     ///
     /// # Errors
     /// `UnknownObject`, `WrongType`, `PutInhibited`; `BadAttribute` when both are one queue, or the
@@ -36,7 +36,7 @@ impl QueueManager {
         (from, to): (&str, &str),
         add: bool,
         out: &mut Decision,
-    ) -> Result<Moved, Refusal> {
+    ) -> Result<MoveCounts, Refusal> {
         out.begin();
         let (source, target) = (self.catalogue.local(from)?.id, self.catalogue.local(to)?.id);
         if source == target {
@@ -66,6 +66,6 @@ impl QueueManager {
             moved += 1;
         }
         let left = self.queue_mut(source).available;
-        Ok(Moved { moved, left })
+        Ok(MoveCounts { moved, left })
     }
 }

@@ -10,7 +10,7 @@ use crate::{ConnectionId, QueueId, QueueManager, Refusal};
 
 /// Where a name led.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenQueue {
     pub(crate) queue: QueueId,
     pub(crate) name: String,
     pub(crate) alias: Option<String>,
@@ -23,8 +23,8 @@ pub(crate) enum Access {
     Get,
 }
 
-/// Longest part of a model's name in the name of a dynamic queue; leaves room for what makes it
-/// unique.
+/// Longest part of a model's name in the name of a dynamic queue; leaves space for the part that
+/// makes it unique.
 const DYNAMIC_PREFIX_BYTES_MAX: usize = 200;
 
 impl QueueManager {
@@ -48,7 +48,7 @@ impl QueueManager {
                 return Err(Refusal::PutInhibited(resolved.queue.name.clone()));
             }
         }
-        let Opened { queue: id, name, alias } =
+        let OpenQueue { queue: id, name, alias } =
             self.resolve_or_define(now, name, Access::Put, out)?;
         let message_bytes_max = self.limits.message_bytes_max;
         let queue = self.queue_mut(id);
@@ -128,10 +128,10 @@ impl QueueManager {
         name: &str,
         access: Access,
         out: &mut Decision,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<OpenQueue, Refusal> {
         check_name(name)?;
         match self.catalogue.resolve(name) {
-            Ok(resolved) => Ok(Opened {
+            Ok(resolved) => Ok(OpenQueue {
                 queue: resolved.queue.id,
                 name: resolved.queue.name.clone(),
                 alias: resolved.alias.map(|alias| alias.name.clone()),
@@ -150,7 +150,7 @@ impl QueueManager {
         name: &str,
         access: Access,
         out: &mut Decision,
-    ) -> Option<Result<Opened, Refusal>> {
+    ) -> Option<Result<OpenQueue, Refusal>> {
         let rule = self.limits.auto_define.iter().find(|rule| covers(&rule.pattern, name))?;
         let attributes = match (rule.model.as_str(), self.catalogue.model(&rule.model)) {
             ("", _) => LocalAttributes::default(),
@@ -170,7 +170,7 @@ impl QueueManager {
         name: String,
         (access, attributes): (Access, LocalAttributes),
         out: &mut Decision,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<OpenQueue, Refusal> {
         self.check_accepting()?;
         match access {
             Access::Put if !attributes.put_enabled => return Err(Refusal::PutInhibited(name)),
@@ -182,7 +182,7 @@ impl QueueManager {
         let kind = QueueKind::Predefined;
         let queue = LocalQueue { name: name.clone(), id, kind, attributes, stamps };
         self.decide_definition(Definition::Local(queue), out);
-        Ok(Opened { queue: id, name, alias: None })
+        Ok(OpenQueue { queue: id, name, alias: None })
     }
 
     /// A definition is decided: it counts for requests from now on, and goes to the log.

@@ -1,18 +1,18 @@
-//! Puts: checks, reservation, and the fact; or a place in a unit of work (`spill`).
+//! Puts: checks, reservation, and the fact, or an entry in a unit of work (`spill`).
 
 use towline_types::{Payload, Time, limits};
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::{Header, Message, NewMessage};
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, Header, Message, NewMessage};
 use crate::object::QueueKind;
-use crate::party::{StagedBody, StagedPut};
 use crate::request::{Decision, PutTarget};
+use crate::sessions::{StagedBody, StagedPut};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
     /// Puts one message. Persistent: `Forced`, the reply waits. Other: `Memory`; mind `out.behind`.
     /// In a unit of work nothing is visible before it commits, but depth and bytes are reserved
-    /// now, and bodies may go to the log ahead: `Lazy`, nobody waits.
+    /// now, and bodies may go to the log ahead: `Lazy`, no client waits.
     ///
     /// # Errors
     /// The queue or alias was deleted, PUT(DISABLED), MAXMSGL, MAXDEPTH (puts on their way count),
@@ -104,7 +104,7 @@ impl QueueManager {
     }
 
     /// # Errors
-    /// No room in memory for so much more.
+    /// Not enough free memory for that much more.
     pub(super) fn check_memory(&self, bytes: u64) -> Result<(), Refusal> {
         let bytes_max = self.limits.memory_bytes_max;
         if self.memory_bytes.saturating_add(bytes) > bytes_max {
@@ -120,7 +120,7 @@ impl QueueManager {
         self.queue_mut(queue).in_flight += 1;
         let body = match put.body {
             StagedBody::Here(content) => self.push_body(content, out),
-            StagedBody::Ahead { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
+            StagedBody::Spilled { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
         };
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });

@@ -5,9 +5,9 @@ use towline_types::{Time, limits};
 use super::LazyFacts;
 use crate::fact::{Durability, Fact};
 use crate::message::DeadLetterReason;
-use crate::party::{Cursor, Holding, StagedGet};
-use crate::queue::{Attention, LANES, Spot, State};
+use crate::queue::{Attention, EntryState, LANES, Spot};
 use crate::request::{Decision, Outcome, Settlement};
+use crate::sessions::{Cursor, HeldMessage, StagedGet};
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
@@ -30,7 +30,7 @@ impl QueueManager {
             settlement;
         let consumer = self.consumers.get(&id);
         let held = consumer.and_then(|found| Some((found, *found.held.get(&sequence.0)?)));
-        let Some((found, Holding { lane, failed })) = held else {
+        let Some((found, HeldMessage { lane, failed })) = held else {
             return unit.map_or(Ok(()), |unit| self.settle_again(unit, &settlement));
         };
         let (queue, connection) = (found.queue, found.connection);
@@ -120,7 +120,7 @@ impl QueueManager {
     /// persistent.
     pub(super) fn leave(&mut self, queue: QueueId, spot: Spot) -> bool {
         let queue = self.queue_mut(queue);
-        queue.set_state(spot, State::Leaving);
+        queue.set_state(spot, EntryState::Leaving);
         queue.entry(spot).is_some_and(|entry| entry.persistent)
     }
 
@@ -182,7 +182,7 @@ impl QueueManager {
         }
     }
 
-    /// A held message is available again, in its old place.
+    /// A held message is available again, at its old position.
     pub(super) fn give_back(&mut self, id: QueueId, spot: Spot) {
         let queue = self.queue_mut(id);
         if queue.deleting {
@@ -190,7 +190,7 @@ impl QueueManager {
             self.reap(id);
             return;
         }
-        queue.set_state(spot, State::Available);
+        queue.set_state(spot, EntryState::Available);
         self.mark_changed(id);
     }
 
@@ -201,7 +201,7 @@ impl QueueManager {
         self.memory_bytes -= removed.bytes();
     }
 
-    /// The place of a message as facts name it.
+    /// The queue and sequence of a message as facts name it.
     pub(super) fn sequence(spot: Spot) -> MessageSequence {
         MessageSequence(spot.sequence)
     }

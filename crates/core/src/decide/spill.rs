@@ -3,8 +3,8 @@
 //!
 //! A unit may be larger than memory. Its small bodies are staged; when they pass a bound they go to
 //! the log together, as chunks that no put refers to yet, and only their names stay here. The
-//! commit then logs puts that refer to them; a rollback says that nobody ever will
-//! ([`Fact::Abandoned`](crate::Fact)); after a crash nobody ever will, and replay drops them.
+//! commit then logs puts that refer to them; a rollback says that no put ever will
+//! ([`Fact::Abandoned`](crate::Fact)); after a crash no put ever will, and replay drops them.
 //!
 //! Not here: commit and rollback (`unit`); when a unit must go because it holds the log
 //! (`expiry`).
@@ -16,8 +16,8 @@ use towline_types::{Payload, limits};
 
 use super::put::push_chunks;
 use crate::fact::Durability;
-use crate::party::{StagedBody, StagedPut, Unit};
 use crate::request::{Decision, PutTarget};
+use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 /// A staged body up to this size is copied, so that it does not keep a whole read buffer alive.
@@ -71,7 +71,7 @@ impl QueueManager {
     fn spill(&mut self, id: UnitId, out: &mut Decision) {
         let Some(unit) = self.units.get_mut(&id) else { return };
         let first = BodyId(self.next.body);
-        for put in unit.puts.iter_mut().skip(unit.spilled) {
+        for put in unit.puts.iter_mut().skip(unit.spilled_puts) {
             let bytes = put.bytes_to_spill();
             if bytes == 0 {
                 continue;
@@ -80,12 +80,12 @@ impl QueueManager {
                 let body = BodyId(self.next.body);
                 self.next.body += 1;
                 let chunks = push_chunks(body, content, Durability::Lazy, out);
-                put.body = StagedBody::Ahead { body, chunks, bytes };
+                put.body = StagedBody::Spilled { body, chunks, bytes };
             }
         }
-        unit.spilled = unit.puts.len();
+        unit.spilled_puts = unit.puts.len();
         unit.went_ahead(first, self.next.body - first.0);
-        unit.ahead_bytes += unit.staged_bytes;
+        unit.spilled_bytes += unit.staged_bytes;
         self.memory_bytes -= unit.staged_bytes;
         self.staged_bytes -= unit.staged_bytes;
         unit.staged_bytes = 0;
@@ -100,13 +100,13 @@ impl QueueManager {
     }
 }
 
-impl Unit {
+impl UnitOfWork {
     /// So many bodies went to the log.
     fn went_ahead(&mut self, first: BodyId, count: u64) {
-        match self.ahead.last_mut() {
+        match self.spilled_bodies.last_mut() {
             _ if count == 0 => {}
             Some((known, bodies)) if known.0 + *bodies == first.0 => *bodies += count,
-            _ => self.ahead.push((first, count)),
+            _ => self.spilled_bodies.push((first, count)),
         }
     }
 }

@@ -9,8 +9,8 @@ use towline_types::Time;
 use super::LazyFacts;
 use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
-use crate::party::{EndedUnit, Holding, StagedGet, StagedPut, Unit};
 use crate::request::{Decision, Outcome};
+use crate::sessions::{EndedUnit, HeldMessage, StagedGet, StagedPut, UnitOfWork};
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
@@ -27,16 +27,16 @@ impl QueueManager {
         let id = UnitId(self.next.unit);
         self.next.unit += 1;
         opened.units.insert(id);
-        self.units.insert(id, Unit::new(connection, now));
+        self.units.insert(id, UnitOfWork::new(connection, now));
         Ok(id)
     }
 
-    /// The open unit, with room for one more message.
+    /// The open unit, with space for one more message.
     pub(super) fn unit_for_one_more(
         &mut self,
         connection: ConnectionId,
         id: UnitId,
-    ) -> Result<&mut Unit, Refusal> {
+    ) -> Result<&mut UnitOfWork, Refusal> {
         let messages_max = self.limits.unit_messages_max;
         self.check_unit(connection, id)?;
         let Some(unit) = self.units.get_mut(&id) else { return Err(Refusal::UnknownUnit) };
@@ -110,7 +110,7 @@ impl QueueManager {
         }
     }
 
-    fn commit(&mut self, now: Time, unit: Unit, out: &mut Decision) {
+    fn commit(&mut self, now: Time, unit: UnitOfWork, out: &mut Decision) {
         let mut unlogged = Vec::new();
         let waits = |put: &StagedPut| {
             self.queues.get(&put.queue).is_some_and(|queue| queue.must_wait_its_turn())
@@ -162,8 +162,8 @@ impl QueueManager {
         }
     }
 
-    /// Puts vanish; what was got and is forgotten goes back to its place with a backout counted.
-    pub(crate) fn roll_back(&mut self, now: Time, unit: Unit, facts: &mut dyn LazyFacts) {
+    /// Puts vanish; what was got and is forgotten becomes available again with a backout counted.
+    pub(crate) fn roll_back(&mut self, now: Time, unit: UnitOfWork, facts: &mut dyn LazyFacts) {
         for put in unit.puts {
             self.unstage(&put, false);
             self.queue_mut(put.queue).reserved -= 1;
@@ -172,7 +172,7 @@ impl QueueManager {
         for get in unit.gets {
             self.roll_back_get(now, get, facts);
         }
-        for (first, bodies) in unit.ahead {
+        for (first, bodies) in unit.spilled_bodies {
             facts.push_lazy(Fact::Abandoned { first, bodies });
         }
     }
@@ -183,7 +183,7 @@ impl QueueManager {
         self.queue_mut(queue).uncommitted_gets -= 1;
         match self.consumers.get_mut(&consumer) {
             Some(consumer) if !settled => {
-                let holding = Holding { lane: spot.lane, failed: true };
+                let holding = HeldMessage { lane: spot.lane, failed: true };
                 consumer.held.insert(spot.sequence, holding);
             }
             Some(_) | None => self.back_out(now, queue, spot, facts),

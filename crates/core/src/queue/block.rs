@@ -1,11 +1,11 @@
 //! A block of a lane: up to 256 messages that follow each other, in memory or away on a page.
 //!
 //! A block that is *here* has a sheet; one that is *away* has only an outline of what its page
-//! says, and all of its messages are available. Sheets are shared with whoever writes them to a
-//! page: a change while one is shared is made to a copy, so that writing pauses nobody.
+//! says, and all of its messages are available. The writer of a page shares the sheet: a change
+//! while it is shared is made to a copy, so that writing blocks no other thread.
 //!
 //! Not here: order between blocks (`lane`); bytes of a page (`page`); when a page is written or
-//! read (`crate::paging`).
+//! read (`crate::page_cache`).
 //!
 //! Invariants: `live` and `available` count what the block holds; a block is away only when a page
 //! says exactly what it holds and all of that is available; `stored` is set when a page of it is
@@ -16,8 +16,7 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, PageRef, Time};
 
-use super::Extra;
-use super::entry::{Entry, Place, State};
+use super::entry::{Entry, EntryBody, EntryState, Extra};
 use super::keys::KeyFilter;
 
 /// Entries of one block; 20 KiB at 80 bytes each.
@@ -83,7 +82,7 @@ pub(crate) struct Block {
     /// Counts changes of what a page would say.
     pub(crate) version: u32,
     pub(crate) current: bool,
-    /// The round of eviction in which it was brought in; 0: it never was.
+    /// The round of eviction in which it was read from its page; 0: it never was.
     pub(crate) came_in: u64,
     /// Its page was asked for.
     pub(crate) asked: bool,
@@ -91,7 +90,8 @@ pub(crate) struct Block {
     untouched: bool,
     sheet: Option<Arc<Sheet>>,
     pub(crate) stored: Option<Arc<Outline>>,
-    /// Tells which keys are not in it, while it is away and if anybody asked for keys.
+    /// The filter of the keys that are not in it, while it is away and if a consumer selects by
+    /// key.
     pub(crate) filter: Option<KeyFilter>,
 }
 
@@ -107,8 +107,8 @@ impl Block {
         };
         Block {
             first: sheet.entries.first().map_or(0, |entry| entry.sequence),
-            live: count(&|entry| entry.state != State::Gone),
-            available: count(&|entry| entry.state == State::Available),
+            live: count(&|entry| entry.state != EntryState::Gone),
+            available: count(&|entry| entry.state == EntryState::Available),
             pins: Vec::new(),
             version: 0,
             current: false,
@@ -182,7 +182,7 @@ impl Block {
         }
     }
 
-    /// Index of the first entry whose sequence is not below this.
+    /// Index of the first entry with this sequence or a higher one.
     pub(crate) fn lower_bound(&self, sequence: u64) -> usize {
         let entries = self.entries();
         // Dense sequences are the ordinary case of a queue manager with one busy queue.
@@ -194,11 +194,11 @@ impl Block {
         entries.partition_point(|entry| entry.sequence < sequence)
     }
 
-    /// Whether nobody has anything of it in hand and a page could say all of it.
+    /// Whether no consumer holds a message of it and a page could say all of it.
     pub(crate) fn can_leave(&self) -> bool {
         let in_log = |entry: &Entry| match entry.place {
-            Place::Log(_) => entry.persistent || entry.state == State::Gone,
-            Place::Memory(_) => false,
+            EntryBody::Log(_) => entry.persistent || entry.state == EntryState::Gone,
+            EntryBody::Memory(_) => false,
         };
         self.is_here()
             && self.pins.is_empty()
@@ -218,7 +218,7 @@ impl Block {
         let Some(outline) = &self.stored else { unreachable!("a current page is stored") };
         assert_eq!(outline.live, self.live, "a page says all");
         self.first = outline.first;
-        let mut live = self.entries().iter().filter(|entry| entry.state != State::Gone);
+        let mut live = self.entries().iter().filter(|entry| entry.state != EntryState::Gone);
         self.untouched = live.all(|entry| !entry.marks.was_acquired());
         self.sheet.take()
     }
@@ -281,12 +281,16 @@ impl Block {
         };
         assert_eq!(self.first, sheet.entries.first().map_or(0, |entry| entry.sequence));
         let count = |state| sheet.entries.iter().filter(|entry| entry.state == state).count();
-        assert_eq!(self.available as usize, count(State::Available), "available entries");
-        assert_eq!(self.live as usize, sheet.entries.len() - count(State::Gone), "live entries");
+        assert_eq!(self.available as usize, count(EntryState::Available), "available entries");
+        assert_eq!(
+            self.live as usize,
+            sheet.entries.len() - count(EntryState::Gone),
+            "live entries"
+        );
         assert!(!self.current || self.stored.is_some(), "a current page is stored");
         for entry in &sheet.entries {
             let known = sheet.extras.contains_key(&entry.sequence);
-            assert_eq!(known, entry.marks.has_extra() && entry.state != State::Gone, "extras");
+            assert_eq!(known, entry.marks.has_extra() && entry.state != EntryState::Gone, "extras");
         }
         let here = |sequence: &u64| sheet.entries.iter().any(|entry| entry.sequence == *sequence);
         assert!(self.pins.iter().all(here), "a pin belongs to an entry");

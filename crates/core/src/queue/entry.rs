@@ -6,22 +6,38 @@
 use bytes::Bytes;
 use towline_types::{BodyLocation, Time};
 
-use super::index::Hashes;
-use crate::message::Header;
+use crate::message::{DeadLetter, Header};
+
+/// Lanes: one for each priority.
+pub(crate) const LANES: usize = 10;
+
+/// Which message: its lane and sequence. Stays true while the message is in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spot {
+    pub(crate) lane: u8,
+    pub(crate) sequence: u64,
+}
+
+/// What few messages have: the reason for which one is a dead letter, and a body in chunks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) dead_letter: Option<Box<DeadLetter>>,
+    pub(crate) chunks: Option<Box<[BodyLocation]>>,
+}
 
 /// A message in a lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Its place, unique in the queue manager.
+    /// Its sequence, unique in the queue manager.
     pub(crate) sequence: u64,
     /// [`Time::NEVER`]: it does not expire.
     pub(crate) expires_at: Time,
     pub(crate) put_at: Time,
     pub(crate) correlation_hash: u64,
     pub(crate) message_id_hash: u64,
-    pub(crate) place: Place,
+    pub(crate) place: EntryBody,
     pub(crate) backout_count: u32,
-    pub(crate) state: State,
+    pub(crate) state: EntryState,
     /// As the producer wanted it; the lane says where the message stands.
     pub(crate) priority: u8,
     pub(crate) persistent: bool,
@@ -62,9 +78,16 @@ impl Marks {
     }
 }
 
+/// The keys of one message; 0: it has no such id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) correlation: u64,
+    pub(crate) message_id: u64,
+}
+
 /// Where the body is. Chunks are an extra; `Log` is then empty.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum EntryBody {
     Memory(Bytes),
     Log(BodyLocation),
 }
@@ -78,7 +101,7 @@ pub(crate) enum Place {
 /// | any live  | Leaving   | its end is decided (got, expired, moved) and on its way        |
 /// | any live  | Gone      | its end is applied                                            |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     /// Any consumer may have it.
     Available,
     /// A consumer has it, or an open unit of work got it.
@@ -102,8 +125,8 @@ impl Entry {
     /// Bytes of a body in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.place {
-            Place::Memory(bytes) => bytes.len() as u64,
-            Place::Log(_) => 0,
+            EntryBody::Memory(bytes) => bytes.len() as u64,
+            EntryBody::Log(_) => 0,
         }
     }
 

@@ -2,11 +2,11 @@
 //!
 //! Made when the first consumer asks for a key, kept up from then on. Holds available messages
 //! only, so that the first of a key is at hand however many of them are held. A hash may stand for
-//! several ids: whoever finds a message here still asks its filter.
+//! several ids: a caller that finds a message here still evaluates its filter.
 
 use std::collections::VecDeque;
 
-use super::entry::Entry;
+use super::entry::{Entry, Hashes};
 use crate::hash::FastMap;
 use crate::request::FilterKey;
 
@@ -29,7 +29,7 @@ impl Rank {
         Rank((u64::from(9 - lane) << LANE_SHIFT) | sequence)
     }
 
-    /// The next place after this one.
+    /// The next position after this one.
     pub(crate) fn after(self) -> Rank {
         Rank(self.0 + 1)
     }
@@ -41,13 +41,6 @@ impl Rank {
     pub(crate) fn sequence(self) -> u64 {
         self.0 & ((1 << LANE_SHIFT) - 1)
     }
-}
-
-/// The keys of one message; 0: it has no such id.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hashes {
-    pub(crate) correlation: u64,
-    pub(crate) message_id: u64,
 }
 
 /// The available messages of one hash, in order.

@@ -1,7 +1,7 @@
 //! Which keys are certainly not on a page: a Bloom filter for each block that is away.
 //!
-//! A block's filter is made when it leaves, if anybody asked for a key of that kind before. A block
-//! without one (or that does not know this kind) may hold any key: its page must be read.
+//! A block's filter is made when it leaves, if a consumer asked for a key of that kind before. A
+//! block without one (or that does not know this kind) may hold any key: its page must be read.
 
 use super::entry::Entry;
 use super::index::KeyIndex;

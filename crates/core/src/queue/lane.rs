@@ -1,27 +1,26 @@
-//! The messages of one queue that have one priority, in order of their places.
+//! The messages of one queue that have one priority, in order of their sequences.
 //!
 //! Blocks of entries: appending never moves old entries, a removed message leaves a tombstone, a
-//! block of tombstones is dropped. So cost does not depend on depth and a returned message is in
-//! its old place at no cost. Blocks far from the front may be away on pages: a walk that comes to
-//! one says so. Knows nothing of consumers.
+//! block of tombstones is dropped. So cost does not depend on depth and a returned message is at
+//! its old position at no cost. Blocks far from the front may be away on pages: a walk that comes
+//! to one says so. Knows nothing of consumers.
 //!
 //! Invariants (`audit`): sequences ascend over all blocks; only a sole block may be without live
-//! entries; no available entry is before `hint`; the newest block is here unless an image just
-//! brought it.
+//! entries; no available entry is before `hint`; the newest block is here unless it has just come
+//! from an image.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use towline_types::{BodyLocation, PageRef, Time};
 
-use super::Extra;
 use super::block::{BLOCK_ENTRIES, Block, Outline, Sheet};
 use super::census::Census;
-use super::entry::{Entry, Place, State};
+use super::entry::{Entry, EntryBody, EntryState, Extra};
 
 /// Where an entry is until the next insertion or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct LanePosition {
     pub(crate) block: usize,
     pub(crate) index: usize,
 }
@@ -30,19 +29,19 @@ pub(crate) struct Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
     /// At this entry.
-    At(Position),
+    At(LanePosition),
     /// Before a block that is away: its page must be read to go on.
-    Away(usize),
+    OnPage(usize),
     /// There is nothing more.
     End,
 }
 
 impl Walk {
     /// The entry, if it ended at one.
-    pub(crate) fn found(self) -> Option<Position> {
+    pub(crate) fn found(self) -> Option<LanePosition> {
         match self {
             Walk::At(position) => Some(position),
-            Walk::Away(_) | Walk::End => None,
+            Walk::OnPage(_) | Walk::End => None,
         }
     }
 }
@@ -83,16 +82,16 @@ impl Lane {
         self.blocks.get_mut(at)
     }
 
-    /// Adds an entry at the place that its sequence gives it: nearly always the end. Yields the
+    /// Adds an entry at the position that its sequence gives it: nearly always the end. Yields the
     /// first sequences of blocks that begin there from now on, or have a successor now: they may
     /// leave.
     ///
     /// # Panics
-    /// When a live entry has this sequence, or the place is in a block that is away.
+    /// When a live entry has this sequence, or the position is in a block that is away.
     pub(crate) fn insert(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
-        assert_ne!(entry.state, State::Gone, "a tombstone is not inserted");
+        assert_ne!(entry.state, EntryState::Gone, "a tombstone is not inserted");
         assert_eq!(entry.marks.has_extra(), extra.is_some(), "an entry knows of its extra");
-        if entry.state == State::Available {
+        if entry.state == EntryState::Available {
             self.hint = self.hint.min(entry.sequence);
         }
         self.live += 1;
@@ -110,7 +109,7 @@ impl Lane {
             Some(block) if block.live as usize * 2 <= BLOCK_ENTRIES => {
                 // Mostly tombstones: a shallow queue stays in this one block for ever.
                 let sheet = block.hidden_mut();
-                sheet.entries.retain(|entry| entry.state != State::Gone);
+                sheet.entries.retain(|entry| entry.state != EntryState::Gone);
                 block.first = sheet.entries.first().map_or(0, |entry| entry.sequence);
                 None
             }
@@ -125,7 +124,7 @@ impl Lane {
                 block.first = entry.sequence;
             }
             block.live += 1;
-            block.available += u32::from(entry.state == State::Available);
+            block.available += u32::from(entry.state == EntryState::Available);
             let sheet = block.sheet_mut();
             if let Some(extra) = extra {
                 sheet.extras.insert(entry.sequence, extra);
@@ -135,8 +134,8 @@ impl Lane {
         full.flatten()
     }
 
-    /// Out of order: a message carried forward, seen in a replay of the whole log; or one of a unit
-    /// whose persistent messages, which are logged, come first.
+    /// Out of order: a message carried forward, seen in a replay of the whole log; or one of a
+    /// unit, in which persistent messages come first because they are logged.
     fn insert_between(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
         let mut at = self.block_of(entry.sequence);
         let block = &self.blocks[at];
@@ -157,7 +156,7 @@ impl Lane {
         }
         match sheet.entries.get_mut(index) {
             Some(old) if old.sequence == entry.sequence => {
-                assert_eq!(old.state, State::Gone, "two messages have one sequence");
+                assert_eq!(old.state, EntryState::Gone, "two messages have one sequence");
                 *old = entry;
             }
             Some(_) | None => sheet.entries.insert(index, entry),
@@ -198,7 +197,7 @@ impl Lane {
         if self.blocks.is_empty() { None } else { Some(self.block_of(sequence)) }
     }
 
-    /// Where the live entry of this sequence is: `Away` when its page would tell.
+    /// Where the live entry of this sequence is: `Away` when only its page has the answer.
     pub(crate) fn find(&self, sequence: u64) -> Walk {
         if self.live == 0 {
             return Walk::End;
@@ -207,24 +206,24 @@ impl Lane {
         let block = &self.blocks[at];
         if !block.is_here() {
             let spans = block.stored.as_ref().is_some_and(|outline| outline.spans(sequence));
-            return if spans { Walk::Away(at) } else { Walk::End };
+            return if spans { Walk::OnPage(at) } else { Walk::End };
         }
         let index = block.lower_bound(sequence);
         match block.entries().get(index) {
-            Some(entry) if entry.sequence == sequence && entry.state != State::Gone => {
-                Walk::At(Position { block: at, index })
+            Some(entry) if entry.sequence == sequence && entry.state != EntryState::Gone => {
+                Walk::At(LanePosition { block: at, index })
             }
             Some(_) | None => Walk::End,
         }
     }
 
     /// The entry there.
-    pub(crate) fn entry(&self, at: Position) -> &Entry {
+    pub(crate) fn entry(&self, at: LanePosition) -> &Entry {
         &self.blocks[at.block].entries()[at.index]
     }
 
     /// What it has that few entries have.
-    pub(crate) fn extra(&self, at: Position) -> Option<&Extra> {
+    pub(crate) fn extra(&self, at: LanePosition) -> Option<&Extra> {
         let sheet = self.blocks[at.block].sheet()?;
         let entry = sheet.entries.get(at.index)?;
         if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None }
@@ -232,12 +231,12 @@ impl Lane {
 
     /// Changes an entry in a way that its page must show. Its state is changed by
     /// [`Lane::set_state`] only.
-    pub(crate) fn change(&mut self, at: Position, change: impl FnOnce(&mut Entry)) {
+    pub(crate) fn change(&mut self, at: LanePosition, change: impl FnOnce(&mut Entry)) {
         change(&mut self.blocks[at.block].sheet_mut().entries[at.index]);
     }
 
     /// Gives an entry another extra, or none.
-    pub(crate) fn set_extra(&mut self, at: Position, extra: Option<Extra>) {
+    pub(crate) fn set_extra(&mut self, at: LanePosition, extra: Option<Extra>) {
         let sheet = self.blocks[at.block].sheet_mut();
         let entry = &mut sheet.entries[at.index];
         entry.marks.set_extra(extra.is_some());
@@ -248,40 +247,43 @@ impl Lane {
     }
 
     /// Moves an entry between its live states.
-    pub(crate) fn set_state(&mut self, at: Position, state: State) {
-        assert_ne!(state, State::Gone, "entries go by `remove`");
+    pub(crate) fn set_state(&mut self, at: LanePosition, state: EntryState) {
+        assert_ne!(state, EntryState::Gone, "entries go by `remove`");
         let block = &mut self.blocks[at.block];
         let entry = &mut block.hidden_mut().entries[at.index];
         let old = std::mem::replace(&mut entry.state, state);
-        if state == State::Held {
+        if state == EntryState::Held {
             entry.marks.set_acquired();
         }
         let sequence = entry.sequence;
-        assert_ne!(old, State::Gone, "a tombstone has no state to change");
-        block.available -= u32::from(old == State::Available);
-        block.available += u32::from(state == State::Available);
-        if state == State::Available {
+        assert_ne!(old, EntryState::Gone, "a tombstone has no state to change");
+        block.available -= u32::from(old == EntryState::Available);
+        block.available += u32::from(state == EntryState::Available);
+        if state == EntryState::Available {
             self.hint = self.hint.min(sequence);
         }
     }
 
     /// A consumer had this message.
-    pub(crate) fn note_acquired(&mut self, at: Position) {
+    pub(crate) fn note_acquired(&mut self, at: LanePosition) {
         self.blocks[at.block].hidden_mut().entries[at.index].marks.set_acquired();
     }
 
     /// Takes an entry out. All positions become stale.
-    pub(crate) fn remove(&mut self, at: Position) -> (Entry, Extra) {
+    pub(crate) fn remove(&mut self, at: LanePosition) -> (Entry, Extra) {
         let block = &mut self.blocks[at.block];
         let sheet = block.sheet_mut();
         let entry = &mut sheet.entries[at.index];
-        assert_ne!(entry.state, State::Gone, "a message leaves once");
-        let tombstone =
-            Entry { place: Place::Log(BodyLocation::default()), state: State::Gone, ..*entry };
+        assert_ne!(entry.state, EntryState::Gone, "a message leaves once");
+        let tombstone = Entry {
+            place: EntryBody::Log(BodyLocation::default()),
+            state: EntryState::Gone,
+            ..*entry
+        };
         let taken = std::mem::replace(entry, tombstone);
         let extra =
             if taken.marks.has_extra() { sheet.extras.remove(&taken.sequence) } else { None };
-        block.available -= u32::from(taken.state == State::Available);
+        block.available -= u32::from(taken.state == EntryState::Available);
         block.live -= 1;
         self.live -= 1;
         self.drop_if_dead(at.block);
@@ -317,7 +319,8 @@ impl Lane {
         }
     }
 
-    /// Takes out all blocks that are away and lie wholly before this place; yields their outlines.
+    /// Takes out all blocks that are away and lie wholly before this sequence; yields their
+    /// outlines.
     pub(crate) fn drop_away(&mut self, upto: u64) -> Vec<Arc<Outline>> {
         let mut dropped = Vec::new();
         if self.away == 0 {
@@ -342,21 +345,21 @@ impl Lane {
         let found = self.next_available(self.hint);
         self.hint = match found {
             Walk::At(at) => self.entry(at).sequence,
-            Walk::Away(block) => self.blocks[block].first,
+            Walk::OnPage(block) => self.blocks[block].first,
             Walk::End => u64::MAX,
         };
         found
     }
 
-    /// The first available entry whose sequence is not below this.
+    /// The first available entry with this sequence or a higher one.
     pub(crate) fn next_available(&self, from: u64) -> Walk {
         let worth = |block: &Block| block.available > 0;
-        self.next(from, worth, |entry| entry.state == State::Available)
+        self.next(from, worth, |entry| entry.state == EntryState::Available)
     }
 
-    /// The first live entry whose sequence is not below this.
+    /// The first live entry with this sequence or a higher one.
     pub(crate) fn next_live(&self, from: u64) -> Walk {
-        self.next(from, |block| block.live > 0, |entry| entry.state != State::Gone)
+        self.next(from, |block| block.live > 0, |entry| entry.state != EntryState::Gone)
     }
 
     /// The first live entry from here on, blocks that are away passed over unless something on
@@ -366,7 +369,7 @@ impl Lane {
             (false, Some(outline)) => outline.expires_first <= now,
             (_, _) => block.live > 0,
         };
-        self.next(from, worth, |entry| entry.state != State::Gone)
+        self.next(from, worth, |entry| entry.state != EntryState::Gone)
     }
 
     /// The first live entry from here on, blocks that are away passed over unless a body on their
@@ -378,7 +381,7 @@ impl Lane {
             }
             (_, _) => block.live > 0,
         };
-        self.next(from, worth, |entry| entry.state != State::Gone)
+        self.next(from, worth, |entry| entry.state != EntryState::Gone)
     }
 
     fn next(
@@ -395,11 +398,11 @@ impl Lane {
         while let Some(block) = self.blocks.get(at) {
             if worth(block) {
                 if !block.is_here() && block.last().is_some_and(|last| last >= from) {
-                    return Walk::Away(at);
+                    return Walk::OnPage(at);
                 }
                 let rest = block.entries().get(index..).unwrap_or_default();
                 if let Some(offset) = rest.iter().position(&wanted) {
-                    return Walk::At(Position { block: at, index: index + offset });
+                    return Walk::At(LanePosition { block: at, index: index + offset });
                 }
             }
             at += 1;
@@ -413,7 +416,7 @@ impl Lane {
         self.blocks
             .iter()
             .flat_map(|block| block.entries().iter())
-            .filter(|entry| entry.state != State::Gone)
+            .filter(|entry| entry.state != EntryState::Gone)
     }
 
     /// Puts a block that an image names behind all others.
@@ -482,7 +485,7 @@ impl Lane {
                 assert!(before < Some(entry.sequence), "sequences ascend");
                 before = Some(entry.sequence);
                 assert!(
-                    entry.state != State::Available || entry.sequence >= self.hint,
+                    entry.state != EntryState::Available || entry.sequence >= self.hint,
                     "no available entry is before the hint"
                 );
             }

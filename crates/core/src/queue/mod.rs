@@ -1,4 +1,4 @@
-//! One local queue: its messages in ten lanes, its counts, and who waits at it.
+//! One local queue: its messages in ten lanes, its counts, and the consumers that wait at it.
 //!
 //! Keeps counts, lanes and key index in step with each other. Decides nothing: which message goes
 //! where, and why, is said by `decide` and `dispatch`. Knows consumers by id only.
@@ -13,7 +13,7 @@ mod index;
 mod keys;
 mod lane;
 pub(crate) mod page;
-mod paging;
+mod paged_blocks;
 mod removed;
 #[cfg(test)]
 mod tests;
@@ -22,43 +22,25 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time};
 
-use crate::fact::Body;
 use crate::hash::FastMap;
-use crate::message::{DeadLetter, Message};
+use crate::message::{Body, Message};
 use crate::object::{DeliverySequence, LocalQueue};
+use crate::page_key::PageKey;
 use crate::request::FilterKey;
-use crate::{ConnectionId, ConsumerId, PageKey, QueueId};
+use crate::{ConnectionId, ConsumerId, QueueId};
 
-pub(crate) use block::Block;
-pub(crate) use block::Sheet;
+pub(crate) use block::{Block, Sheet};
 pub use block::{ExtentShare, Outline};
 pub(crate) use census::Census;
-pub(crate) use entry::{Entry, Marks, Place, State};
-use index::Hashes;
+use entry::Hashes;
+pub(crate) use entry::{Entry, EntryBody, EntryState, Extra, LANES, Marks, Spot};
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
-pub(crate) use lane::{Lane, Position, Walk};
-pub(crate) use paging::{Away, BLOCKS_AHEAD, Search};
-pub(crate) use removed::{Attention, Removed, Visitor, body_bytes};
-pub(crate) use waiting::Waiting;
+pub(crate) use lane::{Lane, LanePosition, Walk};
+pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
+pub(crate) use removed::{Attention, RemovedMessage, Visitor, body_bytes};
+pub(crate) use waiting::WaitingConsumers;
 
 mod waiting;
-
-/// Lanes: one for each priority.
-pub(crate) const LANES: usize = 10;
-
-/// Which message: its lane and place. Stays true while the message is in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
-    pub(crate) lane: u8,
-    pub(crate) sequence: u64,
-}
-
-/// What few messages have.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) dead_letter: Option<Box<DeadLetter>>,
-    pub(crate) chunks: Option<Box<[BodyLocation]>>,
-}
 
 /// Counts since the queue was defined; they survive a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +78,7 @@ pub(crate) struct Queue {
     index: Option<KeyIndex>,
     /// Clears that are decided and not applied: nothing of it is delivered until they are.
     pub(crate) clearing: u32,
-    /// Who waits for a page, by lane and the block's first sequence.
+    /// The consumers that wait for a page, by lane and the block's first sequence.
     loading: FastMap<(u8, u64), Vec<ConsumerId>>,
     /// Messages that it holds, in any state.
     pub(crate) live: u64,
@@ -112,7 +94,7 @@ pub(crate) struct Queue {
     pub(crate) in_flight: u64,
     /// Gets staged in open units of work.
     pub(crate) uncommitted_gets: u64,
-    /// The highest place that any message of it ever had.
+    /// The highest sequence that any message of it ever had.
     pub(crate) highest: u64,
     pub(crate) open_output: u32,
     pub(crate) open_input: u32,
@@ -122,7 +104,7 @@ pub(crate) struct Queue {
     pub(crate) totals: Totals,
     pub(crate) last_put_at: Option<Time>,
     pub(crate) last_get_at: Option<Time>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingConsumers,
 }
 
 impl Queue {
@@ -153,7 +135,7 @@ impl Queue {
             totals: Totals::default(),
             last_put_at: None,
             last_get_at: None,
-            waiting: Waiting::default(),
+            waiting: WaitingConsumers::default(),
         }
     }
 
@@ -161,7 +143,7 @@ impl Queue {
         self.definition.id
     }
 
-    /// Places that MAXDEPTH counts: messages held, and puts on their way or uncommitted.
+    /// The depth that MAXDEPTH limits: messages held, and puts on their way or uncommitted.
     pub(crate) fn depth(&self) -> u64 {
         self.live + self.reserved
     }
@@ -192,9 +174,9 @@ impl Queue {
         let Message { header, body, backout_count, dead_letter } = message;
         let bytes = body_bytes(&body);
         let (place, chunks) = match body {
-            Body::Memory(bytes) => (Place::Memory(bytes), None),
-            Body::Log(location) => (Place::Log(location), None),
-            Body::Chunks(chunks) => (Place::Log(BodyLocation::default()), Some(chunks)),
+            Body::Memory(bytes) => (EntryBody::Memory(bytes), None),
+            Body::Log(location) => (EntryBody::Log(location), None),
+            Body::Chunks(chunks) => (EntryBody::Log(BodyLocation::default()), Some(chunks)),
             Body::Incoming(_) | Body::Announced { .. } => {
                 unreachable!("the body of an applied message is in memory or in the log")
             }
@@ -209,7 +191,7 @@ impl Queue {
             message_id_hash: header.message_id_hash,
             place,
             backout_count,
-            state: State::Available,
+            state: EntryState::Available,
             priority: header.priority,
             persistent: header.persistent,
             marks: Marks::of(few),
@@ -234,13 +216,13 @@ impl Queue {
         self.waiting.message_available(spot, hashes);
     }
 
-    /// Where the message of this place is. One that is away is not found.
+    /// Where the message of this sequence is. One that is away is not found.
     pub(crate) fn spot_of(&self, sequence: u64) -> Option<Spot> {
         self.locate(sequence).map(|(lane, _)| Spot { lane, sequence })
     }
 
     /// Lanes are few and mostly empty: each is asked.
-    fn locate(&self, sequence: u64) -> Option<(u8, Position)> {
+    fn locate(&self, sequence: u64) -> Option<(u8, LanePosition)> {
         let mut rest = if sequence > self.highest { 0 } else { self.occupied };
         while rest != 0 {
             let lane = rest.trailing_zeros();
@@ -253,7 +235,7 @@ impl Queue {
         None
     }
 
-    fn position(&self, spot: Spot) -> Option<Position> {
+    fn position(&self, spot: Spot) -> Option<LanePosition> {
         self.lanes[usize::from(spot.lane)].find(spot.sequence).found()
     }
 
@@ -277,17 +259,17 @@ impl Queue {
     ///
     /// # Panics
     /// When it is not.
-    pub(crate) fn set_state(&mut self, spot: Spot, state: State) {
+    pub(crate) fn set_state(&mut self, spot: Spot, state: EntryState) {
         let at = self.position(spot);
         assert!(at.is_some(), "the state of a message that is not there");
         let Some(at) = at else { return };
         let lane = &mut self.lanes[usize::from(spot.lane)];
         let (old, hashes) = (lane.entry(at).state, lane.entry(at).hashes());
         lane.set_state(at, state);
-        if (old == State::Available) == (state == State::Available) {
+        if (old == EntryState::Available) == (state == EntryState::Available) {
             return;
         }
-        if old == State::Available {
+        if old == EntryState::Available {
             self.available -= 1;
             if let Some(index) = &mut self.index {
                 index.remove(Rank::new(spot.lane, spot.sequence), hashes);
@@ -298,7 +280,7 @@ impl Queue {
         }
     }
 
-    /// A consumer had this message, perhaps in another place.
+    /// A consumer had this message, perhaps at another position.
     pub(crate) fn note_acquired(&mut self, sequence: u64) {
         if let Some((lane, at)) = self.locate(sequence) {
             self.lanes[usize::from(lane)].note_acquired(at);
@@ -309,39 +291,39 @@ impl Queue {
     ///
     /// # Panics
     /// When it is not there.
-    pub(crate) fn remove(&mut self, spot: Spot) -> Removed {
+    pub(crate) fn remove(&mut self, spot: Spot) -> RemovedMessage {
         let Some(at) = self.position(spot) else {
             unreachable!("the end of a message that is not there")
         };
         self.remove_at(spot.lane, at)
     }
 
-    /// Takes the message of this place out, if it is there.
-    pub(crate) fn take(&mut self, sequence: u64) -> Option<Removed> {
+    /// Takes the message of this sequence out, if it is there.
+    pub(crate) fn take(&mut self, sequence: u64) -> Option<RemovedMessage> {
         let (lane, at) = self.locate(sequence)?;
         Some(self.remove_at(lane, at))
     }
 
-    fn remove_at(&mut self, number: u8, at: Position) -> Removed {
+    fn remove_at(&mut self, number: u8, at: LanePosition) -> RemovedMessage {
         let lane = &mut self.lanes[usize::from(number)];
         let (entry, extra) = lane.remove(at);
         if lane.live() == 0 {
             self.occupied &= !(1 << number);
         }
-        if entry.state == State::Available {
+        if entry.state == EntryState::Available {
             self.available -= 1;
             if let Some(index) = &mut self.index {
                 index.remove(Rank::new(number, entry.sequence), entry.hashes());
             }
         }
-        let removed = Removed { entry, extra };
+        let removed = RemovedMessage { entry, extra };
         self.live -= 1;
         self.expiring -= u64::from(removed.entry.expires());
         self.bytes -= removed.bytes();
         removed
     }
 
-    /// Gives a message another place for its body (it was carried forward); yields the old one.
+    /// Gives a message another location for its body (it was carried forward); yields the old one.
     pub(crate) fn relocate(&mut self, spot: Spot, body: Body) -> Option<Body> {
         let at = self.position(spot)?;
         let old = self.body(spot)?;
@@ -351,7 +333,7 @@ impl Queue {
         let chunks = match body {
             Body::Chunks(chunks) => Some(chunks),
             Body::Log(location) => {
-                lane.change(at, |entry| entry.place = Place::Log(location));
+                lane.change(at, |entry| entry.place = EntryBody::Log(location));
                 None
             }
             Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
@@ -370,8 +352,8 @@ impl Queue {
         let chunks = lane.extra(at).and_then(|extra| extra.chunks.as_ref());
         Some(match (chunks, &lane.entry(at).place) {
             (Some(chunks), _) => Body::Chunks(chunks.clone()),
-            (None, Place::Memory(bytes)) => Body::Memory(bytes.clone()),
-            (None, Place::Log(location)) => Body::Log(*location),
+            (None, EntryBody::Memory(bytes)) => Body::Memory(bytes.clone()),
+            (None, EntryBody::Log(location)) => Body::Log(*location),
         })
     }
 
@@ -385,7 +367,7 @@ impl Queue {
     pub(crate) fn index_key(&mut self, key: FilterKey) {
         let mut index = self.index.take().unwrap_or_default();
         if !index.covers(key) {
-            index.cover(key, self.iter().filter(|(_, entry)| entry.state == State::Available));
+            index.cover(key, self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
         }
         self.index = Some(index);
     }
@@ -401,7 +383,7 @@ impl Queue {
     pub(crate) fn oldest_put_at(&self) -> Option<Time> {
         let first = |lane: &Lane| match lane.next_live(0) {
             Walk::At(at) => Some(lane.entry(at).put_at),
-            Walk::Away(block) => {
+            Walk::OnPage(block) => {
                 lane.blocks().get(block)?.stored.as_ref().map(|outline| outline.put_at)
             }
             Walk::End => None,
@@ -426,7 +408,7 @@ impl Queue {
         };
         let live = |outline: &Outline| u64::from(outline.live);
         assert_eq!(self.live, count(&|_| true) + away(&live), "live");
-        let available = count(&|entry| entry.state == State::Available);
+        let available = count(&|entry| entry.state == EntryState::Available);
         assert_eq!(self.available, available + away(&live), "available");
         let expiring = away(&|outline| u64::from(outline.expiring));
         assert_eq!(self.expiring, count(&Entry::expires) + expiring, "expiring");
@@ -434,7 +416,7 @@ impl Queue {
         let here: u64 = self.iter().map(|(lane, entry)| self.audit_bytes(lane, entry)).sum();
         assert_eq!(self.bytes, here + away(&|outline| outline.bytes), "bytes");
         if let Some(index) = &self.index {
-            index.audit(self.iter().filter(|(_, entry)| entry.state == State::Available));
+            index.audit(self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
         }
         self.waiting.audit();
     }

@@ -12,26 +12,22 @@
 //! ```
 //! The first message counts from sequence 0, time 0, position 0. Only persistent messages are on
 //! pages, in any state; all are available when they come back, because a block with others does
-//! not leave and nobody holds anything at start.
+//! not leave and no consumer holds a message at start.
 //!
 //! A decoder accepts exactly what the encoder makes, and never panics.
 
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use super::block::{BLOCK_ENTRIES, ExtentShare, add_share};
-use super::{Entry, Extra, Marks, Outline, Place, Sheet, State};
-use crate::record::{Reader, RecordError, put_dead_letter, put_varint, read_dead_letter};
+use super::{Entry, EntryBody, EntryState, Extra, Marks, Outline, Sheet};
+use crate::record::{OPTIONAL_FLAGS, OptionalFields, Reader, RecordError, put_varint};
 
 const VERSION: u8 = 1;
 
-const EXPIRES: u8 = 1;
-const CORRELATION: u8 = 1 << 1;
-const MESSAGE_ID: u8 = 1 << 2;
-const BACKOUTS: u8 = 1 << 3;
-const DEAD_LETTER: u8 = 1 << 4;
+/// Bits 0 to 4 are the flags of the optional fields.
 const CHUNKS: u8 = 1 << 5;
 
-/// What the next message is told as a difference from.
+/// The values that the next message is encoded against.
 #[derive(Clone, Copy, Default)]
 struct Before {
     sequence: u64,
@@ -39,7 +35,7 @@ struct Before {
     lsn: u64,
 }
 
-/// Writes the persistent messages of a sheet. Yields their outline, with a place that the caller
+/// Writes the persistent messages of a sheet. Yields their outline, with a position that the caller
 /// sets; `None` when there is none.
 pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Option<Outline> {
     let outline = outline(sheet, extent_bytes)?;
@@ -55,10 +51,10 @@ pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Opt
 
 /// What a page has of a sheet.
 fn kept(sheet: &Sheet) -> impl Iterator<Item = &Entry> {
-    sheet.entries.iter().filter(|entry| entry.persistent && entry.state != State::Gone)
+    sheet.entries.iter().filter(|entry| entry.persistent && entry.state != EntryState::Gone)
 }
 
-/// The outline of a page of this sheet, with a place that the caller sets; `None` when nothing
+/// The outline of a page of this sheet, with a position that the caller sets; `None` when nothing
 /// would be on it.
 pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
     let first = kept(sheet).next()?;
@@ -95,8 +91,10 @@ pub(crate) fn bodies<'a>(
 ) -> impl Iterator<Item = BodyLocation> + 'a {
     let chunks = extra.and_then(|extra| extra.chunks.as_deref());
     let whole = match (chunks, &entry.place) {
-        (None, Place::Log(location)) => Some(*location),
-        (None, Place::Memory(_)) => unreachable!("the body of a persistent message is in the log"),
+        (None, EntryBody::Log(location)) => Some(*location),
+        (None, EntryBody::Memory(_)) => {
+            unreachable!("the body of a persistent message is in the log")
+        }
         (Some(_), _) => None,
     };
     whole.into_iter().chain(chunks.into_iter().flatten().copied())
@@ -104,35 +102,19 @@ pub(crate) fn bodies<'a>(
 
 fn put_entry(entry: &Entry, extra: Option<&Extra>, before: &mut Before, out: &mut Vec<u8>) {
     let chunks = extra.and_then(|extra| extra.chunks.as_ref());
-    let dead_letter = extra.and_then(|extra| extra.dead_letter.as_ref());
-    let flags = [
-        (entry.expires(), EXPIRES),
-        (entry.correlation_hash != 0, CORRELATION),
-        (entry.message_id_hash != 0, MESSAGE_ID),
-        (entry.backout_count != 0, BACKOUTS),
-        (dead_letter.is_some(), DEAD_LETTER),
-        (chunks.is_some(), CHUNKS),
-    ];
-    out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+    let optional = OptionalFields {
+        expires_at: entry.expires().then_some(entry.expires_at),
+        correlation_hash: entry.correlation_hash,
+        message_id_hash: entry.message_id_hash,
+        backout_count: entry.backout_count,
+        dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),
+    };
+    out.push(optional.flags() | if chunks.is_some() { CHUNKS } else { 0 });
     put_varint(entry.sequence - before.sequence, out);
     out.push(entry.priority);
     put_difference(entry.put_at.0, &mut before.put_at, out);
     before.sequence = entry.sequence;
-    if entry.expires() {
-        put_varint(entry.expires_at.0.wrapping_sub(entry.put_at.0), out);
-    }
-    if entry.correlation_hash != 0 {
-        out.extend_from_slice(&entry.correlation_hash.to_le_bytes());
-    }
-    if entry.message_id_hash != 0 {
-        out.extend_from_slice(&entry.message_id_hash.to_le_bytes());
-    }
-    if entry.backout_count != 0 {
-        put_varint(u64::from(entry.backout_count), out);
-    }
-    if let Some(dead_letter) = dead_letter {
-        put_dead_letter(dead_letter, out);
-    }
+    optional.put(entry.put_at, out);
     if let Some(chunks) = chunks {
         put_varint(chunks.len() as u64, out);
     }
@@ -187,7 +169,7 @@ fn read_entry(
     first: bool,
 ) -> Result<(Entry, Option<Extra>), RecordError> {
     let flags = reader.byte()?;
-    if flags & !(EXPIRES | CORRELATION | MESSAGE_ID | BACKOUTS | DEAD_LETTER | CHUNKS) != 0 {
+    if flags & !(OPTIONAL_FLAGS | CHUNKS) != 0 {
         return Err(reader.error("an unknown flag"));
     }
     let step = reader.varint()?;
@@ -199,49 +181,27 @@ fn read_entry(
         return Err(reader.error("a priority above 9"));
     }
     let put_at = Time(read_difference(reader, &mut before.put_at)?);
-    let expires_at = match flags & EXPIRES != 0 {
-        true => Time(put_at.0.wrapping_add(reader.varint()?)),
-        false => Time::NEVER,
-    };
-    let mut hash = |flag: u8| match flags & flag != 0 {
-        false => Ok(0),
-        true => match reader.u64_le()? {
-            0 => Err(reader.error("a hash of zero")),
-            hash => Ok(hash),
-        },
-    };
-    let (correlation_hash, message_id_hash) = (hash(CORRELATION)?, hash(MESSAGE_ID)?);
-    let backout_count = match flags & BACKOUTS != 0 {
-        false => 0,
-        true => match reader.varint_u32()? {
-            0 => return Err(reader.error("a backout count of zero")),
-            count => count,
-        },
-    };
-    let dead_letter = match flags & DEAD_LETTER != 0 {
-        true => Some(Box::new(read_dead_letter(reader)?)),
-        false => None,
-    };
+    let optional = OptionalFields::read(reader, flags, put_at)?;
     let (location, chunks) = if flags & CHUNKS != 0 {
         (BodyLocation::default(), Some(read_chunks(reader, before)?))
     } else {
         (read_body(reader, before)?, None)
     };
-    let few = dead_letter.is_some() || chunks.is_some();
+    let few = optional.dead_letter.is_some() || chunks.is_some();
     let entry = Entry {
         sequence,
-        expires_at,
+        expires_at: optional.expires_at.unwrap_or(Time::NEVER),
         put_at,
-        correlation_hash,
-        message_id_hash,
-        place: Place::Log(location),
-        backout_count,
-        state: State::Available,
+        correlation_hash: optional.correlation_hash,
+        message_id_hash: optional.message_id_hash,
+        place: EntryBody::Log(location),
+        backout_count: optional.backout_count,
+        state: EntryState::Available,
         priority,
         persistent: true,
         marks: Marks::of(few),
     };
-    Ok((entry, few.then_some(Extra { dead_letter, chunks })))
+    Ok((entry, few.then_some(Extra { dead_letter: optional.dead_letter, chunks })))
 }
 
 /// Where the bodies of a page are.

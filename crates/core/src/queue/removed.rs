@@ -1,32 +1,31 @@
 //! What leaves a queue, how long bodies are, and how consumers look at it.
 
-use super::{Entry, Extra, Place};
+use super::{Entry, EntryBody, Extra};
 use crate::ConsumerId;
-use crate::fact::Body;
-use crate::message::Message;
+use crate::message::{Body, Message};
 use crate::request::FilterKey;
 
 /// A message that was taken out of its queue.
 #[derive(Debug)]
-pub(crate) struct Removed {
+pub(crate) struct RemovedMessage {
     pub(crate) entry: Entry,
     pub(crate) extra: Extra,
 }
 
-impl Removed {
+impl RemovedMessage {
     pub(crate) fn bytes(&self) -> u64 {
         match (&self.extra.chunks, &self.entry.place) {
             (Some(chunks), _) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
-            (None, Place::Memory(bytes)) => bytes.len() as u64,
-            (None, Place::Log(location)) => u64::from(location.bytes),
+            (None, EntryBody::Memory(bytes)) => bytes.len() as u64,
+            (None, EntryBody::Log(location)) => u64::from(location.bytes),
         }
     }
 
     pub(crate) fn body(self) -> Body {
         match (self.extra.chunks, self.entry.place) {
             (Some(chunks), _) => Body::Chunks(chunks),
-            (None, Place::Memory(bytes)) => Body::Memory(bytes),
-            (None, Place::Log(location)) => Body::Log(location),
+            (None, EntryBody::Memory(bytes)) => Body::Memory(bytes),
+            (None, EntryBody::Log(location)) => Body::Log(location),
         }
     }
 

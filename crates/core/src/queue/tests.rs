@@ -15,9 +15,9 @@ fn entry(sequence: u64) -> Entry {
         put_at: Time(0),
         correlation_hash: sequence % 5,
         message_id_hash: sequence,
-        place: Place::Log(BodyLocation::default()),
+        place: EntryBody::Log(BodyLocation::default()),
         backout_count: 0,
-        state: State::Available,
+        state: EntryState::Available,
         priority: 4,
         persistent: true,
         marks: Marks::of(false),
@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn nth(model: &BTreeMap<u64, State>, at: &prop::sample::Index) -> Option<u64> {
+fn nth(model: &BTreeMap<u64, EntryState>, at: &prop::sample::Index) -> Option<u64> {
     (!model.is_empty()).then(|| *model.keys().nth(at.index(model.len())).unwrap())
 }
 
@@ -62,7 +62,7 @@ struct Paged {
     lane: Lane,
     pages: BTreeMap<u64, Vec<u8>>,
     units: u32,
-    /// First sequences of blocks that were named as ones that may leave, or were brought in.
+    /// First sequences of blocks that were named as ones that may leave, or were read from a page.
     may_leave: BTreeSet<u64>,
 }
 
@@ -111,14 +111,14 @@ impl Paged {
         loop {
             match walk(&mut self.lane) {
                 Walk::At(at) => return Some(self.lane.entry(at).sequence),
-                Walk::Away(at) => self.load(at),
+                Walk::OnPage(at) => self.load(at),
                 Walk::End => return None,
             }
         }
     }
 
-    /// The place of a live entry, its page read if need be.
-    fn find(&mut self, sequence: u64) -> Option<Position> {
+    /// The position of a live entry, its page read if need be.
+    fn find(&mut self, sequence: u64) -> Option<LanePosition> {
         self.walk(|lane| lane.find(sequence))?;
         self.lane.find(sequence).found()
     }
@@ -150,21 +150,21 @@ proptest! {
     #[test]
     fn a_lane_is_an_ordered_map(steps in prop::collection::vec(step(), 1..1200)) {
         let mut paged = Paged::new();
-        let mut model: BTreeMap<u64, State> = BTreeMap::new();
+        let mut model: BTreeMap<u64, EntryState> = BTreeMap::new();
         let mut next = 1_000;
         for step in steps {
             match step {
                 Step::Append { gap } => {
                     next += gap;
                     paged.insert(next);
-                    model.insert(next, State::Available);
+                    model.insert(next, EntryState::Available);
                 }
                 Step::InsertBefore { back } => {
                     let sequence = next - back;
                     if let btree_map::Entry::Vacant(place) = model.entry(sequence) {
                         paged.make_place(sequence);
                         paged.insert(sequence);
-                        place.insert(State::Available);
+                        place.insert(EntryState::Available);
                     }
                 }
                 Step::Remove(at) => {
@@ -178,8 +178,8 @@ proptest! {
                 Step::Hold(at) | Step::Free(at) => {
                     if let Some(sequence) = nth(&model, &at) {
                         let state = match step {
-                            Step::Hold(_) => State::Held,
-                            _ => State::Available,
+                            Step::Hold(_) => EntryState::Held,
+                            _ => EntryState::Available,
                         };
                         let position = paged.find(sequence).unwrap();
                         paged.lane.set_state(position, state);
@@ -188,7 +188,7 @@ proptest! {
                 }
                 Step::First => {
                     let found = paged.walk(Lane::first_available);
-                    let wanted = model.iter().find(|(_, state)| **state == State::Available);
+                    let wanted = model.iter().find(|(_, state)| **state == EntryState::Available);
                     prop_assert_eq!(found, wanted.map(|(sequence, _)| *sequence));
                 }
                 Step::RemoveFront(count) => {

@@ -1,12 +1,12 @@
-//! Who waits at a queue. Plain consumers stand in a ring; scanners and keyed consumers are woken
-//! when there may be something for them. Knows neither credit nor messages: a woken consumer may
-//! find nothing.
+//! The consumers that wait at a queue. Plain consumers stand in a ring; scanners and keyed
+//! consumers are woken when there may be something for them. Knows neither credit nor messages: a
+//! woken consumer may find nothing.
 //!
 //! Invariant: a consumer is at most once in each of `plain`, `ring` and `draining`.
 
 use std::collections::VecDeque;
 
-use super::index::Hashes;
+use super::entry::Hashes;
 use super::{Attention, LANES, Rank, Spot, Visitor};
 use crate::ConsumerId;
 use crate::hash::FastMap;
@@ -14,7 +14,7 @@ use crate::request::FilterKey;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingConsumers {
     /// Plain consumers with credit; the first one is served next.
     pub(crate) plain: VecDeque<ConsumerId>,
     /// Scanners and keyed consumers that are to look again; the first one looks next.
@@ -23,18 +23,18 @@ pub(crate) struct Waiting {
     pub(crate) draining: Vec<ConsumerId>,
     scanners: Vec<ConsumerId>,
     keyed: FastMap<FilterKey, Vec<ConsumerId>>,
-    /// To be added to `ring` by the next dispatch, and the place that a keyed one must not miss.
+    /// To be added to `ring` by the next dispatch, and the position that a keyed one must not miss.
     woken: Vec<(ConsumerId, Option<Rank>)>,
     scanners_woken: bool,
-    /// For each lane the lowest place that became available since scanners last looked.
+    /// For each lane the lowest position that became available since scanners last looked.
     rewind: [u64; LANES],
-    /// Messages whose content was asked for, and who waits for it.
+    /// Messages with content on its way, and the consumers that wait for it.
     fetching: FastMap<u64, Vec<ConsumerId>>,
 }
 
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting {
+impl Default for WaitingConsumers {
+    fn default() -> WaitingConsumers {
+        WaitingConsumers {
             plain: VecDeque::new(),
             ring: VecDeque::new(),
             draining: Vec::new(),
@@ -55,7 +55,7 @@ pub(crate) struct Wake {
     pub(crate) rewind: Option<[u64; LANES]>,
 }
 
-impl Waiting {
+impl WaitingConsumers {
     /// A consumer is opened.
     pub(crate) fn open(&mut self, visitor: Visitor) {
         match visitor.attention {
@@ -117,7 +117,7 @@ impl Waiting {
         }
     }
 
-    /// Who is to look again, and how far back the scanners among them must go.
+    /// The consumers that must look again, and how far back the scanners among them must go.
     pub(crate) fn take_woken(&mut self) -> Wake {
         let mut woken = std::mem::take(&mut self.woken);
         if !self.scanners_woken {
@@ -128,14 +128,14 @@ impl Waiting {
         Wake { woken, rewind: Some(std::mem::replace(&mut self.rewind, [u64::MAX; LANES])) }
     }
 
-    /// Notes that content of a message is needed; true when nobody asked for it yet.
+    /// Notes that content of a message is needed; true when it was not requested before.
     pub(crate) fn fetch(&mut self, sequence: u64, waiter: Option<ConsumerId>) -> bool {
         let asked = self.fetching.contains_key(&sequence);
         self.fetching.entry(sequence).or_default().extend(waiter);
         !asked
     }
 
-    /// The content is at hand. Yields who waited for it; wake them.
+    /// The content is at hand. Yields the consumers that waited for it; wake them.
     pub(crate) fn fetched(&mut self, sequence: u64) -> Vec<ConsumerId> {
         self.fetching.remove(&sequence).unwrap_or_default()
     }

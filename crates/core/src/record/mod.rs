@@ -19,7 +19,7 @@
 //!  6    BodyChunk   body id, index, bytes
 //!  7    Defined     definition (see `definition.rs`)
 //!  8    Deleted     queue
-//!  9    Cleared     queue, first place that stays
+//!  9    Cleared     queue, first sequence that stays
 //! 10    Committed   operations
 //! 11    Undefined   name
 //! 12    Abandoned   first body id, bodies
@@ -35,6 +35,7 @@
 //! spelling. It never panics: whatever the bytes are, it yields a fact or a [`RecordError`].
 
 mod definition;
+mod optional;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -44,11 +45,14 @@ use std::ops::Range;
 
 use towline_types::{BodyLocation, Lsn, Time};
 
-use crate::fact::{Body, Fact};
-use crate::message::{DeadLetter, DeadLetterReason, Header, Message};
+use crate::fact::Fact;
+use crate::message::{Body, Header, Message};
 use crate::{BodyId, MessageSequence, QueueId};
 
 pub(crate) use definition::{decode_definition, encode_definition};
+pub(crate) use optional::{
+    ALL as OPTIONAL_FLAGS, OptionalFields, put_dead_letter, read_dead_letter,
+};
 pub(crate) use wire::{Reader, put_text, put_varint};
 
 const LAST: u8 = 0x80;
@@ -68,11 +72,8 @@ const UNDEFINED: u8 = 11;
 const ABANDONED: u8 = 12;
 
 const PERSISTENT: u8 = 1;
-const EXPIRES: u8 = 1 << 1;
-const CORRELATION: u8 = 1 << 2;
-const MESSAGE_ID: u8 = 1 << 3;
-const BACKOUTS: u8 = 1 << 4;
-const DEAD_LETTER: u8 = 1 << 5;
+/// Bits 1 to 5 are the flags of the optional fields.
+const OPTIONAL_SHIFT: u32 = 1;
 const ANNOUNCED: u8 = 1 << 6;
 
 /// Bytes that are not a record, or not an image, of ours.
@@ -111,7 +112,7 @@ impl std::error::Error for ReplayError {}
 /// first byte: the location that `apply` is to be given.
 ///
 /// # Panics
-/// When a body is in the log already: a record holds bytes, not places.
+/// When a body is in the log already: a record holds bytes, not locations.
 pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>> {
     let start = out.len();
     let tag = |kind: u8| if last { kind | LAST } else { kind };
@@ -186,35 +187,21 @@ fn put_message(
     let Message { header, body, backout_count, dead_letter } = message;
     assert!(header.priority <= 9 && header.order <= 9, "priorities are 0 to 9");
     let announced = matches!(body, Body::Announced { .. });
-    let flags = [
-        (header.persistent, PERSISTENT),
-        (header.expires_at.is_some(), EXPIRES),
-        (header.correlation_hash != 0, CORRELATION),
-        (header.message_id_hash != 0, MESSAGE_ID),
-        (*backout_count != 0, BACKOUTS),
-        (dead_letter.is_some(), DEAD_LETTER),
-        (announced, ANNOUNCED),
-    ];
-    out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+    let optional = OptionalFields {
+        expires_at: header.expires_at,
+        correlation_hash: header.correlation_hash,
+        message_id_hash: header.message_id_hash,
+        backout_count: *backout_count,
+        dead_letter: dead_letter.as_deref(),
+    };
+    let persistent = if header.persistent { PERSISTENT } else { 0 };
+    let announced = if announced { ANNOUNCED } else { 0 };
+    out.push(persistent | optional.flags() << OPTIONAL_SHIFT | announced);
     put_varint(u64::from(queue.0), out);
     put_varint(sequence.0, out);
     out.push(header.order << 4 | header.priority);
     put_varint(header.put_at.0, out);
-    if let Some(expires_at) = header.expires_at {
-        put_varint(expires_at.0.wrapping_sub(header.put_at.0), out);
-    }
-    if header.correlation_hash != 0 {
-        out.extend_from_slice(&header.correlation_hash.to_le_bytes());
-    }
-    if header.message_id_hash != 0 {
-        out.extend_from_slice(&header.message_id_hash.to_le_bytes());
-    }
-    if *backout_count != 0 {
-        put_varint(u64::from(*backout_count), out);
-    }
-    if let Some(dead_letter) = dead_letter {
-        put_dead_letter(dead_letter, out);
-    }
+    optional.put(header.put_at, out);
     if let Body::Announced { body, chunks, bytes } = body {
         put_varint(body.0, out);
         put_varint(u64::from(*chunks), out);
@@ -222,13 +209,6 @@ fn put_message(
         return None;
     }
     Some(put_bytes(start, body, out))
-}
-
-pub(crate) fn put_dead_letter(dead_letter: &DeadLetter, out: &mut Vec<u8>) {
-    out.push(dead_letter.reason as u8);
-    put_varint(u64::from(dead_letter.origin_id.0), out);
-    put_varint(dead_letter.moved_at.0, out);
-    put_text(&dead_letter.origin, out);
 }
 
 fn put_bytes(start: usize, body: &Body, out: &mut Vec<u8>) -> Range<usize> {
@@ -326,30 +306,7 @@ fn read_put(reader: &mut Reader<'_>, at: Lsn) -> Result<Fact, RecordError> {
         return Err(reader.error("a priority above 9"));
     }
     let put_at = Time(reader.varint()?);
-    let expires_at = match flags & EXPIRES != 0 {
-        true => Some(Time(put_at.0.wrapping_add(reader.varint()?))),
-        false => None,
-    };
-    let mut hash = |flag: u8| match flags & flag != 0 {
-        false => Ok(0),
-        true => match reader.u64_le()? {
-            0 => Err(reader.error("a hash of zero")),
-            hash => Ok(hash),
-        },
-    };
-    let correlation_hash = hash(CORRELATION)?;
-    let message_id_hash = hash(MESSAGE_ID)?;
-    let backout_count = match flags & BACKOUTS != 0 {
-        false => 0,
-        true => match reader.varint_u32()? {
-            0 => return Err(reader.error("a backout count of zero")),
-            count => count,
-        },
-    };
-    let dead_letter = match flags & DEAD_LETTER != 0 {
-        true => Some(Box::new(read_dead_letter(reader)?)),
-        false => None,
-    };
+    let optional = OptionalFields::read(reader, flags >> OPTIONAL_SHIFT, put_at)?;
     let body = if flags & ANNOUNCED != 0 {
         Body::Announced {
             body: BodyId(reader.varint()?),
@@ -363,32 +320,17 @@ fn read_put(reader: &mut Reader<'_>, at: Lsn) -> Result<Fact, RecordError> {
         persistent: flags & PERSISTENT != 0,
         priority,
         order,
-        expires_at,
+        expires_at: optional.expires_at,
         put_at,
-        correlation_hash,
-        message_id_hash,
+        correlation_hash: optional.correlation_hash,
+        message_id_hash: optional.message_id_hash,
     };
+    let OptionalFields { backout_count, dead_letter, .. } = optional;
     let message = Box::new(Message { header, body, backout_count, dead_letter });
     Ok(Fact::Put { queue, sequence, message })
 }
 
-pub(crate) fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, RecordError> {
-    let reason = match reader.byte()? {
-        1 => DeadLetterReason::Rejected,
-        2 => DeadLetterReason::BackoutThreshold,
-        3 => DeadLetterReason::Expired,
-        4 => DeadLetterReason::Undeliverable,
-        5 => DeadLetterReason::Damaged,
-        6 => DeadLetterReason::Moved,
-        _ => return Err(reader.error("an unknown reason")),
-    };
-    let origin_id = queue(reader)?;
-    let moved_at = Time(reader.varint()?);
-    let origin = reader.text()?.to_owned();
-    Ok(DeadLetter { reason, origin, origin_id, moved_at })
-}
-
-/// All that is left of the record, as a place in the log.
+/// All that is left of the record, as a location in the log.
 fn read_location(reader: &mut Reader<'_>, at: Lsn) -> Result<BodyLocation, RecordError> {
     let range = reader.rest();
     let length = u32::try_from(range.len()).map_err(|_| reader.error("a body of 4 GiB"))?;

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use towline_types::Payload;
 
 use super::*;
+use crate::message::{DeadLetter, DeadLetterReason};
 use crate::object::{
     AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
     QueueManagerAttributes, Stamps,

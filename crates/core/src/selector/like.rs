@@ -1,8 +1,8 @@
 //! LIKE patterns, matched in time linear in the text.
 //!
 //! A pattern is cut at its `%` signs into pieces. The first piece is anchored at the start of the
-//! text, the last at its end, the pieces between are each found at the leftmost place behind the
-//! one before (any later place would leave less for the rest). A floating piece without `_` is
+//! text, the last at its end, the pieces between are each found at the leftmost position behind the
+//! one before (any later position would leave less for the rest). A floating piece without `_` is
 //! found by the two-way search of the standard library; one with `_` by Shift-And (Baeza-Yates and
 //! Gonnet 1992), which keeps one bit for each character of the piece: hence at most 64 characters.
 
@@ -42,11 +42,11 @@ enum Floating {
 /// Shift-And tables of a piece.
 #[derive(Clone, Debug)]
 struct Mask {
-    /// Places at which each character may stand, sorted by character.
+    /// Positions at which each character may stand, sorted by character.
     places: Box<[(char, u64)]>,
-    /// Places at which any character may stand.
+    /// Positions at which any character may stand.
     any: u64,
-    /// The bit of the last place.
+    /// The bit of the last position.
     accept: u64,
 }
 
@@ -136,7 +136,7 @@ impl Floating {
         Ok(Floating::Masked(Mask { places: mask.0.into(), any: mask.1, accept }))
     }
 
-    /// What follows the leftmost place of the piece in a text.
+    /// What follows the leftmost match of the piece in a text.
     fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
             Floating::Plain(piece) => text.split_once(&**piece).map(|(_, behind)| behind),

@@ -63,7 +63,7 @@ impl Selector {
     /// 3.8.1). An identifier in double quotes is an extension: it may hold any character.
     ///
     /// # Errors
-    /// The first fault in the text, with its place; also when the text is longer than
+    /// The first fault in the text, with its position; also when the text is longer than
     /// `limits::SELECTOR_BYTES_MAX` or nested deeper than `limits::SELECTOR_DEPTH_MAX`.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         let (program, index_key) = parse::parse(text)?;

@@ -11,7 +11,7 @@ use towline_types::limits;
 
 use super::like::Like;
 use super::program::{Calculation, Comparison, HEIGHT_MAX, Op, Program};
-use super::token::{Placed, Sign, Token, Word, tokens};
+use super::token::{Sign, Token, TokenAt, Word, tokens};
 use super::{IndexKey, SelectorError};
 
 type Parsed<T> = Result<T, SelectorError>;
@@ -25,7 +25,7 @@ const SUM: u8 = 6;
 const PRODUCT: u8 = 7;
 const PREFIX: u8 = 8;
 
-/// What the text alone tells of an expression's type.
+/// What the text alone says about an expression's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A property: whatever the message holds.
@@ -47,7 +47,7 @@ struct Operand {
 }
 
 struct Parser<'t> {
-    tokens: std::iter::Peekable<std::vec::IntoIter<Placed<'t>>>,
+    tokens: std::iter::Peekable<std::vec::IntoIter<TokenAt<'t>>>,
     /// Where the text ends, for faults there.
     end: usize,
     ops: Vec<Op>,
@@ -118,13 +118,13 @@ fn power(token: &Token<'_>) -> Option<u8> {
 }
 
 impl<'t> Parser<'t> {
-    /// An expression whose operators bind at least as tightly as `least`.
+    /// An expression of operators that bind at least as tightly as `least`.
     fn expression(&mut self, least: u8) -> Parsed<Operand> {
         let mut left = self.prefix()?;
         while let Some(placed) = self.tokens.peek() {
             let position = placed.position;
             let Some(power) = power(&placed.token).filter(|power| *power >= least) else { break };
-            let Some(Placed { token, .. }) = self.tokens.next() else { break };
+            let Some(TokenAt { token, .. }) = self.tokens.next() else { break };
             left = match token {
                 Token::Word(word) => self.word(left, word, position, power)?,
                 Token::Sign(sign) => self.sign(left, sign, power)?,
@@ -139,7 +139,7 @@ impl<'t> Parser<'t> {
     /// An operand: a literal, a property, a group, or one of these behind a sign or NOT.
     fn prefix(&mut self) -> Parsed<Operand> {
         let start = self.ops.len();
-        let Some(Placed { token, position }) = self.tokens.next() else {
+        let Some(TokenAt { token, position }) = self.tokens.next() else {
             return Err(SelectorError::new(self.end, "text ends where a value was expected"));
         };
         let (kind, op) = match token {
@@ -198,7 +198,7 @@ impl<'t> Parser<'t> {
 
     fn signed_operand(&mut self, position: usize, negative: bool) -> Parsed<Operand> {
         let start = self.ops.len();
-        if let Some(Placed { token: Token::Exact(value), .. }) = self.tokens.peek() {
+        if let Some(TokenAt { token: Token::Exact(value), .. }) = self.tokens.peek() {
             let value = *value;
             self.tokens.next();
             let value = self.signed(value, negative, position)?;
@@ -261,7 +261,8 @@ impl<'t> Parser<'t> {
                 self.test(left, Op::IsNull { negated }, "IS NULL", position)
             }
             Word::Not => {
-                let Some(Placed { token: Token::Word(word), position }) = self.tokens.next() else {
+                let Some(TokenAt { token: Token::Word(word), position }) = self.tokens.next()
+                else {
                     return Err(SelectorError::new(position, "NOT does not belong here"));
                 };
                 self.range(left, word, position, true)
@@ -403,7 +404,7 @@ impl<'t> Parser<'t> {
 
     fn text(&mut self, what: &str) -> Parsed<(String, usize)> {
         match self.tokens.peek() {
-            Some(Placed { token: Token::Text(text), position }) => {
+            Some(TokenAt { token: Token::Text(text), position }) => {
                 let found = (text.clone(), *position);
                 self.tokens.next();
                 Ok(found)
@@ -415,7 +416,7 @@ impl<'t> Parser<'t> {
     /// The fault that the next token is not what was expected.
     fn unexpected(&mut self, expected: &str) -> SelectorError {
         match self.tokens.peek() {
-            Some(Placed { token, position }) => SelectorError::new(
+            Some(TokenAt { token, position }) => SelectorError::new(
                 *position,
                 format!("{expected} was expected, not {}", describe(token)),
             ),

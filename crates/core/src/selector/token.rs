@@ -64,7 +64,7 @@ pub(super) enum Sign {
 
 /// A token and the byte at which it starts.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<'t> {
+pub(super) struct TokenAt<'t> {
     pub(super) token: Token<'t>,
     pub(super) position: usize,
 }
@@ -84,7 +84,7 @@ const WORDS: [(&str, Word); 11] = [
 ];
 
 /// All tokens of a text, in order.
-pub(super) fn tokens(text: &str) -> Result<Vec<Placed<'_>>, SelectorError> {
+pub(super) fn tokens(text: &str) -> Result<Vec<TokenAt<'_>>, SelectorError> {
     let mut rest = text;
     let mut found = Vec::new();
     loop {
@@ -93,7 +93,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Placed<'_>>, SelectorError> {
         let Some(first) = rest.chars().next() else { return Ok(found) };
         let token =
             token(&mut rest, first).map_err(|message| SelectorError::new(position, message))?;
-        found.push(Placed { token, position });
+        found.push(TokenAt { token, position });
     }
 }
 

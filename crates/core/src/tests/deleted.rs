@@ -7,10 +7,11 @@ use bytes::Bytes;
 use towline_types::Payload;
 
 use super::rig::{Rig, persistent, rebuilt};
-use crate::object::{LocalChanges, ObjectType};
+use crate::command::LocalChanges;
+use crate::object::ObjectType;
 use crate::{
-    Body, CarryCursor, DeadLetterReason, Fact, FoundOld, Limits, MessageSequence, NewMessage,
-    Outcome, Outputs, QueueId,
+    Body, DeadLetterReason, Fact, Limits, MessageSequence, NewMessage, Outcome, Outputs, QueueId,
+    RelocationCursor, RelocationSearch,
 };
 
 fn rig() -> Rig {
@@ -25,7 +26,7 @@ fn delete(rig: &mut Rig, name: &str) {
     rig.carry_out();
 }
 
-/// Gets the first message of a queue and settles it so; then nobody has the queue open.
+/// Gets the first message of a queue and settles it so; then no connection has the queue open.
 fn refuse(rig: &mut Rig, name: &str, outcome: Outcome) {
     let consumer = rig.consumer(name, 1);
     let got = rig.dispatch();
@@ -107,14 +108,14 @@ fn a_message_that_was_carried_forward_before_it_moved_outlives_its_queue() {
     for content in ["a", "b"] {
         rig.put_persistent("Q", content);
     }
-    let (mut cursor, mut found) = (CarryCursor::default(), Vec::new());
+    let (mut cursor, mut found) = (RelocationCursor::default(), Vec::new());
     let border = rig.log.last().unwrap().at.after(1);
-    while rig.core.find_old(border, &mut cursor, 9, &mut found) == FoundOld::More {}
+    while rig.core.find_old(border, &mut cursor, 9, &mut found) == RelocationSearch::More {}
     let mut places = Vec::new();
     for (queue, sequence, body) in found {
         let content = Payload::from(Bytes::from(rig.cold.content(&body)));
         assert_eq!(rig.core.body_of(queue, sequence), Some(body.clone()));
-        assert!(rig.core.carry(queue, sequence, content, &mut rig.decision));
+        assert!(rig.core.relocate(queue, sequence, content, &mut rig.decision));
         rig.carry_out();
         let now = rig.core.body_of(queue, sequence).unwrap();
         assert!(matches!(&now, Body::Log(place) if place.lsn >= border) && now != body);

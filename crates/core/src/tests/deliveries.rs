@@ -1,7 +1,7 @@
 //! Delivery: order, credit, turns, browsing, exclusive use.
 
 use super::rig::{CLIENT, OTHER, Rig, message, spec};
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{ConsumerMode, ConsumerSpec, Effect, NewMessage, Outcome, Refusal};
 
 fn browser(name: &str) -> ConsumerSpec {

@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::rig::{CLIENT, Rig, message, persistent, spec};
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{ConsumerId, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
 
-mod carries;
 mod crashes;
 mod deletions;
+mod relocations;
 
 const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
 const DEAD: usize = 2;
 /// BOTHRESH of POISON.
 const THRESHOLD: u32 = 2;
-/// From here on: numbers of queues whose deletion is decided, one for each deletion.
+/// From here on: numbers of queues that are to be deleted, one for each deletion.
 const FIRST_GONE: usize = 100;
 
 fn threshold(queue: usize) -> LocalChanges {
@@ -49,7 +49,7 @@ enum Step {
     Delete { queue: usize },
     Clear { queue: usize },
     Press,
-    Carry { nth: usize },
+    Relocate { nth: usize },
     Mix { queue: usize, persistent: u16 },
 }
 
@@ -91,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3_usize).prop_map(|queue| Step::Delete { queue }),
         1 => (0..3_usize).prop_map(|queue| Step::Clear { queue }),
         1 => Just(Step::Press),
-        4 => (0..64_usize).prop_map(|nth| Step::Carry { nth }),
+        4 => (0..64_usize).prop_map(|nth| Step::Relocate { nth }),
         2 => (0..3_usize, any::<u16>())
             .prop_map(|(queue, persistent)| Step::Mix { queue, persistent }),
     ]
@@ -353,7 +353,7 @@ impl World {
             Step::Delete { queue } => self.delete(queue),
             Step::Clear { queue } => self.clear(queue),
             Step::Press => self.press(),
-            Step::Carry { nth } => self.carry(nth),
+            Step::Relocate { nth } => self.relocate(nth),
             Step::Mix { queue, persistent } => self.mix(queue, persistent),
         }
         self.check();

@@ -1,6 +1,5 @@
 //! The rules, each proved by name through the public interface, over a pretended log (`rig`).
 
-mod carried;
 mod deleted;
 mod deliveries;
 mod expiry;
@@ -12,6 +11,7 @@ mod objects;
 mod paging;
 mod puts;
 mod refused;
+mod relocated;
 mod replay;
 mod rig;
 mod settlements;

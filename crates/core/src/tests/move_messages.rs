@@ -3,10 +3,10 @@
 use towline_types::limits;
 
 use super::rig::Rig;
-use crate::object::LocalChanges;
-use crate::{Moved, Refusal};
+use crate::command::LocalChanges;
+use crate::{MoveCounts, Refusal};
 
-fn moved(rig: &mut Rig, from: &str, to: &str, add: bool) -> Result<Moved, Refusal> {
+fn moved(rig: &mut Rig, from: &str, to: &str, add: bool) -> Result<MoveCounts, Refusal> {
     let now = rig.now;
     let counts = rig.core.move_messages(now, (from, to), add, &mut rig.decision)?;
     rig.carry_out();
@@ -32,7 +32,7 @@ fn what_is_available_is_moved_in_order_and_is_no_dead_letter() {
     rig.put_persistent("A", "three");
     rig.sync();
     let counts = moved(&mut rig, "A", "B", false).unwrap();
-    assert_eq!(counts, Moved { moved: 3, left: 0 });
+    assert_eq!(counts, MoveCounts { moved: 3, left: 0 });
     assert_eq!(rig.core.queue_status("A").unwrap().depth, 1, "what a consumer has stays");
     rig.close(consumer, false);
     rig.consumer("B", 10);
@@ -67,7 +67,7 @@ fn a_target_takes_what_fits_and_the_rest_is_counted_and_stays() {
     }
     rig.sync();
     let counts = moved(&mut rig, "A", "B", false).unwrap();
-    assert_eq!(counts, Moved { moved: 2, left: 3 });
+    assert_eq!(counts, MoveCounts { moved: 2, left: 3 });
     rig.consumer("A", 10);
     assert_eq!(rig.delivered(), ["2", "3", "4"]);
 }
@@ -79,6 +79,6 @@ fn one_command_moves_a_bounded_number() {
         rig.put("A", "x");
     }
     let counts = moved(&mut rig, "A", "B", false).unwrap();
-    assert_eq!(counts, Moved { moved: limits::MOVE_MESSAGES_MAX, left: 3 });
-    assert_eq!(moved(&mut rig, "A", "B", true).unwrap(), Moved { moved: 3, left: 0 });
+    assert_eq!(counts, MoveCounts { moved: limits::MOVE_MESSAGES_MAX, left: 3 });
+    assert_eq!(moved(&mut rig, "A", "B", true).unwrap(), MoveCounts { moved: 3, left: 0 });
 }

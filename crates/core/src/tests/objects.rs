@@ -1,10 +1,10 @@
 //! Definitions: DEFINE, ALTER, DELETE, CLEAR, aliases, models, automatic definition.
 
 use super::rig::{CLIENT, OTHER, Rig, message, persistent, rebuilt, spec};
-use crate::object::{
-    AliasChanges, Define, DefineLocal, DefineModel, Definition, LocalChanges, ObjectType,
-    QueueKind, QueueManagerChanges,
+use crate::command::{
+    AliasChanges, Define, DefineLocal, DefineModel, LocalChanges, QueueManagerChanges,
 };
+use crate::object::{Definition, ObjectType, QueueKind};
 use crate::{AutoDefine, ConsumerMode, ConsumerSpec, Effect, Limits, Refusal};
 
 pub(crate) fn define_alias(rig: &mut Rig, name: &str, target: &str, priority: Option<u8>) {

@@ -1,4 +1,5 @@
-//! Deep queues: who needs a page gets it, whatever happens meanwhile; pages say what they should.
+//! Deep queues: a consumer that needs a page gets it, whatever happens meanwhile; pages say what
+//! they should.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use towline_types::{Lsn, Time};
 use super::rig::{CLIENT, Rig, first_byte, message, persistent, spec};
 use crate::object::ObjectType;
 use crate::{
-    CarryCursor, ConsumerId, ConsumerMode, ConsumerSpec, Effect, FilterKey, FoundOld, Limits,
-    NewMessage, Outcome, Unreadable,
+    ConsumerId, ConsumerMode, ConsumerSpec, Effect, FilterKey, Limits, NewMessage, Outcome,
+    RelocationCursor, RelocationSearch, Unreadable,
 };
 
 /// A queue of so many messages, of which all but the newest block is away.
@@ -40,10 +41,10 @@ fn wanted(numbers: impl Iterator<Item = u64>) -> Vec<String> {
 fn a_page_that_a_search_for_old_messages_left_unread_is_asked_for_by_who_needs_it() {
     let mut rig = deep_with(40, numbered);
     let mut found = Vec::new();
-    let mut cursor = CarryCursor::default();
+    let mut cursor = RelocationCursor::default();
     let step = rig.core.find_old(Lsn(u64::MAX), &mut cursor, 10, &mut found);
-    assert!(matches!(step, FoundOld::Needs(_)), "{step:?}");
-    // Whoever searched gave up: the log has no room for what it would carry.
+    assert!(matches!(step, RelocationSearch::Needs(_)), "{step:?}");
+    // The search gave up: the log has no space for what it would carry forward.
     rig.consumer("Q", 100);
     assert_eq!(rig.delivered(), wanted(0..40));
     rig.core.audit();
@@ -87,13 +88,13 @@ fn a_consumer_whose_page_was_given_up_looks_again() {
     while rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs) {}
     rig.take_outputs();
     let requests = std::mem::take(&mut rig.loads);
-    // Another reader brings the blocks in, they change, are written elsewhere and leave again.
-    let mut cursor = CarryCursor::default();
+    // Another reader has the blocks read, they change, are written elsewhere and leave again.
+    let mut cursor = RelocationCursor::default();
     loop {
         match rig.core.find_old(Lsn(u64::MAX), &mut cursor, 1_000, &mut Vec::new()) {
-            FoundOld::Needs(request) => rig.arrive(request),
-            FoundOld::More => {}
-            FoundOld::All => break,
+            RelocationSearch::Needs(request) => rig.arrive(request),
+            RelocationSearch::More => {}
+            RelocationSearch::All => break,
         }
     }
     rig.deliveries.clear();
@@ -106,11 +107,15 @@ fn a_consumer_whose_page_was_given_up_looks_again() {
 #[test]
 fn a_block_that_was_asked_for_stays_for_a_while_however_full_memory_is() {
     let mut rig = deep(80);
-    let request =
-        match rig.core.find_old(Lsn(u64::MAX), &mut CarryCursor::default(), 1, &mut Vec::new()) {
-            FoundOld::Needs(request) => request,
-            other => panic!("{other:?}"),
-        };
+    let request = match rig.core.find_old(
+        Lsn(u64::MAX),
+        &mut RelocationCursor::default(),
+        1,
+        &mut Vec::new(),
+    ) {
+        RelocationSearch::Needs(request) => request,
+        other => panic!("{other:?}"),
+    };
     rig.arrive(request);
     rig.arrive(request);
     assert!(rig.core.plan_eviction(64).is_empty());
@@ -241,7 +246,7 @@ fn a_message_that_is_away_is_carried_forward_in_its_place() {
     let before_image = rig.durable;
     rig.evict();
     let before = Lsn(700);
-    let mut cursor = CarryCursor::default();
+    let mut cursor = RelocationCursor::default();
     let mut found = Vec::new();
     let mut carried = 0;
     loop {
@@ -249,19 +254,19 @@ fn a_message_that_is_away_is_carried_forward_in_its_place() {
         for (queue, sequence, body) in found.drain(..) {
             let content = bytes::Bytes::from(rig.cold.content(&body));
             let content = towline_types::Payload::from(content);
-            if rig.core.carry(queue, sequence, content, &mut rig.decision) {
+            if rig.core.relocate(queue, sequence, content, &mut rig.decision) {
                 carried += 1;
                 rig.instant = carried % 3 == 0;
                 rig.carry_out();
             }
         }
         match step {
-            FoundOld::More => {}
-            FoundOld::Needs(request) => {
+            RelocationSearch::More => {}
+            RelocationSearch::Needs(request) => {
                 rig.evict();
                 rig.arrive(request);
             }
-            FoundOld::All => break,
+            RelocationSearch::All => break,
         }
     }
     rig.instant = true;
@@ -328,7 +333,7 @@ fn put(rig: &mut Rig, model: &mut Model, next: &mut u64, step: (u8, u8, bool)) {
 }
 
 /// Opens a consumer that asks for so many and drains: it gets exactly the first ones that fit, and
-/// is told that there are no more.
+/// learns that there are no more.
 fn get(rig: &mut Rig, model: &mut Model, way: Way, byte: u8, (credit, keep): (u32, bool)) {
     let key = (u64::from(byte) << 40) | u64::from(byte);
     let (mode, filter) = match way {

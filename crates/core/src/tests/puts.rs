@@ -4,7 +4,8 @@ use bytes::Bytes;
 use towline_types::{Payload, limits};
 
 use super::rig::{CLIENT, Rig, message, persistent};
-use crate::object::{DeliverySequence, LocalChanges};
+use crate::command::LocalChanges;
+use crate::object::DeliverySequence;
 use crate::{Body, Durability, Fact, Limits, NewMessage, Refusal};
 
 #[test]

@@ -4,7 +4,7 @@
 use towline_types::limits;
 
 use super::rig::{Rig, first_byte, persistent, spec};
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{ConsumerId, ConsumerSpec, Effect, Limits, Outcome};
 
 const NOT_HERE: Outcome = Outcome::Modified { failed: false, undeliverable_here: true };

@@ -5,13 +5,15 @@ use proptest::prelude::*;
 use towline_types::{BodyLocation, Lsn, Payload, Time};
 
 use super::rig::{Rig, persistent, rebuilt};
+use crate::command::LocalChanges;
 use crate::object::{
-    Definition, LocalAttributes, LocalChanges, LocalQueue, ModelQueue, ObjectType, QueueKind,
+    Definition, LocalAttributes, LocalQueue, ModelQueue, ObjectType, QueueKind,
     QueueManagerAttributes, Stamps,
 };
 use crate::{
-    Body, BodyId, CarryCursor, DeadLetter, DeadLetterReason, Decision, Fact, FoundOld, Header,
-    Limits, Message, MessageSequence, NewMessage, Outcome, Outputs, Pages, QueueId, QueueManager,
+    Body, BodyId, DeadLetter, DeadLetterReason, Decision, Fact, Header, Limits, Message,
+    MessageSequence, NewMessage, Outcome, Outputs, Pages, QueueId, QueueManager, RelocationCursor,
+    RelocationSearch,
 };
 
 fn put_fact(sequence: u64) -> Fact {
@@ -273,12 +275,12 @@ fn a_message_carried_forward_keeps_its_place_count_and_reason() {
     rig.settle(&held[0], Outcome::Rejected);
     rig.settle(&held[1], Outcome::Modified { failed: true, undeliverable_here: false });
     let border = rig.log.last().unwrap().at.after(1);
-    let (mut cursor, mut found) = (CarryCursor::default(), Vec::new());
-    while rig.core.find_old(border, &mut cursor, 1, &mut found) == FoundOld::More {}
+    let (mut cursor, mut found) = (RelocationCursor::default(), Vec::new());
+    while rig.core.find_old(border, &mut cursor, 1, &mut found) == RelocationSearch::More {}
     assert_eq!(found.len(), 5);
     for (queue, sequence, body) in found {
         let content = Payload::from(Bytes::from(rig.cold.content(&body)));
-        assert!(rig.core.carry(queue, sequence, content, &mut rig.decision));
+        assert!(rig.core.relocate(queue, sequence, content, &mut rig.decision));
         rig.carry_out();
     }
     assert!(rig.stored.iter().all(|location| location.lsn >= border), "the old extent is free");
@@ -319,7 +321,7 @@ fn a_message_whose_end_is_on_its_way_is_not_carried() {
     let content = Payload::from(Bytes::from("a"));
     let (queue, sequence) = (held[0].queue, held[0].sequence);
     let mut decision = Decision::default();
-    assert!(!rig.core.carry(queue, sequence, content.clone(), &mut decision));
+    assert!(!rig.core.relocate(queue, sequence, content.clone(), &mut decision));
     rig.sync();
-    assert!(!rig.core.carry(queue, sequence, content, &mut decision));
+    assert!(!rig.core.relocate(queue, sequence, content, &mut decision));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn, PageRef, Payload, Time};
 
-use crate::object::{DefineLocal, LocalChanges};
+use crate::command::{DefineLocal, LocalChanges};
 use crate::queue::page::bodies_of_page;
 use crate::record::{decode, encode};
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) struct Rig {
     /// Effects other than deliveries and storage.
     pub(crate) effects: Vec<Effect>,
     pub(crate) deliveries: Vec<Delivery>,
-    /// Live places in the log, as effects told.
+    /// Live locations in the log, according to the effects.
     pub(crate) stored: BTreeSet<BodyLocation>,
     pub(crate) cold: Cold,
     /// The page file: content by unit. Nothing in it is ever overwritten.
@@ -372,7 +372,7 @@ impl Rig {
         }
     }
 
-    /// Writes pages as whoever keeps the page file would.
+    /// Writes pages as the owner of the page file would.
     fn store(&mut self, jobs: &[PageJob]) -> Vec<Option<StoredPage>> {
         let mut stored = Vec::new();
         for job in jobs {
@@ -568,7 +568,7 @@ impl Rig {
     }
 }
 
-/// A queue manager as of an image whose pages are not used.
+/// A queue manager as of an image without using its pages.
 pub(crate) fn rebuilt(image: &[u8], limits: Limits) -> QueueManager {
     QueueManager::restore(image, limits, Pages::Ignored).unwrap().rules
 }
@@ -591,7 +591,7 @@ pub(crate) fn spec(name: &str) -> ConsumerSpec {
     }
 }
 
-/// Only messages whose content starts with this byte.
+/// Only messages with content that starts with this byte.
 pub(crate) fn first_byte(byte: u8, key: Option<FilterKey>) -> Option<Arc<Filter>> {
     Some(Arc::new(Filter { key, condition: Arc::new(byte) }))
 }

@@ -1,7 +1,7 @@
 //! Outcomes, backouts, and where poison messages go.
 
 use super::rig::{Rig, persistent};
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{DeadLetterReason, Durability, Limits, Outcome, Settlement};
 
 const FAILED: Outcome = Outcome::Modified { failed: true, undeliverable_here: false };

@@ -72,7 +72,7 @@ fn a_rollback_gives_back_every_byte_of_memory_and_log() {
             let (mut rig, q, unit) = spilled();
             rig.instant = instant;
             if !instant {
-                // Two more, whose chunks are not durable when the unit ends.
+                // Two more, with chunks that are not durable when the unit ends.
                 rig.send(&q, persistent("hijk"), Some(unit)).unwrap();
                 rig.send(&q, persistent("l"), Some(unit)).unwrap();
             }

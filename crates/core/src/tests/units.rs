@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rig::{CLIENT, OTHER, Rig, message, persistent};
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
 
 fn two_queues(limits: Limits) -> (Rig, PutTarget, PutTarget) {

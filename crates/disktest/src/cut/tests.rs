@@ -24,7 +24,7 @@ fn missing(blocks: &[Option<Record>], acked: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn what_is_written_is_found_and_each_number_is_told() {
+fn what_is_written_is_found_and_each_number_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut");
     let mut told = Vec::new();
@@ -54,7 +54,7 @@ fn a_flipped_bit_anywhere_in_a_record_is_seen() {
 }
 
 #[test]
-fn a_record_that_was_told_and_is_not_there_is_missing() {
+fn a_record_that_was_reported_and_is_not_there_is_missing() {
     assert_eq!(missing(&blocks(5), 5), []);
     assert_eq!(missing(&blocks(5), 6), [(6, 6)]);
     assert_eq!(missing(&blocks(12), 14), [(13, 14)]);
@@ -64,13 +64,13 @@ fn a_record_that_was_told_and_is_not_there_is_missing() {
 }
 
 #[test]
-fn more_than_was_told_is_fine() {
+fn more_than_was_reported_is_fine() {
     assert_eq!(missing(&blocks(6), 5), []);
     assert_eq!(missing(&blocks(20), 3), []);
 }
 
 #[test]
-fn a_gap_below_the_highest_number_is_a_loss_though_nobody_was_told() {
+fn a_gap_below_the_highest_number_is_a_loss_though_it_was_not_reported() {
     let mut with_gap = blocks(7);
     with_gap[2] = None;
     with_gap[3] = None;
@@ -89,7 +89,7 @@ fn the_record_that_was_being_written_over_may_be_torn() {
 }
 
 #[test]
-fn an_old_record_in_the_place_of_a_newer_one_is_a_loss() {
+fn an_old_record_in_the_slot_of_a_newer_one_is_a_loss() {
     let mut old = blocks(12);
     old[1] = Some(Record { run: 9, number: 2, slots: 8 });
     assert_eq!(missing(&old, 12), [(10, 10)]);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn place() -> Place {
-    Place {
+fn place() -> FolderLocation {
+    FolderLocation {
         folder: "/data".into(),
         file_system: "ext4".into(),
         kind: Kind::Local,
@@ -29,19 +29,19 @@ fn probe() -> Probe {
     }
 }
 
-fn device(change: impl FnOnce(&mut Device)) -> Place {
+fn device(change: impl FnOnce(&mut Device)) -> FolderLocation {
     let mut place = place();
     change(place.device.as_mut().unwrap());
     place
 }
 
-fn options(options: &[&str]) -> Place {
+fn options(options: &[&str]) -> FolderLocation {
     let mount_options = options.iter().map(|option| (*option).to_owned()).collect();
-    Place { mount_options, ..place() }
+    FolderLocation { mount_options, ..place() }
 }
 
 #[track_caller]
-fn expect(place: &Place, probe: Probe, verdict: Verdict, because: &str) {
+fn expect(place: &FolderLocation, probe: Probe, verdict: Verdict, because: &str) {
     let judgement = judge(place, probe);
     assert_eq!(judgement.verdict, verdict, "{:#?}", judgement.evidence);
     let said = judgement.evidence.iter().any(|sentence| sentence.contains(because));
@@ -49,7 +49,7 @@ fn expect(place: &Place, probe: Probe, verdict: Verdict, because: &str) {
 }
 
 #[test]
-fn a_disk_whose_flush_costs_time_is_honest() {
+fn a_disk_with_a_flush_that_costs_time_is_honest() {
     expect(&place(), probe(), Verdict::Honest, "volatile cache");
 }
 
@@ -68,7 +68,7 @@ fn a_disk_without_a_volatile_cache_is_honest_though_its_sync_is_fast() {
 
 #[test]
 fn memory_lies() {
-    let place = Place { file_system: "tmpfs".into(), kind: Kind::Memory, ..place() };
+    let place = FolderLocation { file_system: "tmpfs".into(), kind: Kind::Memory, ..place() };
     expect(&place, probe(), Verdict::Lies, "is memory");
 }
 
@@ -83,8 +83,11 @@ fn a_mount_without_barriers_lies_unless_there_is_no_cache() {
 
 #[test]
 fn a_volatile_layer_lies_and_another_layer_cannot_be_judged() {
-    let layer =
-        |options: Place| Place { file_system: "overlay".into(), kind: Kind::Overlay, ..options };
+    let layer = |options: FolderLocation| FolderLocation {
+        file_system: "overlay".into(),
+        kind: Kind::Overlay,
+        ..options
+    };
     expect(&layer(options(&["volatile"])), probe(), Verdict::Lies, "volatile");
     expect(&layer(place()), probe(), Verdict::CannotTell, "layer");
 }
@@ -99,7 +102,7 @@ fn a_sync_that_costs_nothing_lies() {
 fn over_a_network_or_a_program_a_free_sync_is_only_suspicious() {
     let free = Probe { buffered_sync_p50_us: 4.0, ..probe() };
     for (name, kind) in [("nfs4", Kind::Network), ("fuse.x", Kind::Fuse)] {
-        let place = Place { file_system: name.into(), kind, ..place() };
+        let place = FolderLocation { file_system: name.into(), kind, ..place() };
         expect(&place, free, Verdict::Suspicious, "the sync does nothing");
         expect(&place, probe(), Verdict::CannotTell, name);
     }
@@ -156,7 +159,12 @@ fn flash_that_empties_its_cache_at_once_is_suspicious() {
 
 #[test]
 fn what_is_not_known_is_not_guessed() {
-    expect(&Place { device: None, ..place() }, probe(), Verdict::CannotTell, "could not be found");
+    expect(
+        &FolderLocation { device: None, ..place() },
+        probe(),
+        Verdict::CannotTell,
+        "could not be found",
+    );
     let silent = device(|device| device.write_cache = None);
     expect(&silent, probe(), Verdict::CannotTell, "says nothing");
     let buffered = Probe { direct_write_p50_us: None, direct_sync_p50_us: None, ..probe() };

@@ -31,13 +31,14 @@ impl Member {
             Input::Fetched(id, batches) => self.fetched(id, batches),
             Input::Transfer(to) => self.raw.transfer_leader(to.0),
             // That all are blank was said with the terms: it is known by now.
-            Input::Form if !self.kept.knows_term => {}
+            Input::Form if !self.hard_state.knows_term => {}
             Input::Form => self.allow_votes(out),
             Input::Seam(place) => {
                 assert!(place.index <= self.committed, "what is kept as committed is committed");
                 // A log that lost something still owes what was noted before.
-                if place.index > self.kept.committed {
-                    (self.kept.committed, self.kept.committed_end) = (place.index, place.end);
+                if place.index > self.hard_state.committed {
+                    (self.hard_state.committed, self.hard_state.committed_end) =
+                        (place.index, place.end);
                 }
             }
             Input::Forget(lsn) => self.forget(lsn),
@@ -51,7 +52,7 @@ impl Member {
         if self.now.since(self.marked_at) >= self.options.heartbeat_interval {
             self.marked_at = self.now;
             self.marks = [self.marks[1], self.committed];
-            self.told.mark();
+            self.leader_commit.mark();
         }
         if self.role == Role::Leader && !self.hears_a_majority() {
             // At once, not when the library looks next: it counts in whole time-outs.
@@ -61,9 +62,9 @@ impl Member {
         self.ask_again_for_copies();
     }
 
-    /// Who needs a copy is told once, and the library then waits for its end; but what it was told
-    /// may have been lost. A member that is brought a copy does not answer: its process ended for
-    /// it.
+    /// A member that needs a copy gets one message about it, and the library then waits for the
+    /// copy's end; but the message may have been lost. A member that gets a copy does not answer:
+    /// its process ended for it.
     fn ask_again_for_copies(&mut self) {
         for peer in self.peers.clone() {
             let progress = self.raw.raft.prs().get(peer.0);
@@ -95,7 +96,7 @@ impl Member {
         if inner.to != self.options.id.0 || !self.peers.contains(&from) {
             return;
         }
-        if !self.kept.knows_term || self.meeting.goes_on(self.now) {
+        if !self.hard_state.knows_term || self.meeting.goes_on(self.now) {
             // An answer would count for a term that may be older than one it took part in.
             return;
         }
@@ -103,14 +104,14 @@ impl Member {
         self.heard.insert(from, self.now);
         self.gone.remove(&from);
         if inner.msg_type == MessageType::MsgAppend {
-            self.told.heard(inner.term, inner.commit);
+            self.leader_commit.heard(inner.term, inner.commit);
         }
         let last = self.last().index;
         match inner.msg_type {
             MessageType::MsgRequestVote
             | MessageType::MsgRequestPreVote
             | MessageType::MsgTimeoutNow
-                if !self.kept.may_vote =>
+                if !self.hard_state.may_vote =>
             {
                 return;
             }
@@ -128,7 +129,7 @@ impl Member {
                 // The leader knows an acknowledgement of ours that our log does not know.
                 inner.commit = last;
                 self.doubt(out);
-                if !self.kept.knows_term {
+                if !self.hard_state.knows_term {
                     return;
                 }
             }
@@ -137,12 +138,14 @@ impl Member {
                 // this one has as many batches, and others: an older one that was put back.
                 inner.commit = inner.commit.min(self.agreed_with(inner.term));
             }
-            MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
+            MessageType::MsgAppend
+                if !self.hard_state.may_vote && inner.term >= self.raw.raft.term =>
+            {
                 self.catch_up_to.get_or_insert((inner.commit, inner.term));
             }
             _ => {}
         }
-        // What the library refuses is late or of nobody: it has no effect.
+        // What the library refuses is late or of no member: it has no effect.
         drop(self.raw.step(inner));
         self.votes_in_no_term_of_a_leader();
     }
@@ -171,7 +174,7 @@ impl Member {
         let last = self.raw.raft.raft_log.last_index();
         self.opened_at.insert(peer, last);
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
-            // What it holds now is where to begin asking: one that was brought a copy is far ahead
+            // What it holds now is where to begin asking: one that got a copy is far ahead
             // of what it last acknowledged, and behind that its leader may have nothing to send.
             if progress.state == ProgressState::Probe {
                 progress.next_idx = (last_index.min(last) + 1).max(progress.matched + 1);
@@ -241,11 +244,11 @@ impl Member {
     }
 
     fn allow_votes(&mut self, out: &mut Output) {
-        if !self.kept.may_vote {
-            assert!(self.kept.knows_term, "a vote is of a term that is known");
-            self.kept.may_vote = true;
+        if !self.hard_state.may_vote {
+            assert!(self.hard_state.knows_term, "a vote is of a term that is known");
+            self.hard_state.may_vote = true;
             self.catch_up_to = None;
-            out.keep = Some(self.kept);
+            out.hard_state = Some(self.hard_state);
         }
     }
 
@@ -262,12 +265,12 @@ impl Member {
         let favours = raft.vote != 0 && raft.vote != raft.id;
         let favoured_in = favours.then_some(raft.term);
         let lets_others = self.lets_others_lead(leads || hears);
-        let takes_part = self.kept.may_vote && !self.meeting.goes_on(self.now);
+        let takes_part = self.hard_state.may_vote && !self.meeting.goes_on(self.now);
         if leads || hears || lets_others || !takes_part {
             self.election.settled();
         } else if self.election.is_due(self.now, favoured_in) {
             self.leaves_taken_terms();
-            // Refused only to who is no member.
+            // Refused only to what is no member.
             drop(self.raw.campaign());
         }
     }

@@ -33,7 +33,7 @@ pub struct Witness {
 
 /// What was heard of one member since this process began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Promised {
+pub(super) struct HeardPromise {
     term: u64,
     acknowledged: u64,
 }
@@ -69,7 +69,7 @@ impl Member {
     /// What this process heard `peer` promise.
     #[must_use]
     pub fn witness(&self, peer: MemberId) -> Witness {
-        let Some(Promised { term, acknowledged }) = self.promised.get(&peer).copied() else {
+        let Some(HeardPromise { term, acknowledged }) = self.promised.get(&peer).copied() else {
             return Witness::default();
         };
         // Only what is committed stays: behind it, the log of a member may be cut off.
@@ -77,18 +77,18 @@ impl Member {
         let (index, index_term) = place.map_or((0, 0), |place| (place.index, place.term));
         // A term that this member did not follow it into was no promise to it, and could not be
         // learned from it either.
-        Witness { term: term.min(self.kept.term), index, index_term }
+        Witness { term: term.min(self.hard_state.term), index, index_term }
     }
 
     /// Whether it trusts its own promises, and a peer has heard it promise more: what it has is
     /// older than what it had.
     #[must_use]
     pub fn is_contradicted_by(&self, witness: Witness) -> bool {
-        let forgot_term = self.kept.knows_term && witness.term > self.kept.term;
+        let forgot_term = self.hard_state.knows_term && witness.term > self.hard_state.term;
         let base = self.raw.raft.store().table.base().index;
         let lacks = witness.index > base
             && self.place(witness.index).is_none_or(|place| place.term != witness.index_term);
-        forgot_term || (self.kept.may_vote && lacks)
+        forgot_term || (self.hard_state.may_vote && lacks)
     }
 
     /// A member said this.

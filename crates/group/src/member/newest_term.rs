@@ -4,7 +4,7 @@
 //! than the one that it was kept for) may have voted, or acknowledged batches, in a term that it
 //! does not know any more. If it then helped the leader of an older term, which has not noticed yet
 //! that it was deposed, two leaders would commit different batches at one index. So it says nothing
-//! at all, to no member, before each of the others has told it its own term on a connection opened
+//! at all, to no member, before each of the others has sent it its own term on a connection opened
 //! since this start; it takes the highest of them for its own, durably, and refuses older ones from
 //! then on.
 //!
@@ -13,26 +13,26 @@
 //! Which one it was is not known, so all are asked. A crash before the term is durable leaves a
 //! member that asks again.
 //!
-//! Not here: when a hard state is not to be trusted (the driver says so with [`Kept::forgotten`]);
-//! how others tell it. Invariants: a member that does not know its term sends nothing, and does not
-//! vote.
+//! Not here: when a hard state is not to be trusted (the driver says so with
+//! [`HardState::forgotten`]); how others send it. Invariants: a member that does not know its term
+//! sends nothing, and does not vote.
 
 use towline_types::BatchPlace;
 
-use super::{Held, Kept, Member, MemberId, Options, Output, StateRole};
+use super::{HardState, Member, MemberId, Options, Output, RecoveredLog, StateRole};
 
-impl Kept {
+impl HardState {
     /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them
     /// out.
     #[must_use]
-    pub fn without_vote(self) -> Kept {
-        Kept { knows_term: self.has_newest_term(), may_vote: false, ..self }
+    pub fn without_vote(self) -> HardState {
+        HardState { knows_term: self.has_newest_term(), may_vote: false, ..self }
     }
 
     /// The same when it may not be the newest that was kept: what was promised since is not known.
     #[must_use]
-    pub fn forgotten(self) -> Kept {
-        Kept { knows_term: false, may_vote: false, ..self }
+    pub fn forgotten(self) -> HardState {
+        HardState { knows_term: false, may_vote: false, ..self }
     }
 
     /// Whether `term` is the newest one that the member took part in.
@@ -43,20 +43,24 @@ impl Kept {
     }
 
     /// What a member begins with that finds this log.
-    pub(super) fn at_start(self, options: &Options, held: &Held) -> Kept {
+    pub(super) fn at_start(self, options: &Options, held: &RecoveredLog) -> HardState {
         // A log without what was once known to be committed has lost something, or the hard state
         // has.
         let forgets = self.may_vote && !held.has(&self);
         let is_alone = options.voters.iter().all(|voter| *voter == options.id);
         let is_older = self.is_older_than(held.last()) && !is_alone;
-        let kept = if forgets || is_older { self.forgotten() } else { self };
+        let hard_state = if forgets || is_older { self.forgotten() } else { self };
         let newest = held.last().term;
-        Kept {
-            knows_term: kept.has_newest_term() || is_alone,
-            term: kept.term.max(newest),
+        HardState {
+            knows_term: hard_state.has_newest_term() || is_alone,
+            term: hard_state.term.max(newest),
             // That term had a leader.
-            vote: if kept.term >= newest { kept.vote } else { Some(MemberId::NONE_OF_THEM) },
-            ..kept
+            vote: if hard_state.term >= newest {
+                hard_state.vote
+            } else {
+                Some(MemberId::NONE_OF_THEM)
+            },
+            ..hard_state
         }
     }
 
@@ -70,9 +74,9 @@ impl Kept {
     /// The same beside a copy of a leader's log, which ends with `last`: it takes part in that
     /// term, in which there was a leader.
     #[must_use]
-    pub fn with_copy(self, last: BatchPlace) -> Kept {
+    pub fn with_copy(self, last: BatchPlace) -> HardState {
         match self.is_older_than(last) {
-            true => Kept { term: last.term, vote: Some(MemberId::NONE_OF_THEM), ..self },
+            true => HardState { term: last.term, vote: Some(MemberId::NONE_OF_THEM), ..self },
             false => self,
         }
     }
@@ -82,29 +86,29 @@ impl Member {
     /// Whether it knows the newest term that it took part in: it is silent until then.
     #[must_use]
     pub fn knows_term(&self) -> bool {
-        self.kept.knows_term
+        self.hard_state.knows_term
     }
 
-    /// The members that must tell their terms before this one takes part; empty when it knows its
+    /// The members that must send their terms before this one takes part; empty when it knows its
     /// own.
     #[must_use]
     pub fn unheard(&self) -> Vec<MemberId> {
-        if self.kept.knows_term {
+        if self.hard_state.knows_term {
             return Vec::new();
         }
-        let unheard = self.peers.iter().filter(|peer| !self.terms_told.contains_key(peer));
+        let unheard = self.peers.iter().filter(|peer| !self.heard_terms.contains_key(peer));
         unheard.copied().collect()
     }
 
-    /// A member told its term, on a connection that this process has seen open.
+    /// A member sent its term, on a connection that this process has seen open.
     pub(super) fn told_term(&mut self, peer: MemberId, term: u64, out: &mut Output) {
         if self.peers.contains(&peer) {
-            if !self.terms_told.contains_key(&peer) {
+            if !self.heard_terms.contains_key(&peer) {
                 self.taken = self.taken.max(term);
             }
-            let newest = self.terms_told.entry(peer).or_default();
+            let newest = self.heard_terms.entry(peer).or_default();
             *newest = term.max(*newest);
-            self.adopt_term_if_told(out);
+            self.adopt_newest_term(out);
         }
     }
 
@@ -112,7 +116,8 @@ impl Member {
     /// when this process met it. A folder that was put back, and that none of those recognised, may
     /// have given its vote there.
     pub(super) fn leaves_taken_terms(&mut self) {
-        let (taken, raft) = (self.taken, &mut self.raw.raft);
+        let taken = self.taken;
+        let raft = &mut self.raw.raft;
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
         if taken > raft.term && raft.state != StateRole::Leader && !hears {
             raft.become_follower(taken, 0);
@@ -120,8 +125,8 @@ impl Member {
         }
     }
 
-    /// The term of a leader that is heard has no vote left to be given: who asks for one forgot
-    /// that term.
+    /// The term of a leader that is heard has no vote left to be given: a member that asks for one
+    /// forgot that term.
     pub(super) fn votes_in_no_term_of_a_leader(&mut self) {
         let raft = &mut self.raw.raft;
         if raft.leader_id != 0 && raft.leader_id != raft.id && raft.vote == 0 {
@@ -132,18 +137,18 @@ impl Member {
     /// What came shows that something was forgotten: also a term, perhaps.
     pub(super) fn doubt(&mut self, out: &mut Output) {
         self.catch_up_to = None;
-        if self.kept.may_vote {
-            self.kept = self.kept.forgotten();
-            out.keep = Some(self.kept);
-            self.adopt_term_if_told(out);
+        if self.hard_state.may_vote {
+            self.hard_state = self.hard_state.forgotten();
+            out.hard_state = Some(self.hard_state);
+            self.adopt_newest_term(out);
         }
     }
 
-    fn adopt_term_if_told(&mut self, out: &mut Output) {
-        if self.kept.knows_term || !self.unheard().is_empty() {
+    fn adopt_newest_term(&mut self, out: &mut Output) {
+        if self.hard_state.knows_term || !self.unheard().is_empty() {
             return;
         }
-        let newest = self.terms_told.values().copied().max().unwrap_or(0);
+        let newest = self.heard_terms.values().copied().max().unwrap_or(0);
         let raft = &mut self.raw.raft;
         if newest > raft.term {
             raft.become_follower(newest, 0);
@@ -151,7 +156,7 @@ impl Member {
         // In that term it may have given its vote; in term 0 there was none to give.
         raft.vote = if raft.term > 0 { MemberId::NONE_OF_THEM.0 } else { 0 };
         let vote = (raft.vote != 0).then_some(MemberId::NONE_OF_THEM);
-        self.kept = Kept { term: raft.term, vote, knows_term: true, ..self.kept };
-        out.keep = Some(self.kept);
+        self.hard_state = HardState { term: raft.term, vote, knows_term: true, ..self.hard_state };
+        out.hard_state = Some(self.hard_state);
     }
 }

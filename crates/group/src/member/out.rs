@@ -1,6 +1,7 @@
-//! From what the library wants to what the driver is to do.
+//! Turns what the library wants into what the driver has to do.
 
 use bytes::Bytes;
+use towline_types::Lsn;
 
 use super::{
     Awaiting, Batch, BatchPlace, FETCH_BATCHES_MAX, FETCH_BYTES_MAX, FetchOrder, Member, MemberId,
@@ -17,7 +18,7 @@ impl Member {
             self.release_durable(out);
             if self.raw.has_ready() {
                 self.take_ready(out);
-            } else if !self.tell_own_term() {
+            } else if !self.send_own_commit() {
                 break;
             }
         }
@@ -32,9 +33,10 @@ impl Member {
             self.role = role;
             out.role = Some(role);
             if role == Role::Leader {
-                self.own_term_told = false;
-                // Whoever voted was heard; what each has it will say.
-                let (now, last) = (self.now, self.last().index);
+                self.own_commit_sent = false;
+                // Each member that voted was heard; its answers will say what it has.
+                let now = self.now;
+                let last = self.last().index;
                 self.peers.iter().for_each(|peer| {
                     self.heard.insert(*peer, now);
                     self.opened_at.insert(*peer, last);
@@ -46,16 +48,16 @@ impl Member {
         }
     }
 
-    /// That a batch of this leader's own term is committed is told once by itself: a blank member
-    /// votes when it has heard that, and in a group in which nothing happens nothing else would
-    /// tell it. True when there is something to send.
-    fn tell_own_term(&mut self) -> bool {
+    /// Says once, in a message of its own, that a batch of this leader's own term is committed: a
+    /// blank member votes when it has heard that, and in a group in which nothing happens nothing
+    /// else would say it. True when there is something to send.
+    fn send_own_commit(&mut self) -> bool {
         let term = self.raw.raft.term;
         let is_own = self.place(self.committed).is_some_and(|place| place.term == term);
-        if self.role != Role::Leader || self.own_term_told || !is_own {
+        if self.role != Role::Leader || self.own_commit_sent || !is_own {
             return false;
         }
-        self.own_term_told = true;
+        self.own_commit_sent = true;
         for peer in self.peers.clone() {
             self.raw.raft.send_append(peer.0);
         }
@@ -66,9 +68,9 @@ impl Member {
         let mut ready = self.raw.ready();
         if let Some(hard) = ready.hs() {
             let vote = (hard.vote != 0).then_some(MemberId(hard.vote));
-            if (hard.term, vote) != (self.kept.term, self.kept.vote) {
-                (self.kept.term, self.kept.vote) = (hard.term, vote);
-                out.keep = Some(self.kept);
+            if (hard.term, vote) != (self.hard_state.term, self.hard_state.vote) {
+                (self.hard_state.term, self.hard_state.vote) = (hard.term, vote);
+                out.hard_state = Some(self.hard_state);
             }
         }
         let entries = ready.take_entries();
@@ -96,7 +98,8 @@ impl Member {
     /// A leader's own batches are in its log already, but for the first of its term.
     fn lead_with(&mut self, entries: &[Entry], out: &mut Output) {
         for entry in entries {
-            let (index, term) = (entry.index, entry.term);
+            let index = entry.index;
+            let term = entry.term;
             let place = match self.proposed.pop_front() {
                 Some(place) => place,
                 None => {
@@ -129,7 +132,7 @@ impl Member {
             out.receive.retain(|batch| batch.index < first);
         }
         for entry in entries {
-            let lsn = lsn_of(&entry).unwrap_or_default();
+            let lsn = lsn_of(&entry);
             // What came is a slice of what was read with it, and this stays for a while: a small
             // one is copied so that it does not keep alive more than itself.
             let payload = match entry.data.len() {
@@ -155,8 +158,9 @@ impl Member {
         if let Some(number) = number {
             self.raw.on_persist_ready(number);
         }
-        if self.held.is_some() && self.last().end.0 > 0 {
-            let held = self.held.take().unwrap_or_default();
+        if self.last().end > Lsn::ZERO
+            && let Some(held) = self.held.take()
+        {
             self.send(held, out);
         }
     }
@@ -174,7 +178,11 @@ impl Member {
                 self.agrees(message.term, message.index);
             }
             for entry in message.entries.iter_mut() {
-                let lsn = self.raw.store().lsn(entry.index).unwrap_or_default();
+                // One that is not known yet is held back, one that is forgotten is not sent.
+                let lsn = self.raw.store().lsn(entry.index).filter(|lsn| *lsn > Lsn::ZERO);
+                let Some(lsn) = lsn else {
+                    unreachable!("the position of batch {} is not known", entry.index)
+                };
                 entry.context = Bytes::copy_from_slice(&lsn.0.to_le_bytes());
             }
             out.send.push((MemberId(message.to), Message { inner: message }));

@@ -1,8 +1,8 @@
 //! Three members over a network and logs made of vectors.
 
-mod lacking;
 mod lagging;
 mod meeting;
+mod missing_extents;
 mod newest_term;
 mod promises;
 mod rig;
@@ -22,7 +22,7 @@ fn a_new_group_elects_one_leader_and_commits_what_it_makes() {
     let leader = trio.run_until_leader();
     trio.propose(leader, b"one");
     trio.propose(leader, b"two");
-    // That it is committed is told with the next heartbeat.
+    // The next heartbeat says that it is committed.
     trio.run(Duration::from_millis(600));
     assert_eq!(trio.committed_payloads(leader), trio.committed_payloads((leader + 1) % 3));
     assert_eq!(trio.committed_payloads(leader).last().map(Vec::as_slice), Some(&b"two"[..]));
@@ -160,14 +160,15 @@ fn a_member_that_lost_its_disk_does_not_take_a_new_leaders_word_for_what_is_comm
     static LARGE: [u8; 400_000] = [7; 400_000];
     let mut trio = Trio::formed(9);
     let leader = trio.run_until_leader();
-    let (lost, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let lost = (leader + 1) % 3;
+    let other = (leader + 2) % 3;
     trio.run(Duration::from_millis(300));
     trio.cut_off(other);
     (0..4).for_each(|_| trio.propose(leader, &LARGE));
     trio.run(Duration::from_millis(300));
     let acknowledged = trio.member(leader).committed();
     assert_eq!(trio.committed_payloads(leader).last().map(Vec::len), Some(LARGE.len()));
-    // A leader that begins again does not know what was committed before it commits something.
+    // A leader that restarted does not know what was committed before it commits something.
     trio.kill(leader);
     trio.kill(lost);
     trio.wipe(lost);
@@ -205,7 +206,7 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
 }
 
 #[test]
-fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
+fn a_member_that_was_not_reached_hears_again_that_it_needs_a_copy() {
     let (mut trio, leader, behind) = one_too_far_behind(10);
     trio.cut_off(behind);
     trio.start(behind);
@@ -218,7 +219,7 @@ fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
 }
 
 #[test]
-fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
+fn a_member_that_got_a_copy_is_sent_what_follows_and_no_second_copy() {
     let (mut trio, leader, behind) = one_too_far_behind(8);
     trio.start(behind);
     trio.run(Duration::from_millis(200));
@@ -271,8 +272,8 @@ fn first_of_three() -> Options {
 
 #[test]
 fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones_are_cut_off() {
-    let kept = Kept { knows_term: true, ..Kept::default() };
-    let mut member = Member::new(first_of_three(), kept, Held::default(), Time(1));
+    let hard_state = HardState { knows_term: true, ..HardState::default() };
+    let mut member = Member::new(first_of_three(), hard_state, RecoveredLog::default(), Time(1));
     let mut out = Output::default();
     member.step(Time(2), append(2, 1, (0, 0), 1..4), &mut out);
     // Asked whether it has the second: it has, but not on its disk.

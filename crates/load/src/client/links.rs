@@ -111,7 +111,7 @@ impl Sender {
         connection.send(link, key, Outgoing { content, state, ..Outgoing::default() });
     }
 
-    /// Forgets a delivery whose outcome came unsettled.
+    /// Forgets a delivery after its outcome came unsettled.
     pub(super) fn settle(&self, connection: &mut Connection, key: u64) {
         if let Some(link) = self.link {
             connection.settle_outgoing(link, key, None);

@@ -1,4 +1,4 @@
-//! A client that puts one message, waits for accepted, gets one, accepts it, and begins again.
+//! A client that puts one message, waits for accepted, gets one, accepts it, and repeats.
 //!
 //! What it gets need not be what it put: all clients share the queues. With `prefetch` one credit
 //! stands between the gets, as with ordinary clients, and a message may come while the next put is

@@ -25,7 +25,7 @@ pub(crate) struct Responder {
     receiver: Option<LinkId>,
     attached: u8,
     credit: u32,
-    /// Requests whose reply waits for its outcome, by the reply's key.
+    /// Requests with a reply that waits for its outcome, by the reply's key.
     answered: Slab<IncomingId>,
     /// Replies that wait for credit.
     ready: VecDeque<(IncomingId, Payload)>,
@@ -94,7 +94,7 @@ impl Responder {
         } else {
             desk.refused("reply", state);
         }
-        // A refused reply has nobody to read it: its requester is gone.
+        // A refused reply has no reader: its requester is gone.
         connection.settle_incoming(request, DeliveryState::Accepted);
         desk.counts.gets += 1;
     }

@@ -71,7 +71,7 @@ fn a_request_without_reply_to_has_no_reply() {
 }
 
 #[test]
-fn a_message_of_somebody_else_has_no_stamp() {
+fn a_message_of_another_program_has_no_stamp() {
     for bytes in [&b"nonsense"[..], &[], &[0, 0x53, 0x77, 0xa1, 2, b'h', b'i']] {
         assert_eq!(body_start(&Payload::from(Bytes::copy_from_slice(bytes))), None);
     }

@@ -1,4 +1,4 @@
-//! A broker in memory, on a socket, that can be told to misbehave: the harness must notice.
+//! A broker in memory, on a socket, that misbehaves on request: the harness must notice.
 //!
 //! One thread, anonymous login, queues by address, no transactions. It ends when dropped.
 

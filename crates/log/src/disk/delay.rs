@@ -2,10 +2,9 @@
 //!
 //! Not for correctness tests (they hold syncs with [`super::MemoryDisk`] instead of sleeping).
 
-use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use super::{Disk, DiskFile, FileSystem};
 

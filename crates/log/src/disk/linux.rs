@@ -271,7 +271,7 @@ fn take_lock(folder: &Path) -> Result<File, LogError> {
     }
 }
 
-/// Over the one that is there, whose block is kept: on a full disk another process might take it.
+/// Writes over the existing file and keeps its block: on a full disk another process might take it.
 fn write_pid(file: &File) -> io::Result<()> {
     let text = format!("{}\n", std::process::id());
     file.write_all_at(text.as_bytes(), 0)?;

@@ -1,4 +1,4 @@
-//! A disk in memory, for tests of any room: it fails, fills up and holds syncs on command, and can
+//! A disk in memory, for tests of any crate: it fails, fills up and holds syncs on command, and can
 //! keep a [`Journal`] from which the state after a power cut at any moment is made.
 //!
 //! Not here: what a power cut loses (`crash`).
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::crash::{Journal, Operation};
+use super::journal::{Journal, Operation};
 use super::{Disk, DiskFile, FileSystem};
 use crate::format::BLOCK_BYTES;
 
@@ -42,7 +42,7 @@ pub enum FaultOn {
 pub struct Fault {
     /// On which call.
     pub on: FaultOn,
-    /// Only for files whose name begins so; empty for all.
+    /// Only for files with this prefix in their name; empty for all.
     pub prefix: String,
     /// Calls of that kind that still go well.
     pub after: u64,
@@ -55,11 +55,11 @@ pub struct Fault {
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Default)]
 pub struct MemoryDisk {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct MemoryState {
     inner: Mutex<Inner>,
     gate: Condvar,
 }

@@ -1,5 +1,6 @@
-//! Room: what happens when the log or the disk is full, and when room comes back.
+//! Free space: what happens when the log or the disk is full, and when there is space again.
 
+use crate::folder::names::extent_name;
 use std::sync::Arc;
 
 use towline_types::Lsn;
@@ -7,8 +8,9 @@ use towline_types::Lsn;
 use crate::disk::{Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
-use crate::format::{BLOCK_BYTES, extent_name, size};
-use crate::log::{Log, Urgency};
+use crate::format::{BLOCK_BYTES, size};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, image, recover, start};
 
@@ -165,7 +167,8 @@ fn a_body_in_a_reclaimed_extent_is_gone() {
     assert!(matches!(log.read(location), Err(LogError::Gone { lsn }) if lsn == location.lsn));
 }
 
-/// A log whose newest extent came with a copy or from a backup: as long as what is in it. Its end.
+/// A log whose newest extent was part of a copy or comes from a backup: as long as what is in it.
+/// Returns its end.
 fn copied(disk: &MemoryDisk) -> Lsn {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let watch = Watch::new();
@@ -186,7 +189,7 @@ fn copied(disk: &MemoryDisk) -> Lsn {
 
 #[test]
 fn a_disk_that_is_full_while_the_newest_extent_is_filled_is_no_room_and_no_failure() {
-    // Where room can be set aside, and where only the write tells that there is none.
+    // Where space can be preallocated, and where only the write shows that there is none.
     for by_write in [false, true] {
         let disk = MemoryDisk::new();
         let end = copied(&disk);

@@ -10,6 +10,7 @@ use towline_types::{BodyLocation, Lsn};
 
 use super::*;
 use crate::disk::{Disk, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
+use crate::listener::{Listener, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, body, recover, start};
 
@@ -107,7 +108,7 @@ fn a_record_lies_at_the_position_it_was_given() {
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
     for (place, bytes) in fill(&log, &watch, &mut Random(2), 200) {
-        let file = crate::format::extent_name(place.0 / EXTENT_BYTES_MIN);
+        let file = crate::folder::names::extent_name(place.0 / EXTENT_BYTES_MIN);
         let offset = usize::try_from(place.0 % EXTENT_BYTES_MIN).unwrap();
         assert_eq!(memory.files()[&file][offset..offset + bytes.len()], bytes);
     }
@@ -353,7 +354,7 @@ fn a_damaged_body_is_never_given_out() {
     let location = BodyLocation { lsn: places[0], bytes: 5_000 };
     assert_eq!(log.read(location).unwrap(), record(1, 5_000));
     let offset = usize::try_from(places[0].0 + 4_500).unwrap();
-    memory.change(&crate::format::extent_name(0), |file| file[offset] ^= 0x10);
+    memory.change(&crate::folder::names::extent_name(0), |file| file[offset] ^= 0x10);
     assert!(matches!(log.read(location), Err(LogError::Damaged(_))));
     let error = std::io::ErrorKind::Other;
     memory.inject(Fault { on: FaultOn::Read, prefix: String::new(), after: 0, times: 9, error });
@@ -421,6 +422,6 @@ fn who_waits_for_an_extent_hears_that_the_disk_has_no_room_for_it_after_all() {
     // As it is when all of an extent is used before the keeper, which made it, asks the disk again.
     state.extents.disk_room = 1;
     let (state, opened) = log.shared().open_batch(state, 30_000);
-    assert_eq!(opened, Opened::Full);
+    assert_eq!(opened, OpenOutcome::Full);
     drop(state);
 }

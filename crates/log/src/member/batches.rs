@@ -1,15 +1,17 @@
 //! Batches read back whole, for a replica that lags behind.
 //!
-//! Not here: which ones it needs. Invariant: what is given out is what the place says: index, term,
-//! position and length, under a right checksum.
+//! Not here: which ones it needs. Invariant: a returned batch is what the caller asked for: index,
+//! term, position and length, under a right checksum.
 
 use bytes::Bytes;
 use towline_types::{Batch, BatchPlace, Lsn};
 
 use crate::block::Aligned;
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, padded, payload_sum, size};
-use crate::shared::{Shared, hold};
+use crate::folder::names::extent_name;
+use crate::format::{BATCH_HEADER_BYTES, BatchHeader, padded, payload_sum, size};
+use crate::lock::lock;
+use crate::shared::Shared;
 
 /// Bytes read at a time: also what one batch given out may keep in memory.
 const READ_BYTES: u64 = 4 * 1024 * 1024;
@@ -23,8 +25,9 @@ pub(crate) fn read_batches(
     loop {
         let cuts = shared.member.as_ref().map(super::Member::cuts);
         let read = read_wanted(shared, wanted);
-        // What was read while the end was cut off may be of before and of after it: once more. A
-        // place that is gone now is found out by then; one that stays must not count as gone.
+        // What was read while the end was cut off may be from before or after the cut: read once
+        // more. A batch that was cut off is found out by then; one that stays must not count as
+        // gone.
         if shared.member.as_ref().map(super::Member::cuts) == cuts {
             return read;
         }
@@ -47,7 +50,7 @@ fn read_wanted(shared: &Shared, wanted: &[BatchPlace]) -> Result<Vec<Batch>, Log
     Ok(batches)
 }
 
-/// The first places, of at most `bytes_max` bytes, one at least.
+/// The first of the wanted batches, of at most `bytes_max` bytes, one at least.
 fn within(places: &[BatchPlace], bytes_max: usize) -> &[BatchPlace] {
     let mut bytes = 0_u64;
     let fits = |place: &&BatchPlace| {
@@ -60,13 +63,13 @@ fn within(places: &[BatchPlace], bytes_max: usize) -> &[BatchPlace] {
 
 /// The batch, if it is not durable yet.
 fn young(shared: &Shared, place: &BatchPlace) -> Option<Batch> {
-    let young = hold(&shared.member.as_ref()?.young);
+    let young = lock(&shared.member.as_ref()?.young);
     let count = place.index.checked_sub(young.front()?.index)?;
     young.get(usize::try_from(count).ok()?).filter(|batch| batch.place() == *place).cloned()
 }
 
-/// How many of the places, one at least, are read at once: they lie in one extent, in order, not
-/// far from each other, and are durable.
+/// How many of them, one at least, are read at once: they lie in one extent, in order, not far from
+/// each other, and are durable.
 ///
 /// # Errors
 /// [`LogError::Gone`], [`LogError::OutOfPlace`] when the first cannot be read.
@@ -137,7 +140,7 @@ fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Byt
     Ok(bytes.into_bytes(count))
 }
 
-/// The batch in `bytes`, which were read from its place.
+/// The batch in `bytes`, which were read from its position.
 fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, LogError> {
     let header = BatchHeader::decode(bytes).filter(|header| header.lsn == place.lsn);
     let payload = bytes.slice(BATCH_HEADER_BYTES.min(bytes.len())..);

@@ -12,28 +12,30 @@ use std::sync::atomic::Ordering;
 
 use towline_types::Lsn;
 
-use super::follower::Known;
-use super::receive::{check_phase, next_place, with_follower};
+use super::follower::KnownBatch;
+use super::following::{check_phase, next_place, with_follower};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::LogError;
 use crate::extents::Extent;
-use crate::format::{BLOCK_BYTES, BatchHeader, extent_name};
-use crate::shared::{Shared, hold};
+use crate::folder::names::extent_name;
+use crate::format::{BLOCK_BYTES, BatchHeader};
+use crate::lock::lock;
+use crate::shared::Shared;
 use crate::writer::fail;
 
 /// Cuts off all behind `keep`, a batch that is known. Waits for the disk and for the listener.
-pub(super) fn cut(shared: &Shared, keep: Known) -> Result<(), LogError> {
+pub(super) fn cut(shared: &Shared, keep: KnownBatch) -> Result<(), LogError> {
     wait_until_quiet(shared)?;
-    let housekeeping = hold(&shared.housekeeping);
-    let mut reported = hold(&shared.reported);
+    let housekeeping = lock(&shared.housekeeping);
+    let mut reported = lock(&shared.reported);
     if reported.failed {
         return Err(LogError::Failed);
     }
     // Looked up once more: it may not have been written before, and had no checksum.
     let (keep, strays) = with_follower(&mut shared.state(), |follower| {
         let behind = follower.known.iter().filter(|batch| batch.index > keep.index);
-        let strays: Vec<Known> = behind.copied().collect();
+        let strays: Vec<KnownBatch> = behind.copied().collect();
         Ok((follower.find(keep.index).unwrap_or(keep), strays))
     })?;
     let Some(first) = strays.first() else { return Ok(()) };
@@ -71,7 +73,11 @@ pub(super) fn wait_until_quiet(shared: &Shared) -> Result<(), LogError> {
 }
 
 /// Erases the batches; returns the extents from the one where the log goes on.
-fn erase(shared: &Shared, keep: Known, strays: &[Known]) -> Result<Vec<Arc<Extent>>, LogError> {
+fn erase(
+    shared: &Shared,
+    keep: KnownBatch,
+    strays: &[KnownBatch],
+) -> Result<Vec<Arc<Extent>>, LogError> {
     let (sequence, _) = next_place(keep, shared.options.extent_bytes);
     let current = Arc::clone(&shared.state().extents.current);
     let mut extents = Vec::new();
@@ -90,8 +96,8 @@ struct Eraser<'a> {
 }
 
 impl Eraser<'_> {
-    fn erase_all(&self, strays: &[Known]) -> Result<(), LogError> {
-        let mut group: Vec<Known> = Vec::new();
+    fn erase_all(&self, strays: &[KnownBatch]) -> Result<(), LogError> {
+        let mut group: Vec<KnownBatch> = Vec::new();
         // All before this index were durable, says one of the group.
         let mut proven = 0;
         for stray in strays.iter().rev() {
@@ -114,7 +120,7 @@ impl Eraser<'_> {
     }
 
     /// The index before which all were durable when this batch was handed to the disk.
-    fn proves(&self, stray: Known) -> Result<u64, LogError> {
+    fn proves(&self, stray: KnownBatch) -> Result<u64, LogError> {
         let (file, offset) = self.file(stray.lsn)?;
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         let read = file.read_at(block.bytes_mut(), offset);
@@ -125,7 +131,7 @@ impl Eraser<'_> {
         Ok(header.map_or(stray.index, |header| header.proves_durable_before()))
     }
 
-    fn erase_group(&self, group: &[Known]) -> Result<(), LogError> {
+    fn erase_group(&self, group: &[KnownBatch]) -> Result<(), LogError> {
         let zeros = Aligned::zeroed(BLOCK_BYTES);
         let doing = "cut off a batch";
         for stray in group {
@@ -150,7 +156,7 @@ impl Eraser<'_> {
 }
 
 /// Enters that the log ends with `keep`.
-fn enter(shared: &Shared, keep: Known, mut extents: Vec<Arc<Extent>>) -> Result<(), LogError> {
+fn enter(shared: &Shared, keep: KnownBatch, mut extents: Vec<Arc<Extent>>) -> Result<(), LogError> {
     let mut state = shared.state();
     with_follower(&mut state, |follower| {
         follower.cut(keep.index);
@@ -167,10 +173,10 @@ fn enter(shared: &Shared, keep: Known, mut extents: Vec<Arc<Extent>>) -> Result<
     shared.durable.store(keep.end.0, Ordering::Release);
     shared.tail.store(keep.end.0, Ordering::Release);
     shared.chain.reset(keep.index + 1, keep.checksum);
-    hold(&shared.cache).cut(keep.end);
+    lock(&shared.cache).cut(keep.end);
     if let Some(member) = &shared.member {
         member.cuts.fetch_add(1, Ordering::AcqRel);
-        assert!(hold(&member.young).is_empty(), "what is cut off was durable");
+        assert!(lock(&member.young).is_empty(), "what is cut off was durable");
     }
     Ok(())
 }

@@ -7,22 +7,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use towline_types::{Batch, BatchPlace, Lsn};
 
 use crate::extents::Extent;
 use crate::format::{BatchHeader, padded, size};
 use crate::mark::Seam;
-use crate::shared::{Flight, State};
 
-/// Batches that are remembered, and so can be cut off: far more than a leader writes that nobody
-/// follows, before it notices (ten thousand in a second, for a few seconds). About 3 MiB.
+/// Batches that are remembered, and so can be cut off: far more than a leader without followers
+/// writes before it notices (ten thousand in a second, for a few seconds). About 3 MiB.
 const KNOWN_MAX: usize = 65_536;
 
 /// A batch of the log, or (index 0) its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownBatch {
     pub(crate) index: u64,
     pub(crate) term: u32,
     pub(crate) lsn: Lsn,
@@ -36,7 +34,7 @@ pub(crate) struct Known {
 
 /// A batch that came and waits for a writer.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedBatch {
     pub(crate) batch: Batch,
     pub(crate) term: u32,
     pub(crate) extent: Arc<Extent>,
@@ -47,8 +45,8 @@ pub(crate) struct Received {
 
 /// Batches that go to the disk with one write: they lie one behind the other.
 #[derive(Debug)]
-pub(crate) struct Copied {
-    pub(crate) batches: Vec<Received>,
+pub(crate) struct ReceivedBatches {
+    pub(crate) batches: Vec<ReceivedBatch>,
     /// Of the first; one more for each further.
     pub(crate) unsynced: u32,
     /// Memory to be used again.
@@ -58,32 +56,32 @@ pub(crate) struct Copied {
 /// The state of a following log.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    pub(super) known: VecDeque<Known>,
-    waiting: VecDeque<Received>,
+    pub(super) known: VecDeque<KnownBatch>,
+    waiting: VecDeque<ReceivedBatch>,
     waiting_bytes: usize,
 }
 
-impl Known {
-    pub(crate) fn of(header: &BatchHeader, is_seam: bool) -> Known {
+impl KnownBatch {
+    pub(crate) fn of(header: &BatchHeader, is_seam: bool) -> KnownBatch {
         let &BatchHeader { index, term, lsn, checksum, .. } = header;
-        Known { index, term, lsn, end: lsn.after(header.batch_bytes()), checksum, is_seam }
+        KnownBatch { index, term, lsn, end: lsn.after(header.batch_bytes()), checksum, is_seam }
     }
 
-    pub(crate) fn of_seam(seam: Seam) -> Known {
+    pub(crate) fn of_seam(seam: Seam) -> KnownBatch {
         let Seam { end, index, checksum, term, bytes } = seam;
         let lsn = Lsn(end.0.saturating_sub(u64::from(bytes)));
-        Known { index, term, lsn, end, checksum, is_seam: true }
+        KnownBatch { index, term, lsn, end, checksum, is_seam: true }
     }
 
     pub(crate) fn seam(&self) -> Seam {
-        let Known { index, term, lsn, end, checksum, .. } = *self;
+        let KnownBatch { index, term, lsn, end, checksum, .. } = *self;
         let bytes = u32::try_from(end.0.saturating_sub(lsn.0)).unwrap_or(u32::MAX);
         Seam { end, index, checksum, term, bytes }
     }
 
-    /// As the group names it: the beginning of a log has no place.
+    /// As the group names it: the beginning of a log has no position.
     pub(crate) fn place(&self) -> BatchPlace {
-        let Known { index, term, lsn, end, .. } = *self;
+        let KnownBatch { index, term, lsn, end, .. } = *self;
         if index == 0 {
             return BatchPlace::default();
         }
@@ -93,7 +91,7 @@ impl Known {
 
 impl Follower {
     /// `known` are the log's newest batches, the last of them the newest; not empty.
-    pub(crate) fn new(known: impl DoubleEndedIterator<Item = Known>) -> Follower {
+    pub(crate) fn new(known: impl DoubleEndedIterator<Item = KnownBatch>) -> Follower {
         let mut follower =
             Follower { known: VecDeque::new(), waiting: VecDeque::new(), waiting_bytes: 0 };
         known.rev().take(KNOWN_MAX).for_each(|batch| follower.known.push_front(batch));
@@ -102,12 +100,12 @@ impl Follower {
     }
 
     /// The newest batch.
-    pub(super) fn last(&self) -> Option<Known> {
+    pub(super) fn last(&self) -> Option<KnownBatch> {
         self.known.back().copied()
     }
 
     /// The batch of an index, if it is remembered.
-    pub(super) fn find(&self, index: u64) -> Option<Known> {
+    pub(super) fn find(&self, index: u64) -> Option<KnownBatch> {
         let place = index.checked_sub(self.known.front()?.index)?;
         self.known.get(usize::try_from(place).ok()?).copied()
     }
@@ -126,7 +124,7 @@ impl Follower {
     }
 
     /// Adds a batch behind the newest.
-    pub(super) fn push(&mut self, received: Received) {
+    pub(super) fn push(&mut self, received: ReceivedBatch) {
         let (index, lsn, end) = (received.batch.index, received.batch.lsn, received.batch.end());
         let (term, is_seam) = (received.term, received.is_seam);
         assert!(
@@ -136,7 +134,7 @@ impl Follower {
         if self.known.len() == KNOWN_MAX {
             self.known.pop_front();
         }
-        self.known.push_back(Known { index, term, lsn, end, checksum: 0, is_seam });
+        self.known.push_back(KnownBatch { index, term, lsn, end, checksum: 0, is_seam });
         self.waiting_bytes += size(end.0 - lsn.0);
         self.waiting.push_back(received);
     }
@@ -149,11 +147,11 @@ impl Follower {
     }
 
     /// Takes what one write of at most `bytes_max` bytes, padded, can take: one batch at least.
-    fn take(&mut self, bytes_max: usize) -> Vec<Received> {
-        let mut taken: Vec<Received> = Vec::new();
+    pub(super) fn take(&mut self, bytes_max: usize) -> Vec<ReceivedBatch> {
+        let mut taken: Vec<ReceivedBatch> = Vec::new();
         let (mut bytes, mut next) = (0, None);
         loop {
-            let fits = |received: &mut Received| {
+            let fits = |received: &mut ReceivedBatch| {
                 let place = (received.extent.sequence, received.offset);
                 let padded = size(padded(received.bytes()));
                 next.is_none_or(|next| next == place) && (bytes == 0 || bytes + padded <= bytes_max)
@@ -168,35 +166,9 @@ impl Follower {
     }
 }
 
-impl Received {
+impl ReceivedBatch {
     /// Header and payload.
     pub(crate) fn bytes(&self) -> u64 {
         self.batch.end().0 - self.batch.lsn.0
-    }
-}
-
-impl State {
-    /// Takes what came and lies together, for one write.
-    pub(crate) fn take_received(&mut self, bytes_max: usize, now: Instant) -> Copied {
-        let batches = match &mut self.role {
-            crate::member::Role::Writing => Vec::new(),
-            crate::member::Role::Following(follower) => follower.take(bytes_max),
-        };
-        assert!(!batches.is_empty(), "something came");
-        let mut unsynced = None;
-        for received in &batches {
-            let before = self.take_off(Flight {
-                index: received.batch.index,
-                term: received.term,
-                end: received.batch.end(),
-                bytes: received.bytes(),
-                forced: 1,
-                is_seam: received.is_seam,
-                since: now,
-                done: None,
-            });
-            unsynced.get_or_insert(before);
-        }
-        Copied { batches, unsynced: unsynced.unwrap_or(0), memory: self.pool.pop() }
     }
 }

@@ -10,10 +10,11 @@ use towline_types::Batch;
 
 use super::Role;
 use super::cut::wait_until_quiet;
-use super::receive::{Turn, with_follower};
+use super::following::with_follower;
+use super::receive::Turn;
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
-use crate::shared::{Opened, Shared};
+use crate::shared::{OpenOutcome, Shared};
 
 pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     let _turn = Turn::take(shared);
@@ -28,15 +29,15 @@ pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     wait_until_quiet(shared)?;
     let (mut state, opened) = shared.open_batch(shared.state(), BATCH_HEADER_BYTES);
     match opened {
-        Opened::Yes => {}
-        Opened::Full => return Err(LogError::Full),
-        Opened::Stopped => return Err(LogError::Stopped),
-        Opened::Failed | Opened::Following => return Err(LogError::Failed),
+        OpenOutcome::Yes => {}
+        OpenOutcome::Full => return Err(LogError::Full),
+        OpenOutcome::Stopped => return Err(LogError::Stopped),
+        OpenOutcome::Failed | OpenOutcome::Following => return Err(LogError::Failed),
     }
     state.role = Role::Writing;
     state.term = term;
-    // Said in any case: whoever puts runs together from the first batch on may hold the beginning
-    // of one whose leader died, and a leader after it that wrote nothing more.
+    // Sent in any case: a consumer that assembles runs from the first batch on may hold the
+    // beginning of one that its leader left unfinished, while a later leader wrote nothing more.
     state.given_up = true;
     let Some(batch) = &mut state.open else { return Err(LogError::Failed) };
     batch.is_told = false;

@@ -2,8 +2,8 @@
 //!
 //! Not here: cutting off what conflicts (`cut`), writing (`writer`).
 //!
-//! Invariants: what arrives is judged whole before any of it is entered or anything is cut off; a
-//! batch is entered at the place at which it says it lies, or not at all; one call at a time.
+//! Invariants: what arrives is checked whole before any of it is entered or anything is cut off; a
+//! batch is entered at the position that it names, or not at all; one call at a time.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use std::time::Instant;
 use towline_types::{BATCH_HEADER_BYTES, Batch, Lsn};
 
 use super::cut::cut;
-use super::follower::{Known, Received};
-use super::{Follower, Role};
+use super::follower::{KnownBatch, ReceivedBatch};
+use super::following::{check_phase, next_place, with_follower};
 use crate::error::LogError;
 use crate::extents::Room;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
 use crate::record;
-use crate::shared::{Phase, SEALED_BYTES_MAX, Shared, State};
+use crate::shared::{LogState, SEALED_BYTES_MAX, Shared};
 
 pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
     let _turn = Turn::take(shared);
@@ -58,27 +58,6 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Whether the log is used still.
-pub(super) fn check_phase(state: &State) -> Result<(), LogError> {
-    match state.phase {
-        Phase::Running => Ok(()),
-        Phase::Closing | Phase::Stopped => Err(LogError::Stopped),
-        Phase::Failed => Err(LogError::Failed),
-    }
-}
-
-/// Does something with the state of a log that follows.
-pub(super) fn with_follower<T>(
-    state: &mut State,
-    with: impl FnOnce(&mut Follower) -> Result<T, LogError>,
-) -> Result<T, LogError> {
-    check_phase(state)?;
-    match &mut state.role {
-        Role::Writing => Err(LogError::Leading),
-        Role::Following(follower) => with(follower),
-    }
-}
-
 /// A batch that fits, and what was found in it.
 struct Judged<'b> {
     batch: &'b Batch,
@@ -94,7 +73,7 @@ fn out_of_place(batch: &Batch, what: &'static str) -> LogError {
 }
 
 /// Passes over what the log has already. Returns the rest and the batch that it follows.
-fn fresh<'b>(shared: &Shared, batches: &'b [Batch]) -> Result<(Known, &'b [Batch]), LogError> {
+fn fresh<'b>(shared: &Shared, batches: &'b [Batch]) -> Result<(KnownBatch, &'b [Batch]), LogError> {
     let mut state = shared.state();
     with_follower(&mut state, |follower| {
         let Some(mut behind) = follower.last() else { return Err(LogError::Failed) };
@@ -126,7 +105,7 @@ fn checked_end(batch: &Batch) -> Result<Lsn, LogError> {
 /// Checks that each batch follows the one before it, the first the batch `behind`.
 fn judge<'b>(
     shared: &Shared,
-    mut behind: Known,
+    mut behind: KnownBatch,
     batches: &'b [Batch],
 ) -> Result<Vec<Judged<'b>>, LogError> {
     let extent_bytes = shared.options.extent_bytes;
@@ -158,20 +137,12 @@ fn judge<'b>(
         };
         judged.push(Judged { batch, term, sequence, offset, is_seam, runs });
         let (index, lsn) = (batch.index, batch.lsn);
-        behind = Known { index, term, lsn, end, checksum: 0, is_seam };
+        behind = KnownBatch { index, term, lsn, end, checksum: 0, is_seam };
     }
     Ok(judged)
 }
 
-/// Extent and offset at which a batch goes that follows this one in its extent.
-pub(super) fn next_place(behind: Known, extent_bytes: u64) -> (u64, u64) {
-    // A batch may end with its extent.
-    let sequence = behind.end.0.saturating_sub(1) / extent_bytes;
-    let offset = padded(behind.end.0 - sequence * extent_bytes);
-    (sequence, offset.max(EXTENT_HEADER_BYTES as u64))
-}
-
-/// Enters what was judged, waiting for room and for writers.
+/// Enters batches that passed the check, waiting for free space and for writers.
 fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
     let mut state = shared.state();
     for found in judged {
@@ -179,7 +150,7 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
         let Judged { batch, term, offset, is_seam, runs, .. } = found;
         let extent = std::sync::Arc::clone(&state.extents.current);
         assert_eq!(state.next_index, batch.index, "batches follow each other");
-        let received = Received { batch: batch.clone(), term, extent, offset, is_seam };
+        let received = ReceivedBatch { batch: batch.clone(), term, extent, offset, is_seam };
         let bytes = received.bytes();
         if let Some(member) = &shared.member {
             member.came(batch);
@@ -203,13 +174,13 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Waits until the current extent is that of the batch and has room for it, and until writers are
+/// Waits until the current extent is that of the batch and has space for it, and until writers are
 /// not too far behind.
 fn wait_for_room<'a>(
     shared: &'a Shared,
-    mut state: MutexGuard<'a, State>,
+    mut state: MutexGuard<'a, LogState>,
     found: &Judged<'_>,
-) -> Result<MutexGuard<'a, State>, LogError> {
+) -> Result<MutexGuard<'a, LogState>, LogError> {
     let bytes = found.batch.end().0 - found.batch.lsn.0;
     loop {
         check_phase(&state)?;

@@ -1,7 +1,7 @@
 //! Runs out of a sequence of batches, one batch at a time, as the group commits them.
 //!
 //! Not here: reading batches, deciding which are committed. A run that is not finished is held in
-//! memory, however long: whoever feeds decides how far.
+//! memory, however long: the caller that feeds it sets the limit.
 //!
 //! Invariant: only whole runs come out, in the order in which they were committed.
 

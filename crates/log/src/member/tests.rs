@@ -5,6 +5,8 @@ mod crash;
 mod group;
 mod places;
 
+use crate::folder::names::extent_name;
+use crate::lock::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,15 +16,15 @@ use towline_types::{Batch, BatchPlace, Lsn};
 use super::{Replicator, RunStream};
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
-use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, extent_name, padded, size};
-use crate::log::{Listener, Log, Urgency};
+use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded, size};
+use crate::listener::{Listener, Urgency};
+use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::record::{Kind, put_prefix};
 use crate::recover::Recovery;
-use crate::shared::hold;
 use crate::testing::{LOG_ID, Record, Watch, append, body, recover};
 
-/// What a leader told.
+/// What a leader passed to its replicator.
 #[derive(Default)]
 struct Outbox {
     batches: Mutex<Vec<Batch>>,
@@ -30,20 +32,20 @@ struct Outbox {
 
 impl Outbox {
     fn take(&self) -> Vec<Batch> {
-        std::mem::take(&mut *hold(&self.batches))
+        std::mem::take(&mut *lock(&self.batches))
     }
 }
 
 impl Replicator for Outbox {
     fn leaves(&self, batch: Batch) {
-        let mut batches = hold(&self.batches);
+        let mut batches = lock(&self.batches);
         let last = batches.last();
         assert!(last.is_none_or(|last| last.index + 1 == batch.index), "told in order");
         batches.push(batch);
     }
 }
 
-/// One instance's log, with its disk and those who hear from it.
+/// One instance's log, with its disk, its listener and its replicator.
 struct Instance {
     memory: MemoryDisk,
     log: Log,
@@ -81,7 +83,7 @@ impl Instance {
         Instance::start(&MemoryDisk::new(), Options::small())
     }
 
-    /// Ends as a crash does in which nothing that was written is lost, and begins again.
+    /// Ends like a crash that loses nothing that was written, and restarts.
     fn again(self) -> Instance {
         let memory = self.memory.clone();
         self.end();
@@ -356,7 +358,7 @@ fn what_conflicts_is_cut_off_back_into_an_earlier_extent_and_never_comes_back() 
     let old = made_many(BatchPlace::default(), 1, 40, 30_000);
     follower.receive(&old);
     assert!(old[39].lsn.0 > 4 * EXTENT_BYTES_MIN);
-    // Extents 2, 3 and 4 are left; then the log goes over the same places again.
+    // Extents 2, 3 and 4 are left; then the log writes over the same positions again.
     let keep = old.iter().rposition(|batch| batch.lsn.0 < 2 * EXTENT_BYTES_MIN).unwrap() - 1;
     let new = made_many(old[keep].place(), 2, 1, 500);
     follower.log.receive(&new).unwrap();

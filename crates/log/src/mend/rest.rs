@@ -12,9 +12,9 @@ use towline_types::BodyLocation;
 use super::whole_of;
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::LogError;
+use crate::folder::chain::Place;
+use crate::folder::files::{Files, Folder};
 use crate::format::{BATCH_HEADER_BYTES, size};
-use crate::recover::files::{Files, Folder};
-use crate::recover::scan::Place;
 
 /// The batch that begins where `part` does; `None`: it is not there whole.
 ///

@@ -1,13 +1,13 @@
-//! One damaged batch of a log that runs, written again in its place with what another instance of
-//! the group has; and the batch that another instance asks for.
+//! One damaged batch of a running log, replaced where it lies by what another instance of the group
+//! has; and the batch that another instance asks for.
 //!
-//! Not here: who is asked, and how often (the group). Whole extents that are gone, and headers of
+//! Not here: which instance is asked, and how often (the group). Missing extents, and headers of
 //! extents (`mend`, of a log at rest).
 //!
-//! Invariants: what verifies is not written; what is written was proven to be what stood here, by
-//! the header that is left or by its neighbours; nothing beyond the blocks of that one batch is
-//! written. Meanwhile no extent is let go and nothing is cut off: both need the lock of the
-//! housekeeping. A crash at any moment leaves the batch damaged or whole: its checksum tells.
+//! Invariants: what verifies is not written; what is written was proven to be the original, by the
+//! header that is left or by its neighbours; nothing beyond the blocks of that one batch is
+//! written. Meanwhile no extent is released and nothing is cut off: both need the lock of the
+//! housekeeping. A crash at any moment leaves the batch damaged or whole: its checksum shows which.
 
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn};
@@ -16,20 +16,22 @@ use super::{Around, proven};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
+use crate::folder::chain::Place;
+use crate::folder::files::{Files, Folder};
+use crate::folder::names::extent_name;
+use crate::folder::scan::Scan;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
-    payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
-use crate::recover::files::{Files, Folder};
-use crate::recover::scan::{Place, Scan};
-use crate::shared::{Phase, Shared, hold};
+use crate::lock::lock;
+use crate::shared::{Phase, Shared};
 use crate::writer::fail;
 
 /// Read at a time while a batch is searched for.
 const PIECE_BYTES: u64 = 128 * 1024;
 /// An earlier configuration may have allowed batches longer than this one does.
 const BATCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Parts that are told at a time.
+/// Parts that are reported at a time.
 const DAMAGED_MAX: usize = 1_024;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const FIRST: u64 = EXTENT_HEADER_BYTES as u64;
@@ -41,7 +43,7 @@ pub struct Mended {
     pub file: String,
     /// Byte offset of the batch in it.
     pub offset: u64,
-    /// The same place as a log position.
+    /// The same location as a log position.
     pub lsn: Lsn,
     /// Bytes that were written.
     pub bytes: u64,
@@ -87,7 +89,7 @@ pub(crate) fn batch_over(shared: &Shared, part: BodyLocation) -> Result<Bytes, L
     })
 }
 
-/// Writes the batch `came` in its place, which must cover `part`. `None`: what stands there is
+/// Writes the batch `came` at its position, which must cover `part`. `None`: the batch there is
 /// whole.
 ///
 /// # Errors
@@ -101,7 +103,7 @@ pub(crate) fn mend_batch(
     let inside = Inside::of(shared, part).ok_or_else(gone)?;
     let (there, payload) = judge(shared, inside, came).map_err(NotMended::Refused)?;
     // No extent is let go while it is held, nothing is cut off, and no second one mends.
-    let housekeeping = hold(&shared.housekeeping);
+    let housekeeping = lock(&shared.housekeeping);
     match shared.state().phase {
         Phase::Running => {}
         Phase::Closing | Phase::Stopped => return Err(NotMended::Log(LogError::Stopped)),
@@ -139,8 +141,8 @@ pub(crate) fn mend_batch(
 }
 
 /// Parts of the log that are damaged, each where a batch should begin, up to what is durable now;
-/// of damage that goes on, the first batch. Reads all of the log. Places where nothing is missed
-/// may be among them: who is asked for those has none there.
+/// of contiguous damage, the first batch. Reads all of the log. Positions where nothing is missing
+/// may be among them: another instance, asked for those, has no batch there.
 pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogError> {
     let extent_bytes = shared.options.extent_bytes;
     let (first, durable) = (shared.first_held().0 / extent_bytes, shared.durable());
@@ -149,7 +151,7 @@ pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogErr
     let mut scan = Scan::new(&files, first);
     let mut found = Vec::new();
     while found.len() < DAMAGED_MAX {
-        while scan.end < durable && matches!(scan.next(), Ok(Some(_))) {}
+        while scan.end < durable && matches!(scan.next_batch(), Ok(Some(_))) {}
         if scan.end >= durable {
             break;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::disk::{MemoryDisk, Random};
-use crate::log::Urgency;
+use crate::listener::Urgency;
 use crate::offline::verify_disk;
 use crate::options::Options;
 use crate::testing::{Watch, append, body, image, start};
@@ -49,7 +49,7 @@ pub(super) fn extents(disk: &MemoryDisk) -> BTreeMap<String, Vec<u8>> {
     disk.files().into_iter().filter(|(name, _)| name.starts_with("extent-")).collect()
 }
 
-/// The same records in the same places under headers of their own, as another instance has them.
+/// The same records at the same positions under headers of their own, as another instance has them.
 pub(super) fn other_instance(disk: &MemoryDisk) -> MemoryDisk {
     let other = copy(disk);
     let mut previous = 0;
@@ -231,7 +231,7 @@ fn another_log_is_no_source() {
     let original = written();
     let other = copy(&original);
     for name in extents(&original).into_keys() {
-        let sequence = crate::format::number_in_name("extent-", &name).unwrap();
+        let sequence = crate::folder::names::number_in_name("extent-", &name).unwrap();
         let header = ExtentHeader {
             log_id: crate::LogId(9),
             sequence,
@@ -295,8 +295,7 @@ fn what_a_start_refuses_comes_back_by_asking_for_one_batch_after_the_other() {
     assert!(extents(&target) == before);
 }
 
-/// A log whose newest image was taken in the extent in which it ends, or `back` batches before
-/// that.
+/// A log with its newest image in the extent in which it ends, or `back` batches before that.
 fn with_image_at_its_end(back: usize) -> (MemoryDisk, u64) {
     let memory = MemoryDisk::new();
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());

@@ -66,8 +66,8 @@ impl Runs {
         self.used
     }
 
-    /// Takes `units` units at the lowest place where so many are free; `None` when the file would
-    /// pass 2^32 units.
+    /// Takes `units` units at the lowest offset with so many free; `None` when the file would pass
+    /// 2^32 units.
     pub(super) fn take(&mut self, units: u32) -> Option<u32> {
         assert!(units > 0, "a page takes a unit");
         let from = self.search_from.get(units as usize).copied().unwrap_or(0);
@@ -185,7 +185,7 @@ mod tests {
                 let used = taken.iter().filter(|taken| **taken).count();
                 assert_eq!(runs.used(), used as u64, "seed {seed}");
             }
-            // What is opened again gives the same places out.
+            // A reopened page file allocates the same units.
             let mut opened = Runs::new(pages).unwrap();
             assert_eq!((opened.end(), opened.used()), (runs.end(), runs.used()));
             for units in 1..=10 {

@@ -1,5 +1,5 @@
-//! Batches before the place where replay began, of which only the headers are read: an instance of
-//! a group that lacks a little of what the image covers is sent that from the log, and needs no
+//! Batches before the position where replay began, of which only the headers are read: an instance
+//! of a group that lacks a little of what the image covers receives that from the log, and needs no
 //! copy.
 //!
 //! Nothing is believed of what is read but what leads, header by header, to the batch behind which
@@ -7,15 +7,16 @@
 //! all that lies before it. A batch's content is checked when it is read
 //! ([`crate::Log::read_batches`]).
 //!
-//! Not here: how far back places are wanted. Invariant: no more than a bounded part of the log is
+//! Not here: how far back batches are wanted. Invariant: no more than a bounded part of the log is
 //! read.
 
 use std::collections::VecDeque;
 
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded, size};
-use crate::member::Known;
+use crate::folder::names::extent_name;
+use crate::format::{BatchHeader, EXTENT_HEADER_BYTES, padded, size};
+use crate::member::KnownBatch;
 
 /// Read at most, over all extents: a fraction of a second on a disk for this.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -25,18 +26,23 @@ const HEADER_BLOCK_BYTES: u64 = 4_096;
 
 /// The batches before `base`, oldest first, as far back as extents from `first` on and the bound
 /// allow.
-pub(super) fn earlier(disk: &dyn Disk, extent_bytes: u64, first: u64, base: Known) -> Vec<Known> {
+pub(super) fn earlier(
+    disk: &dyn Disk,
+    extent_bytes: u64,
+    first: u64,
+    base: KnownBatch,
+) -> Vec<KnownBatch> {
     let mut found = VecDeque::new();
     let mut goal = Goal { index: base.index, checksum: base.checksum };
     let mut sequence = base.lsn.0 / extent_bytes;
-    let mut walk = Walk { extent_bytes, bytes_left: BYTES_MAX };
+    let mut walk = HeaderWalk { extent_bytes, bytes_left: BYTES_MAX };
     while base.index > 0 && goal.index > 0 && sequence >= first {
         let Some(headers) = walk.extent(disk, sequence, goal) else { break };
         let Some(oldest) = headers.first() else { break };
         goal = Goal { index: oldest.index.saturating_sub(1), checksum: oldest.previous };
         for header in headers.iter().rev().filter(|header| header.index < base.index) {
             // Whether a run ends there only replay would know; nothing asks.
-            found.push_front(Known::of(header, false));
+            found.push_front(KnownBatch::of(header, false));
         }
         let Some(before) = sequence.checked_sub(1) else { break };
         sequence = before;
@@ -51,16 +57,16 @@ struct Goal {
     checksum: u32,
 }
 
-struct Walk {
+struct HeaderWalk {
     extent_bytes: u64,
     bytes_left: u64,
 }
 
-impl Walk {
+impl HeaderWalk {
     /// The headers of an extent from its first one to the goal; `None` when they do not lead there.
     fn extent(&mut self, disk: &dyn Disk, sequence: u64, goal: Goal) -> Option<Vec<BatchHeader>> {
         let file = disk.open(&extent_name(sequence)).ok()?;
-        let mut piece = Piece { file: file.as_ref(), from: 0, bytes: Vec::new() };
+        let mut piece = HeaderPiece { file: file.as_ref(), from: 0, bytes: Vec::new() };
         let mut headers: Vec<BatchHeader> = Vec::new();
         let mut offset = EXTENT_HEADER_BYTES as u64;
         loop {
@@ -82,7 +88,7 @@ impl Walk {
         }
     }
 
-    fn header(&mut self, piece: &mut Piece<'_>, offset: u64) -> Option<BatchHeader> {
+    fn header(&mut self, piece: &mut HeaderPiece<'_>, offset: u64) -> Option<BatchHeader> {
         if offset + HEADER_BLOCK_BYTES > self.extent_bytes {
             return None;
         }
@@ -99,13 +105,13 @@ impl Walk {
 }
 
 /// A part of an extent in memory.
-struct Piece<'a> {
+struct HeaderPiece<'a> {
     file: &'a dyn DiskFile,
     from: u64,
     bytes: Vec<u8>,
 }
 
-impl Piece<'_> {
+impl HeaderPiece<'_> {
     fn holds(&self, offset: u64) -> bool {
         self.at(offset).is_some()
     }

@@ -11,8 +11,10 @@ use towline_types::{BatchPlace, Lsn};
 use super::{Recovery, earlier, repair};
 use crate::error::LogError;
 use crate::format::BatchHeader;
-use crate::log::{Listener, Log};
-use crate::member::{Known, Replicator, RunStream};
+use crate::listener::Listener;
+use crate::log::Log;
+use crate::mark::Seam;
+use crate::member::{KnownBatch, Replicator, RunStream};
 use crate::record::Runs;
 
 /// What replay remembers for an instance of a group.
@@ -22,8 +24,8 @@ pub(super) struct Seen {
     keeps: bool,
     /// Runs that end in a batch behind this one are not yielded.
     committed: u64,
-    /// The batches that replay read, the place where it began before them.
-    known: Vec<Known>,
+    /// The batches that replay read, the position where it began before them.
+    known: Vec<KnownBatch>,
     /// Index of the last batch that was not held back, and what was unfinished there.
     fed: u64,
     stream: RunStream,
@@ -37,10 +39,10 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// The same wishes, nothing seen but the batch before the place where reading begins.
-    pub(super) fn begin(&self, begun: Option<Known>) -> Seen {
+    /// The same wishes, nothing read but the batch before the position where reading begins.
+    pub(super) fn begin(&self, begun: Option<Seam>) -> Seen {
         let Seen { keeps, committed, .. } = *self;
-        let known = begun.into_iter().filter(|_| keeps).collect();
+        let known = begun.into_iter().filter(|_| keeps).map(KnownBatch::of_seam).collect();
         let fed = begun.map_or(0, |begun| begun.index);
         Seen { keeps, committed, known, fed, stream: RunStream::new() }
     }
@@ -58,7 +60,7 @@ impl Seen {
 
     pub(super) fn add(&mut self, header: &BatchHeader, is_seam: bool) {
         if self.keeps {
-            self.known.push(Known::of(header, is_seam));
+            self.known.push(KnownBatch::of(header, is_seam));
         }
     }
 
@@ -75,7 +77,7 @@ impl Seen {
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<Known> {
+    pub(super) fn take(&mut self) -> Vec<KnownBatch> {
         std::mem::take(&mut self.known)
     }
 }
@@ -94,7 +96,7 @@ impl Recovery {
 
     /// Has replay yield only what the group had committed: runs that end in a batch up to this
     /// index (or that the image covers). The batches behind it are read and judged, and not
-    /// yielded: they may be cut off. Keeps places too. To be called before replay.
+    /// yielded: they may be cut off. Remembers batches too. To be called before replay.
     ///
     /// # Panics
     /// When replay went well already.
@@ -103,8 +105,8 @@ impl Recovery {
         self.seen.committed = committed;
     }
 
-    /// Index of the last batch whose runs replay yielded (that of the base when there was none),
-    /// and the stream into which the next one is to be fed.
+    /// Index of the last batch of which replay yielded runs (that of the base when there was none),
+    /// and the stream that takes the next one.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
@@ -125,10 +127,10 @@ impl Recovery {
         self.seen.known.last().is_some_and(|last| last.index > self.seen.fed)
     }
 
-    /// Places of the batches that replay read, in order, and the batch behind which it began: with
-    /// index and term 0 and no place at the beginning of a log. When what is before the first batch
-    /// is not known (reading began at the oldest extent, or with an image of format version 1),
-    /// that one is the base.
+    /// The batches that replay read, with their positions, in order, and the batch behind which it
+    /// began: with index and term 0 and no position at the beginning of a log. When what is before
+    /// the first batch is not known (reading began at the oldest extent, or with an image of format
+    /// version 1), that one is the base.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
@@ -136,7 +138,7 @@ impl Recovery {
     pub fn places(&self) -> (BatchPlace, Vec<BatchPlace>) {
         assert!(self.tail.is_some(), "places are known after replay");
         assert!(self.seen.keeps, "places are known when they were asked for");
-        let mut places = self.seen.known.iter().map(Known::place);
+        let mut places = self.seen.known.iter().map(KnownBatch::place);
         (places.next().unwrap_or_default(), places.collect())
     }
 
@@ -153,7 +155,7 @@ impl Recovery {
         let first = self.folder.extents.first().copied().unwrap_or(u64::MAX);
         let extent_bytes = self.extent_bytes();
         let earlier = earlier::earlier(self.disk.as_ref(), extent_bytes, first, *known);
-        let mut all = earlier.iter().map(Known::place).chain([base]).chain(places);
+        let mut all = earlier.iter().map(KnownBatch::place).chain([base]).chain(places);
         (all.next().unwrap_or_default(), all.collect())
     }
 

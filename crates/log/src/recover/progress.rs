@@ -1,4 +1,4 @@
-//! How far replay is, for whoever shows it to a person.
+//! How far replay is, for display.
 //!
 //! Not here: what is shown.
 
@@ -8,12 +8,12 @@ use towline_types::Lsn;
 
 use super::files::Files;
 
-/// Bytes after which it is told again,
+/// Bytes after which progress is reported again,
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
 /// or time.
 const STEP_TIME: Duration = Duration::from_millis(100);
 
-/// Tells how many bytes of how many are done, now and then.
+/// Reports how many bytes of how many are done, now and then.
 pub(super) struct Progress<F> {
     from: Lsn,
     /// How much there can be: the last extents may be empty.

@@ -13,21 +13,22 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use towline_types::Lsn;
 
-use super::scan::{Link, Place};
 use super::{Recovery, Tail};
 use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::error::LogError;
 use crate::extents::{Extent, Extents, Ready, Space};
-use crate::format::{BLOCK_BYTES, extent_name, image_name};
-use crate::histogram::Written;
-use crate::image;
-use crate::log::Listener;
+use crate::folder::chain::{Link, Place};
+use crate::folder::images;
+use crate::folder::names::{extent_name, image_name};
+use crate::format::BLOCK_BYTES;
+use crate::histogram::WriteFigures;
+use crate::listener::Listener;
 use crate::mark::{Seam, Seams};
-use crate::member::{Follower, Known, Member, Replicator, Role};
+use crate::member::{Follower, KnownBatch, Member, Replicator, Role};
+use crate::needs::{ImagePlace, Needs};
 use crate::rule::{TypicalCompany, TypicalWrite};
-use crate::shared::{Chain, Housekeeping, ImagePlace, Phase, Reported, Shared, State};
-use crate::stats::Needs;
+use crate::shared::{Chain, Housekeeping, LogState, Phase, ReportPosition, Shared};
 
 /// As what a log begins.
 pub(super) enum Begins {
@@ -41,7 +42,7 @@ impl Begins {
     /// What depends on it: `known` are the batches that replay read, `last` is the newest.
     fn state(
         self,
-        known: Vec<Known>,
+        known: Vec<KnownBatch>,
         last: Seam,
     ) -> Result<(Role, Option<Member>, u32, Seams), LogError> {
         match self {
@@ -51,8 +52,9 @@ impl Begins {
                 Ok((Role::Writing, None, term, Seams::new(last)))
             }
             Begins::Following(replicator) => {
-                let known = if known.is_empty() { vec![Known::of_seam(last)] } else { known };
-                let seams = Seams::of(known.iter().filter(|batch| batch.is_seam).map(Known::seam));
+                let known = if known.is_empty() { vec![KnownBatch::of_seam(last)] } else { known };
+                let seams =
+                    Seams::of(known.iter().filter(|batch| batch.is_seam).map(KnownBatch::seam));
                 let role = Role::Following(Box::new(Follower::new(known.into_iter())));
                 Ok((role, Some(Member::new(replicator)), last.term, seams))
             }
@@ -66,10 +68,10 @@ impl Recovery {
     ///
     /// A process that is killed leaves its writes with the kernel or in the cache of the disk: they
     /// are read back as if they were safe, and a power cut takes them. So all that was read is
-    /// synced here before anybody hears that it is durable. That an erased batch is zeros may be
-    /// such a write too (of a process that died while it cut off the end of the log), and the batch
-    /// would come back: so the extents behind the tail are synced as well. What lies before the
-    /// first extent that was read was durable when the image was taken.
+    /// synced here before any listener learns that it is durable. That an erased batch is zeros may
+    /// be such a write too (of a process that died while it cut off the end of the log), and the
+    /// batch would come back: so the extents behind the tail are synced as well. What lies before
+    /// the first extent that was read was durable when the image was taken.
     pub(super) fn repair(
         &mut self,
         from: u64,
@@ -93,7 +95,7 @@ impl Recovery {
         Ok(syncs + 1)
     }
 
-    /// Writes zeros over the first block at a place, unless zeros are there.
+    /// Writes zeros over the first block at a location, unless zeros are there.
     fn erase(&self, place: Place) -> io::Result<()> {
         let length = self.files.length(place.sequence).unwrap_or(0);
         if place.offset >= length {
@@ -114,7 +116,7 @@ impl Recovery {
             self.disk.remove(&name)?;
         }
         for at in self.damaged_images.drain(..) {
-            // Kept under another name, for whoever wants to know what happened to it.
+            // Kept under another name, as evidence of what happened to it.
             let name = image_name(at);
             self.disk.rename(&name, &format!("damaged-{name}"))?;
             self.folder.images.retain(|image| *image != at);
@@ -156,7 +158,7 @@ impl Recovery {
         let (role, member, term, seams) = begins.state(known, seam)?;
         let log_id = self.files.identity().log_id;
         let first = Lsn(self.files.first() * self.options.extent_bytes);
-        let state = State {
+        let state = LogState {
             phase: Phase::Running,
             role,
             term,
@@ -199,8 +201,8 @@ impl Recovery {
             teller: Condvar::new(),
             handles: self.files.handles,
             chain: Chain::new(link.index + 1, link.checksum),
-            written: Mutex::new(Written::default()),
-            reported: Mutex::new(Reported { upto: end, failed: false }),
+            written: Mutex::new(WriteFigures::default()),
+            reported: Mutex::new(ReportPosition { upto: end, failed: false }),
             needs: Mutex::new(Needs::new(first, &images)),
             holds: Arc::default(),
             housekeeping: Mutex::new(Housekeeping { images }),
@@ -220,7 +222,7 @@ impl Recovery {
             let header = match known.filter(|header| header.at == at) {
                 Some(header) => Some(header),
                 // It may be unreadable: it is only the next one that may be needed.
-                None => image::load_header(self.disk.as_ref(), at).ok().flatten(),
+                None => images::load_header(self.disk.as_ref(), at).ok().flatten(),
             };
             let needs = header.map_or(Lsn(at.0.saturating_sub(1)), |header| header.needs());
             places.push(ImagePlace { at, needs });

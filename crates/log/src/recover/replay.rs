@@ -1,7 +1,7 @@
 //! From batches to whole runs, in bounded memory.
 //!
 //! A run is yielded when its end is found. One that does not fit in memory until then is read a
-//! second time. Not here: where reading begins, and what the place means where it ends.
+//! second time. Not here: where reading begins, and what the location where it ends means.
 
 use std::io;
 
@@ -10,11 +10,13 @@ use towline_types::Lsn;
 use super::files::Files;
 use super::member::Seen;
 use super::progress::Progress;
-use super::scan::{Link, Place, Scan};
-use super::window::Cost;
-use super::{ReplayError, Report, finding};
+use super::{ReplayError, Report};
 use crate::error::{Damage, LogError};
-use crate::format::{BATCH_HEADER_BYTES, extent_name};
+use crate::folder::chain::{Link, Place, finding};
+use crate::folder::names::extent_name;
+use crate::folder::scan::Scan;
+use crate::folder::window::Cost;
+use crate::format::BATCH_HEADER_BYTES;
 use crate::record::{self, Halt, Kind, Receiver, Records, Runs};
 
 /// Where the run begins that is not finished yet.
@@ -39,8 +41,8 @@ pub(super) fn yield_runs<E>(
     let mut cost = Cost::default();
     loop {
         let link = scan.link;
-        // An unreadable place ends the walk as any other; the table decides about it.
-        let Ok(Some(header)) = scan.next() else {
+        // An unreadable block ends the walk like any other; the table decides about it.
+        let Ok(Some(header)) = scan.next_batch() else {
             seen.end(runs);
             return Ok(cost);
         };
@@ -96,7 +98,7 @@ fn read_again<E>(
             Halt::Log(LogError::io("read a run again", &extent_name(place.sequence), e))
         };
         let place = scan.place;
-        let header = scan.next().map_err(|e| failed(e, place))?;
+        let header = scan.next_batch().map_err(|e| failed(e, place))?;
         let Some(header) = header else {
             // It was whole a moment ago.
             let finding = finding(place, scan.lsn(place), Damage::Batch);

@@ -4,6 +4,7 @@ mod durable;
 mod history;
 mod images;
 
+use crate::folder::names::{extent_name, image_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use towline_types::Lsn;
 
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
-use crate::format::{BLOCK_BYTES, ExtentHeader, LogId, extent_name, image_name};
-use crate::log::Urgency;
+use crate::format::{BLOCK_BYTES, ExtentHeader, LogId};
+use crate::listener::Urgency;
 use crate::offline;
 use crate::options::EXTENT_BYTES_MIN;
 use crate::testing::{LOG_ID, Record, Watch, append, body, image, recover, start};
@@ -134,7 +135,7 @@ fn a_flipped_byte_anywhere_before_the_tail_is_reported_with_its_place() {
         disk.change(&name, |file| file[offset] ^= bit);
         let before = disk.files();
         let finding = damage_of(recover(&shared(&disk), Options::small()));
-        // When the first batch of an extent is hit, the place is where the chain broke off.
+        // When the first batch of an extent is hit, the finding is where the chain broke off.
         assert!(finding.lsn <= Lsn(at) && finding.lsn.0 + EXTENT_BYTES_MIN > at, "{finding}");
         assert_eq!(disk.files(), before, "a refused log was changed");
         let report = offline::verify_disk(&shared(&disk)).unwrap();
@@ -357,7 +358,7 @@ fn of_batches_in_flight_together_those_behind_a_torn_one_are_cut_off() {
 }
 
 /// A crash may tear all that was in flight. Were only whole batches erased, a log that grew up to
-/// the place of a torn one would be said to end torn, after an orderly end.
+/// the location of a torn one would be reported as torn, after an orderly end.
 #[test]
 fn of_batches_in_flight_together_the_torn_ones_are_erased_too() {
     let (disk, records, batches) = four_in_flight();

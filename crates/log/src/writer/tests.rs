@@ -1,5 +1,6 @@
-//! A listener that appends: the log goes on, and tells all positions in order.
+//! A listener that appends: the log goes on, and reports all positions in order.
 
+use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,22 +12,24 @@ use towline_types::Lsn;
 use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
-use crate::log::{Listener, Log, Urgency};
+use crate::listener::{Listener, Urgency};
+use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
-use crate::shared::{SEALED_BYTES_MAX, hold};
+use crate::shared::SEALED_BYTES_MAX;
 use crate::testing::{append, image, recover};
 
 /// Only so that a fault is a failure and not a test that never ends.
 const HANGS: Duration = Duration::from_secs(60);
 const MIB: usize = 1024 * 1024;
 
-/// Appends `run` from inside the listener; says what it was told and where its own run ended.
+/// Appends `run` from inside the listener; returns what it was notified of and where its own run
+/// ended.
 struct Feeder {
     log: Mutex<Option<Log>>,
     run: Vec<Vec<u8>>,
     runs_left: AtomicUsize,
     inside: AtomicBool,
-    /// Whether to append when there is room again, as against when something is durable.
+    /// Whether to append when there is space again, as against when something is durable.
     on_room: bool,
     told: Mutex<Sender<(Lsn, Option<Lsn>)>>,
     full: Mutex<Sender<()>>,
@@ -34,14 +37,14 @@ struct Feeder {
 
 impl Feeder {
     fn feed(&self) -> Option<Lsn> {
-        let log = hold(&self.log).clone()?;
+        let log = lock(&self.log).clone()?;
         let left = self.runs_left.load(Ordering::Relaxed).checked_sub(1)?;
         self.runs_left.store(left, Ordering::Relaxed);
         Some(append(&log, &self.run, Urgency::Forced).1)
     }
 
     fn tell(&self, upto: Lsn, fed: Option<Lsn>) {
-        hold(&self.told).send((upto, fed)).unwrap();
+        lock(&self.told).send((upto, fed)).unwrap();
     }
 }
 
@@ -61,7 +64,7 @@ impl Listener for Feeder {
         match space {
             Space::Ample if self.on_room => self.tell(Lsn::ZERO, self.feed()),
             Space::Ample | Space::Low => {}
-            Space::Full => hold(&self.full).send(()).unwrap(),
+            Space::Full => lock(&self.full).send(()).unwrap(),
         }
     }
 }
@@ -89,14 +92,14 @@ impl Fed {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let (recovery, _, _) = recover(&disk, options).unwrap();
         let log = recovery.start(Arc::clone(&feeder) as Arc<dyn Listener>).unwrap();
-        *hold(&feeder.log) = Some(log.clone());
+        *lock(&feeder.log) = Some(log.clone());
         Fed { feeder, log, told, full }
     }
 
     /// Ends the log's threads here, not on one of them. After a failure they are left behind: the
     /// feeder holds the log.
     fn end(self) {
-        drop(hold(&self.feeder.log).take());
+        drop(lock(&self.feeder.log).take());
         self.log.shutdown();
     }
 }
@@ -119,7 +122,7 @@ fn a_listener_that_appends_under_back_pressure_goes_on(writers: usize) {
     disk.hold_syncs();
     append(&fed.log, &[vec![1]], Urgency::Forced);
     disk.wait_for_syncs(1);
-    // Somebody else has the turn and waits for writers when the first report begins.
+    // Another thread has the turn and waits for writers when the first report begins.
     let outside = thread::spawn({
         let log = fed.log.clone();
         move || append(&log, &run, Urgency::Forced).1
@@ -177,8 +180,8 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
         upto = fed.told.recv_timeout(HANGS).unwrap().0;
     }
     {
-        // The feeder waits until all room is there.
-        let _feeder_waits = hold(&fed.feeder.log);
+        // The feeder waits until all the space is free.
+        let _feeder_waits = lock(&fed.feeder.log);
         image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();
     }

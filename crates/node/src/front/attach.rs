@@ -14,8 +14,8 @@ use towline_types::limits;
 
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
-use super::supply::Settling;
-use super::{Front, NOBODY, dynamic, error, refused, topics};
+use super::outbound::Settling;
+use super::{Front, NO_REQUESTER, dynamic, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 
 /// Address of the administration node.
@@ -362,7 +362,7 @@ impl Front {
                 // What was declared on it and is still open is rolled back (AMQP 4.3).
                 for (unit, open) in &self.units {
                     if open.coordinator == link {
-                        let (token, unit) = (NOBODY, *unit);
+                        let (token, unit) = (NO_REQUESTER, *unit);
                         requests.push(Request::Discharge { token, unit, fail: true });
                     }
                 }

@@ -52,7 +52,7 @@ impl Front {
         self.machine.send(link, delivery.sequence.0, outgoing);
     }
 
-    /// Sends a note in place of a message that cannot be read, of a queue: `place` says what was
+    /// Sends a note instead of a message that cannot be read, of a queue: `place` says what was
     /// found, and where. The message was set aside, or is browsed.
     pub fn deliver_note(
         &mut self,
@@ -205,7 +205,7 @@ impl Front {
         }
     }
 
-    /// The instance settled a delivery whose outcome came unsettled, or refused an outcome.
+    /// The instance settled a delivery that had an unsettled outcome, or refused an outcome.
     pub(super) fn settled(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
 //! The message-format of a transfer (AMQP 2.8.11), kept with the content of its message.
 //!
 //! Nearly all messages have format 0 and carry nothing for it. Another format stands in front of
-//! the content, as the only entry of a delivery-annotations section, so that everybody who reads
-//! the content still reads sections:
+//! the content, as the only entry of a delivery-annotations section, so that every reader of the
+//! content still reads sections:
 //!
 //! ```text
 //!  0   3  00 53 71    delivery annotations (AMQP 3.2.2)

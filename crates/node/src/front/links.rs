@@ -4,8 +4,8 @@ use slab::Slab;
 use towline_amqp::{Attached, Flow, LinkId, SessionId};
 use towline_core::{ConsumerId, FastMap};
 
-use super::lines::{Lines, Place, Standing};
-use super::supply::{Settling, Supply};
+use super::link_schedule::{Lines, Place, Standing};
+use super::outbound::{Settling, Supply};
 use crate::request::{LinkToken, ProducerId};
 
 /// What a link is for.
@@ -181,7 +181,9 @@ impl Links {
 
     /// It has left.
     pub(super) fn left(&mut self, bytes: usize) {
-        self.leaving_bytes = self.leaving_bytes.saturating_sub(bytes);
+        // The bound on bodies in memory counts on it.
+        assert!(self.leaving_bytes >= bytes, "a body left that was not counted");
+        self.leaving_bytes -= bytes;
     }
 
     /// Moves a consumer's link to this line.
@@ -222,7 +224,7 @@ impl Links {
         }
     }
 
-    /// Forgets a link. One whose answer is still to come stays, as abandoned.
+    /// Forgets a link. One that still waits for its answer stays, as abandoned.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<LinkUse> {
         let slot = self.by_id.remove(&id)?;
         let link = self.links.get_mut(slot)?;

@@ -149,7 +149,7 @@ fn modified(failed: bool, undeliverable_here: bool) -> Outcome {
     Outcome::Modified { failed, undeliverable_here }
 }
 
-/// The state with which we settle a delivery whose outcome came unsettled.
+/// The state with which we settle a delivery after its unsettled outcome.
 pub(super) fn state_of(outcome: Outcome, unit: Option<UnitId>) -> DeliveryState {
     let outcome = match outcome {
         Outcome::Accepted => AmqpOutcome::Accepted,
@@ -165,7 +165,7 @@ pub(super) fn state_of(outcome: Outcome, unit: Option<UnitId>) -> DeliveryState 
     }
 }
 
-/// What stands for a message whose content is damaged.
+/// What stands for a message with damaged content.
 pub(super) fn note(queue: &str, place: &str) -> Payload {
     let text = format!(
         "The content of this message of queue '{queue}' is damaged: {place}. It is here again when \

@@ -6,16 +6,17 @@
 mod admin;
 mod attach;
 mod deliver;
+mod delivery_window;
 mod dynamic;
 mod error;
 mod format;
-mod leaving;
-mod lines;
+mod link_schedule;
 mod links;
 mod message;
+mod outbound;
+mod presettled;
 mod redirect;
 mod refused;
-mod supply;
 mod topics;
 mod transfer;
 
@@ -39,12 +40,12 @@ pub(crate) use self::message::{
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
 
-/// Who may come in; asked at login.
+/// The users that may log in; asked at login.
 pub trait Logins: Send + Sync {
-    /// Stored credentials of a user for SCRAM; `None` for nobody of that name.
+    /// Stored credentials of a user for SCRAM; `None` when there is no user of that name.
     fn scram(&self, user: &str) -> Option<ScramCredentials>;
     /// Whether the login is right. `None`: to find out takes longer than a connection may stop the
-    /// others; the driver brings the answer later, with [`Front::answer_login`].
+    /// others; the driver gives the answer later, with [`Front::answer_login`].
     fn check(&self, claim: &Claim) -> Option<SaslCode>;
     /// Whether this user (`None`: anonymous) may administer.
     fn may_administer(&self, user: Option<&str>) -> bool;
@@ -59,7 +60,7 @@ pub trait Logins: Send + Sync {
 pub struct FrontOptions {
     /// The AMQP machine's settings.
     pub machine: ServerOptions,
-    /// Who may come in.
+    /// The users that may log in.
     pub logins: Arc<dyn Logins>,
     /// The peer's address, for people.
     pub address: String,
@@ -124,18 +125,18 @@ struct OpenUnit {
     /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
     /// it cannot commit.
     spoiled: bool,
-    /// The peer asked for a commit all the same; it is told that it was a rollback.
+    /// The peer asked for a commit all the same; it learns that it was a rollback.
     commit_refused: bool,
 }
 
 /// What a peer asks for that wants to be the only connection of its container id.
 pub const SOLE_CONNECTION: &str = "sole-connection-for-container";
 
-/// Token of requests whose answer nobody waits for.
-const NOBODY: u64 = u64::MAX;
+/// Token of requests without a waiting client.
+const NO_REQUESTER: u64 = u64::MAX;
 
 impl Front {
-    /// A connection whose socket was accepted at `now`.
+    /// A connection on a socket that was accepted at `now`.
     #[must_use]
     pub fn new(options: FrontOptions, now: Time) -> Front {
         Front {
@@ -247,7 +248,7 @@ impl Front {
         self.incoming_bytes
     }
 
-    /// Bytes of messages whose last frame has not come.
+    /// Bytes of messages without their last frame so far.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
         self.machine.unfinished_bytes()
@@ -296,7 +297,9 @@ impl Front {
             }
             Response::Connected { entered } => self.connected(now, entered, requests),
             Response::Deliver(delivery) => {
-                self.deliver(now, delivery, body.unwrap_or_default(), requests);
+                // Without it the client would get an empty message, and settle the real one.
+                let Some(body) = body else { unreachable!("a delivery comes with its content") };
+                self.deliver(now, delivery, body, requests);
             }
             Response::Settled { link, sequence, unit, outcome, result } => {
                 self.settled(now, link, sequence, (outcome, unit), result, requests);

@@ -26,7 +26,7 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     /// The error that carries it: `hostname`, `network-host` and `port` as the standard says, and
-    /// `scheme`, by which Qpid JMS tells TLS from none.
+    /// `scheme`, by which Qpid JMS distinguishes TLS from plain TCP.
     pub(super) fn error(&self) -> Error {
         let error = Error::new(condition::CONNECTION_REDIRECT, "the active instance is there");
         let fields = error
@@ -61,7 +61,7 @@ mod tests {
     use crate::front::{Front, FrontOptions, Logins};
     use crate::request::{Request, Response};
 
-    /// Lets everybody in, or nobody.
+    /// Accepts every login, or none.
     struct Door(SaslCode);
 
     impl Logins for Door {

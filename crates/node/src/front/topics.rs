@@ -5,7 +5,7 @@
 //! clients say what kind of destination `to` names (AMQP JMS binding, 3.2.1 and 5.2), and a
 //! subscription (durable, shared) of whatever address.
 //!
-//! It does *not* look at `reply-to`: where answers go is for the one who answers.
+//! It does *not* look at `reply-to`: the responder decides where its answers go.
 
 use towline_amqp::Attached;
 use towline_amqp::codec::{MapView, Symbols, Value};

@@ -12,7 +12,7 @@ use towline_types::{Time, limits};
 use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
 use super::refused::Refused;
-use super::{Front, InFlight, NOBODY, OpenUnit, error, message};
+use super::{Front, InFlight, NO_REQUESTER, OpenUnit, error, message};
 use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
@@ -105,6 +105,8 @@ impl Front {
     fn take_put(&mut self, token: u64) -> Option<InFlight> {
         let slot = usize::try_from(token).ok()?;
         let in_flight = self.in_flight.try_remove(slot)?;
+        // Back-pressure counts on it: a wrapped sum would stop the connection for ever.
+        assert!(self.incoming_bytes >= in_flight.bytes, "an answered put was not counted");
         self.incoming_bytes -= in_flight.bytes;
         Some(in_flight)
     }
@@ -215,7 +217,7 @@ impl Front {
             Ok(unit) => {
                 if self.links.token(delivery.link).is_none() {
                     // The coordinator link went before it heard of its unit.
-                    requests.push(Request::Discharge { token: NOBODY, unit, fail: true });
+                    requests.push(Request::Discharge { token: NO_REQUESTER, unit, fail: true });
                     return;
                 }
                 let open = OpenUnit {
@@ -269,8 +271,8 @@ impl Front {
         }
     }
 
-    /// Tells a controller that a discharge failed: by rejecting it, or where the source of its link
-    /// does not know that outcome, by detaching the link (AMQP 4.3).
+    /// Notifies a controller that a discharge failed: by rejecting it, or where the source of its
+    /// link does not know that outcome, by detaching the link (AMQP 4.3).
     fn refuse_discharge(
         &mut self,
         delivery: IncomingId,

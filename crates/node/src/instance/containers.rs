@@ -1,9 +1,9 @@
 //! Container ids of open connections, so that one which wants to be the only one of its id can be
 //! (capability `sole-connection-for-container`; a JMS client id is a container id), and stays it:
 //! of the detection policies of Enforcing Connection Uniqueness this is the strong one, which is
-//! also what a client assumes that is not told which.
+//! also what a client assumes when no policy is named.
 //!
-//! It does not close anybody: the one that comes second goes. Invariant: an id is counted as often
+//! It closes no connection: the one that comes second goes. Invariant: an id is counted as often
 //! as it is open, whether or not its connections asked to be alone; one of them that did is alone.
 
 use std::collections::HashMap;
@@ -36,6 +36,8 @@ impl Containers {
 
     pub(super) fn leave(&mut self, container: &str) {
         let Some(open) = self.open.get_mut(container) else { return };
+        // At zero the entry goes, so one that is here has a connection.
+        assert!(open.connections > 0, "a container id without a connection");
         open.connections -= 1;
         if open.connections == 0 {
             self.open.remove(container);

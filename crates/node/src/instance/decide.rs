@@ -1,4 +1,4 @@
-//! Requests, one by one: what the rules decide, and what the connection is told.
+//! Requests, one by one: what the rules decide, and the response to the connection.
 
 use std::sync::Arc;
 
@@ -114,8 +114,8 @@ impl Instance {
         }
     }
 
-    /// Tells the rules what the log takes. What waits for room goes first: until then nothing that
-    /// adds is decided.
+    /// Informs the rules of what the log takes. What waits for log space goes first: until then
+    /// nothing that adds is decided.
     pub(super) fn look_at_room(&mut self, journal: &dyn Journal) {
         let room = if self.is_stalled() { 0 } else { journal.room_for_puts() };
         self.rules.set_log_room(room);
@@ -219,7 +219,7 @@ impl Instance {
             (Some(unit), Some(_)) if self.rules.has_unit(caller.connection, unit) => {
                 self.holdings.doomed.insert(caller.connection, unit);
             }
-            // Nobody dooms the unit of another.
+            // No connection dooms the unit of another.
             (Some(_), Some(_)) => {}
         }
     }

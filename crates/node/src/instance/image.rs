@@ -4,18 +4,18 @@
 //! are taken in a moment and carried out by others.
 
 use towline_core::{
-    Body, CarryCursor, FoundOld, MessageSequence, PageJob, PageRequest, PagingStatus, QueueId,
-    StoredPage,
+    Body, MessageSequence, PageJob, PageRequest, PagingStatus, QueueId, RelocationCursor,
+    RelocationSearch, StoredPage,
 };
 use towline_types::{Lsn, PageRef};
 
 use super::{Instance, Outbound};
 use crate::journal::Journal;
 
-/// A live body in an old extent: read it, then step the instance with [`super::Input::Carry`].
+/// A live body in an old extent: read it, then step the instance with [`super::Input::Relocate`].
 #[derive(Debug)]
 pub struct OldBody {
-    /// Whose.
+    /// The queue of the message.
     pub queue: QueueId,
     /// Which.
     pub sequence: MessageSequence,
@@ -124,9 +124,9 @@ impl Instance {
     pub fn find_old(
         &mut self,
         before: Lsn,
-        cursor: &mut CarryCursor,
+        cursor: &mut RelocationCursor,
         found: &mut Vec<OldBody>,
-    ) -> FoundOld {
+    ) -> RelocationSearch {
         const LOOKS_MAX: usize = 1_000;
         let mut messages = Vec::new();
         let done = self.rules.find_old(before, cursor, LOOKS_MAX, &mut messages);
@@ -146,7 +146,7 @@ impl Instance {
         self.rules.needs_page(request)
     }
 
-    /// A page was read for [`FoundOld::Needs`] or in replay.
+    /// A page was read for [`RelocationSearch::Needs`] or in replay.
     ///
     /// # Errors
     /// It is not what it should be.

@@ -31,7 +31,7 @@ use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
 use crate::request::{AdminReply, Farewell, Request, Response};
-use crate::selection::Contents;
+use crate::selection::{Contents, FetchTicket};
 
 /// Everything that can wake an instance.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub enum Input<'a> {
     /// A message cannot be read; [`Outbound::aside`] says what became of it.
     Unreadable(Unreadable),
     /// The content of an [`OldBody`] was read: log it again.
-    Carry {
-        /// Whose.
+    Relocate {
+        /// The queue of the message.
         queue: QueueId,
         /// Which.
         sequence: MessageSequence,
@@ -65,9 +65,9 @@ pub enum Input<'a> {
     },
     /// Time passed.
     Tick,
-    /// The log has no room for new messages, or has it again.
+    /// The log has no free space for new messages, or has some again.
     LogFull(bool),
-    /// A page was read. One that is not what it should be is told in [`Outbound::damage`].
+    /// A page was read. One that is not what it should be is reported in [`Outbound::damage`].
     Page {
         /// What was asked for.
         request: PageRequest,
@@ -83,11 +83,11 @@ pub enum Input<'a> {
     },
     /// The clock of the instance was set, by so many microseconds: the next `now` is after that.
     ClockStepped(i64),
-    /// The log is nearly full, in percent: the unit of work that holds its oldest place must go.
+    /// The log is nearly full, in percent: the unit of work that holds its oldest position must go.
     LogPressed(u64),
     /// The queue manager ends: no new units of work, no new links.
     Quiesce,
-    /// Tell all connections to go, and why.
+    /// Ask all connections to close, and why.
     End(Farewell),
 }
 
@@ -106,20 +106,11 @@ pub struct Chore {
     pub owner: bool,
 }
 
-/// Who waits for a chore.
+/// The request that waits for a chore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoreTicket {
     pub(crate) connection: ConnectionId,
     pub(crate) token: u64,
-}
-
-/// Names one fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FetchTicket {
-    /// Of which queue.
-    pub queue: QueueId,
-    /// For which message.
-    pub sequence: MessageSequence,
 }
 
 /// A body that a selector needs: read it, then step the instance with [`Input::Content`].
@@ -134,7 +125,7 @@ pub struct Fetch {
 /// A response and the connection that it is for.
 #[derive(Debug)]
 pub struct Routed {
-    /// For whom.
+    /// The connection that it is for.
     pub connection: ConnectionId,
     /// What.
     pub response: Response,
@@ -180,7 +171,7 @@ pub struct Instance {
     containers: Containers,
     holdings: Holdings,
     quiescing: bool,
-    /// Runs that found no room in the log, in order; nothing overtakes them.
+    /// Runs that found no space in the log, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
@@ -188,7 +179,7 @@ pub struct Instance {
     pub(crate) annotated: Annotated,
 }
 
-/// A run that waits for room in the log.
+/// A run that waits for space in the log.
 #[derive(Debug)]
 struct StalledRun {
     facts: Vec<Fact>,
@@ -270,18 +261,19 @@ impl Instance {
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
             Input::Content { ticket, content } => {
-                // One that cannot be read, of a message whose place is not known at the moment: it
-                // may have been logged again and be on a page since. Who waits asks once more.
+                // One that cannot be read, of a message with no known location at the moment: it
+                // may have been logged again and be on a page since. The waiting consumer asks once
+                // more.
                 if content.is_some() || self.body_of_fetch(ticket).is_some() {
                     self.contents.arrived(ticket, content);
                 }
                 self.rules.content_arrived(ticket.queue, ticket.sequence);
             }
             Input::Unreadable(found) => self.unreadable(now, &found, journal, out),
-            Input::Carry { queue, sequence, content } => {
-                // Where runs wait for room, what would only tidy up must not stand among them.
+            Input::Relocate { queue, sequence, content } => {
+                // While runs wait for log space, mere housekeeping must not queue among them.
                 if self.stalled.is_empty()
-                    && self.rules.carry(queue, sequence, content, &mut self.decision)
+                    && self.rules.relocate(queue, sequence, content, &mut self.decision)
                 {
                     self.carry_out(now, None, journal, out);
                 }
@@ -335,6 +327,8 @@ impl Instance {
 
     /// Everything before `tail` is in the queues already.
     pub(crate) fn resume_at(&mut self, tail: Lsn) {
+        // What is pending has a position in the log of before: it would wait for the wrong one.
+        assert!(self.pending.is_empty() && self.stalled.is_empty(), "a restart decides nothing");
         self.durable = tail;
         self.applied = tail;
     }
@@ -342,7 +336,7 @@ impl Instance {
     /// When [`Input::Tick`] must come at the latest.
     #[must_use]
     pub fn next_tick(&self) -> Time {
-        // Runs that wait for room are tried again at every tick.
+        // Runs that wait for log space are retried at every tick.
         if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
     }
 
@@ -376,6 +370,8 @@ impl Instance {
                 }
                 self.rules.apply(now, fact, &mut self.outputs);
             }
+            // A client that saw this run could lose it otherwise: the log may end before it.
+            assert!(end <= self.durable, "a run is applied before it is durable");
             self.applied = self.applied.max(end);
             if let Some((connection, response)) = reply {
                 out.routed.push(Routed { connection, response });
@@ -412,7 +408,7 @@ impl Instance {
         }
     }
 
-    /// Carries out what was decided without a caller who waits.
+    /// Carries out what was decided without a waiting caller.
     pub(crate) fn carry_out_decision(
         &mut self,
         now: Time,
@@ -424,8 +420,8 @@ impl Instance {
         self.carry_out(now, None, journal, out);
     }
 
-    /// Carries out what `self.decision` holds; `reply` goes when it is durable, or at once when
-    /// nobody has to wait.
+    /// Carries out what `self.decision` holds; `reply` goes when it is durable, or at once when no
+    /// client has to wait.
     fn carry_out(
         &mut self,
         now: Time,
@@ -466,7 +462,7 @@ impl Instance {
         self.take_outputs(journal, out);
     }
 
-    /// Whether a run waits for room in the log.
+    /// Whether a run waits for space in the log.
     pub(crate) fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
     }
@@ -475,8 +471,8 @@ impl Instance {
         !self.pending.is_empty() || !self.stalled.is_empty()
     }
 
-    /// Gives a run to the log, or parks it behind those that found no room. Returns an empty vector
-    /// to use again.
+    /// Gives a run to the log, or parks it behind those that found no space. Returns an empty
+    /// vector to use again.
     fn log_run(&mut self, mut run: StalledRun, journal: &dyn Journal) -> Vec<Fact> {
         self.retry_stalled(journal);
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
@@ -486,9 +482,12 @@ impl Instance {
         reusable(run.facts)
     }
 
-    /// False: no room; the run is as it was.
+    /// False: no space; the run is as it was.
     fn append(&mut self, run: &mut StalledRun, journal: &dyn Journal) -> bool {
-        let logged = run.facts.get_mut(..run.logged).unwrap_or_default();
+        // What is left out of the log here would be acknowledged and gone after a restart.
+        let Some(logged) = run.facts.get_mut(..run.logged) else {
+            unreachable!("a run of {} facts logs {} of them", run.facts.len(), run.logged)
+        };
         let end = match run.durability {
             Durability::Memory => Lsn::ZERO,
             durability @ (Durability::Lazy | Durability::Forced) => {
@@ -502,7 +501,7 @@ impl Instance {
         true
     }
 
-    /// There may be room again.
+    /// There may be log space again.
     fn retry_stalled(&mut self, journal: &dyn Journal) {
         while let Some(mut run) = self.stalled.pop_front() {
             if !self.append(&mut run, journal) {
@@ -528,7 +527,7 @@ impl Instance {
         out.is_unfinished = true;
     }
 
-    /// Logs the facts that nobody asked for, and turns effects into responses.
+    /// Logs the facts that no client asked for, and turns effects into responses.
     fn take_outputs(&mut self, journal: &dyn Journal, out: &mut Outbound) {
         while !self.outputs.facts.is_empty() || !self.outputs.effects.is_empty() {
             let mut effects = std::mem::take(&mut self.outputs.effects);

@@ -9,10 +9,10 @@ use towline_types::{Lsn, Time};
 use super::{Instance, Outbound};
 use crate::journal::Journal;
 
-/// Facts for which room is kept: a run of a million is seldom.
+/// Facts that the vector keeps capacity for: a run of a million is seldom.
 const FACTS_KEPT: usize = 16_384;
 
-/// An empty vector to use again, without the room for an unusually large run.
+/// An empty vector to use again, without the capacity for an unusually large run.
 pub(super) fn reusable(facts: Vec<Fact>) -> Vec<Fact> {
     if facts.capacity() > FACTS_KEPT { Vec::new() } else { facts }
 }
@@ -44,7 +44,7 @@ impl Instance {
         }
     }
 
-    /// Rolls back the unit of work that holds the oldest place of the log, if there is one.
+    /// Rolls back the unit of work that holds the oldest position of the log, if there is one.
     pub(super) fn end_oldest_unit(
         &mut self,
         now: Time,

@@ -168,7 +168,7 @@ fn what_an_anonymous_link_cannot_route_and_was_settled_detaches_it() {
     }
 }
 
-// Anonymous Terminus for Message Routing, 2.2.2: in a unit of work the discharge tells.
+// Anonymous Terminus for Message Routing, 2.2.2: in a unit of work the discharge says so.
 #[test]
 fn what_cannot_be_routed_and_was_settled_in_a_unit_of_work_fails_its_commit_and_keeps_the_link() {
     let mut rig = Rig::new();

@@ -13,7 +13,7 @@ use towline_types::limits;
 use super::rig::{Client, Rig};
 use super::text::message;
 
-/// The open and the close of a connection whose container id another one has (AMQP JMS binding).
+/// The open and the close of a connection with the container id of another one (AMQP JMS binding).
 fn assert_container_id_refused(client: &Client) {
     let error = Rig::closing(client).expect("a refusal");
     assert_eq!(error.condition, condition::INVALID_FIELD);

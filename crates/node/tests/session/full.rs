@@ -1,4 +1,4 @@
-//! A log with little room: how much puts may take, and what is answered when nothing fits.
+//! A log with little free space: how much puts may take, and what is answered when nothing fits.
 
 use towline_admin::status::Status;
 use towline_amqp::types::DeliveryState;
@@ -17,7 +17,7 @@ fn puts_stop_before_the_reserve_although_the_log_has_not_told_that_it_is_full() 
     let receiver = rig.receiver(&mut client, "Q");
     let begins = rig.log.tail.get() + 200_000;
     rig.log.bytes_max.set(Some(begins));
-    // All is decided before anything is durable, and before the log could tell anything.
+    // All is decided before anything is durable, and before the log could report anything.
     rig.hold_log();
     for number in 0..20 {
         rig.send(&mut client, sender, number, message(&"x".repeat(20_000)).durable());

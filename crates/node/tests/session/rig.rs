@@ -174,7 +174,7 @@ impl Rig {
         }
     }
 
-    /// The log has no room from now on, or has it again.
+    /// The log has no free space from now on, or has some again.
     pub(crate) fn fill_log(&mut self, full: bool) {
         self.log.full.set(full);
         self.instance.step(self.now, Input::LogFull(full), &self.log, &mut self.out);

@@ -27,8 +27,8 @@ fn long(content_bytes: usize) -> Text {
     text
 }
 
-/// Whose body begins so many bytes behind the start of what a queue keeps. The property that is
-/// asked for is the last one.
+/// A message with its body so many bytes behind the start of what a queue keeps. The property that
+/// is asked for is the last one.
 fn late(front_bytes: usize) -> Text {
     let filled = |bytes: usize| {
         message("late")

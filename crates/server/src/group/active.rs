@@ -9,17 +9,17 @@ use towline_log::{Listener, Space};
 use towline_node::Restart;
 use towline_types::BatchPlace;
 
-use super::driver::Driver;
-use super::missing;
+use super::adapters::{ActiveDoor, GroupRepairs};
 use super::start::Opened;
-use crate::link::relay::Here;
-use crate::net::{Accepted, Away, IoThreads};
+use crate::net::{Accepted, Away, Here, IoThreads};
 use crate::reload::Reload;
 use tokio::runtime::Handle;
 use towline_config::Config;
-use towline_engine::GroupView;
-use towline_engine::{LogContext, OpenInstance, RunningInstance};
+use towline_engine::{GroupView, LogContext, OpenInstance, RunningInstance};
 use towline_logging::log as say;
+use towline_process::Clock;
+use towline_replication::driver::Driver;
+use towline_replication::no_active;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {
@@ -33,10 +33,10 @@ impl Serving {
     ///
     /// # Errors
     /// When the system has no thread for it.
-    pub(crate) fn new(driver: &Arc<Driver>) -> std::io::Result<Serving> {
+    pub(crate) fn new(driver: &Arc<Driver>, clock: Clock) -> std::io::Result<Serving> {
         let asked = Arc::clone(driver);
-        let why = Box::new(move || missing::why(&asked));
-        let away = IoThreads::turning_away(Away { clock: driver.clock(), why })?;
+        let why = Box::new(move || no_active::why(&asked));
+        let away = IoThreads::turning_away(Away { clock, why })?;
         Ok(Serving { threads: OnceLock::new(), away, driver: Arc::clone(driver) })
     }
 }
@@ -83,20 +83,21 @@ pub(crate) fn open_door(
     };
     let log = driver.log().clone();
     let images = Arc::clone(&opened.images);
-    let open = OpenInstance::of_leader(instance, config, context, log, images, driver.clock());
+    let open = OpenInstance::of_leader(instance, config, context, log, images, opened.clock);
     let door = Arc::clone(open.door());
     door.set_listeners(listeners);
     door.set_group(group);
-    let repairs: Arc<dyn towline_engine::Repairs> = driver.repairs().clone();
+    let repairs = Arc::new(GroupRepairs(Arc::clone(driver.repairs())));
     door.set_repairs(repairs);
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
-    driver.set_door(Arc::clone(&door));
+    opened.set_door(Arc::clone(&door));
+    driver.set_active(Arc::new(ActiveDoor(Arc::clone(&door))));
     let mut said = Space::Ample;
     // The log says each change once, and what it said before there was a door is not said again.
     while driver.log().space() != said {
         said = driver.log().space();
-        door.space(said);
+        Listener::space(door.as_ref(), said);
     }
     let running = open.start(config, reload.jobs(name), runtime)?;
     let (term, took) = (tail.term.to_string(), began.elapsed().as_micros().to_string());

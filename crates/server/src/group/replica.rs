@@ -7,7 +7,7 @@
 //! this place once, when all is applied that this instance leads from, and no extent is missing in
 //! which a message lives.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,15 +16,13 @@ use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
-use super::applicable::Applicable;
-use super::driver::{Driver, Seen};
-use super::repair;
-use towline_engine::Doubt;
-use towline_engine::evict;
 use towline_engine::housekeeping::{self, Complaint, ImagePolicy};
-use towline_engine::{ImageReport, ImageSource, Images};
+use towline_engine::{Door, Doubt, ImageReport, ImageSource, Images, evict};
 use towline_logging::log as say;
 use towline_process::Clock;
+use towline_replication::applicable::CommittedBatches;
+use towline_replication::driver::{ApplyProgress, Driver};
+use towline_replication::repair;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;
@@ -41,6 +39,9 @@ pub(crate) struct Replica {
     state: Mutex<State>,
     driver: Arc<Driver>,
     pages: Pages,
+    clock: Clock,
+    /// Set when this instance becomes active.
+    door: Arc<OnceLock<Arc<Door>>>,
 }
 
 struct State {
@@ -58,14 +59,14 @@ impl Replica {
     pub(crate) fn new(
         (mut restart, stream, applied): (Restart, RunStream, BatchPlace),
         doubt: Option<Doubt>,
-        driver: Arc<Driver>,
-        pages: Pages,
+        (driver, door): (Arc<Driver>, Arc<OnceLock<Arc<Door>>>),
+        (pages, clock): (Pages, Clock),
     ) -> Replica {
         if stream.at_seam() {
             restart.reached(applied.end.max(restart.image_at()));
         }
         let state = State { restart: Some(restart), stream, applied, doubt };
-        Replica { state: Mutex::new(state), driver, pages }
+        Replica { state: Mutex::new(state), driver, pages, clock, door }
     }
 
     /// Applies what is committed until this instance has applied all that it leads from; yields the
@@ -76,28 +77,28 @@ impl Replica {
             self.judge_doubt(false);
             let seen = self.driver.wait(applied.index, HOUSEKEEPING_INTERVAL);
             match seen {
-                Seen { ending: true, .. } => return None,
-                Seen { leads_from: Some(from), .. } if applied.index >= from => {
+                ApplyProgress { ending: true, .. } => return None,
+                ApplyProgress { leads_from: Some(from), .. } if applied.index >= from => {
                     self.judge_doubt(true);
                     let restart = self.state.lock().restart.take()?;
                     return Some((restart, applied));
                 }
-                Seen { committed, .. } if committed > applied.index => {
+                ApplyProgress { committed, .. } if committed > applied.index => {
                     self.apply_some(applied);
                     if self.state.lock().applied.index >= committed {
                         self.driver.rest(REST);
                     }
                 }
-                Seen { .. } => {}
+                ApplyProgress { .. } => {}
             }
         }
     }
 
     fn apply_some(&self, applied: BatchPlace) {
         let batches = match self.driver.committed_behind(applied.index, APPLIED_AT_ONCE_BYTES) {
-            Applicable::Batches(batches) => batches,
-            Applicable::Places(places) if places.is_empty() => return,
-            Applicable::Places(places) => {
+            CommittedBatches::Batches(batches) => batches,
+            CommittedBatches::Places(places) if places.is_empty() => return,
+            CommittedBatches::Places(places) => {
                 match repair::read_batches(&self.driver, &places, APPLIED_AT_ONCE_BYTES) {
                     Ok(batches) => batches,
                     Err(error) => cannot_apply(&error.to_string()),
@@ -190,7 +191,7 @@ impl ImageSource for Replica {
         }
         drop(state);
         // It became active meanwhile, or is just becoming so.
-        self.driver.wait_for_door().look(look)
+        self.door.wait().look(look)
     }
 
     fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
@@ -205,7 +206,7 @@ impl ImageSource for Replica {
     }
 
     fn clock(&self) -> Clock {
-        self.driver.clock()
+        self.clock
     }
 
     fn log_failed(&self, error: &LogError) {

@@ -8,9 +8,9 @@ use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
 
 use super::status::View;
-use crate::link::{self, Answered, LinkStream};
 use towline_config::GroupConfig;
 use towline_engine::GroupView;
+use towline_link::{self as link, Answered, LinkStream};
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

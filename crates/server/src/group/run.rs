@@ -1,9 +1,8 @@
 //! An instance of a group from start to end: a replica first, active when the group says so.
 
 use std::path::Path;
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -11,24 +10,19 @@ use towline_admin::catalogue::{
     ENDED, GROUP_AWAITED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING,
     QUIESCING,
 };
-use towline_group::{Role, Start};
-use towline_node::Farewell;
+use towline_group::Role;
+use towline_log::Stats;
+use towline_node::{Elsewhere, Farewell};
 
 use super::active::{self, Serving};
-use super::driver::{Driver, Over};
-use super::handed::Sockets;
-use super::inbox::GroupInbox;
+use super::host::GroupHost;
+use super::listener_handover::InheritedSockets;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{
-    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, repair,
-    switch,
-};
 use crate::attempts::Attempts;
-use crate::link::relay::Reception;
-use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
+use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
@@ -39,10 +33,20 @@ use crate::signals::Signals;
 use towline_config::{Config, GroupConfig};
 use towline_engine::GroupView;
 use towline_engine::RunningInstance;
-use towline_engine::housekeeping::ImagePolicy;
+use towline_engine::housekeeping::{self, ImagePolicy};
 use towline_floating::Floating;
+use towline_link::{self as link, LinkSettings, Links, Peer, StreamPurpose};
 use towline_logging::log as say;
 use towline_process::Clock;
+use towline_replication::driver::Driver;
+use towline_replication::inbox::GroupInbox;
+use towline_replication::lifecycle::EndReason;
+use towline_replication::redirect::Redirect;
+use towline_replication::reexec::ReexecContext;
+use towline_replication::{
+    agreement, copy, disk_probe, disk_watch, hand_over, membership, no_active, preferred, redirect,
+    reexec, repair, retention_watch, ticker,
+};
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
 const START_MAX: Duration = Duration::from_secs(5);
@@ -50,15 +54,13 @@ const START_MAX: Duration = Duration::from_secs(5);
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often it writes down how far the log is known to be committed.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What happens to the process as a whole.
 enum Event {
     /// This instance became active.
     Active(RunningInstance),
     /// It cannot go on as it is.
-    Over(Over),
+    EndReason(EndReason),
     /// The disk that had not answered does.
     DiskAnswers,
     /// A copy is in place of its log.
@@ -91,7 +93,7 @@ pub(crate) fn run(
     // First of all: the connections of the process before this one are closed, and their clients
     // heard it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
-    let sockets = Sockets::of_process();
+    let sockets = InheritedSockets::of_process();
     floating.clear();
     signals.starting(&args.name);
     sockets.close_unless_settled(START_MAX);
@@ -113,9 +115,14 @@ pub(crate) fn run(
         return Ok(());
     }
     if let Ended::Again(next) = ended {
-        again::begin_again(&sockets, next, || floating.let_go());
+        reexec::reexecute(
+            next,
+            |program| sockets.hand_over(program),
+            || floating.let_go(),
+            towline_process::EXIT_REEXEC_FAILED,
+        );
     }
-    // Nobody accepts any more.
+    // No listener accepts any more.
     drop(sockets);
     floating.let_go();
     if opened.driver.overdue().is_none() {
@@ -128,24 +135,13 @@ pub(crate) fn run(
 /// How serving ended.
 enum Ended {
     InOrder,
-    Again(Next),
-}
-
-/// What the re-executed program is given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Next {
-    /// Copies that could not be had, one after the other.
-    pub(crate) copies_failed: u32,
-    /// Those that wait for `ready` have seen it.
-    pub(crate) ready_told: bool,
-    /// The start of this process: its folder is the same as long as this is the newest one in it.
-    pub(crate) start: Start,
+    Again(ReexecContext),
 }
 
 fn end_in_order(opened: &Opened) {
     let driver = &opened.driver;
     driver.end();
-    let image = match driver.door() {
+    let image = match opened.door() {
         Some(door) => opened.images.take(door.as_ref()),
         None => opened.images.take(opened.replica.as_ref()),
     };
@@ -166,14 +162,14 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     of_process: &Process,
-    (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
+    (opened, floating, sockets): (&Arc<Opened>, &Floating, &InheritedSockets),
     signals: &Signals,
 ) -> Result<Ended, RunError> {
     signals.serving();
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let (driver, reload) = (&opened.driver, &of_process.reload);
-    driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
+    driver.ask_for_copies_after(reexec::copy_pause(reexec::copies_failed()));
     tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
     let mut listeners = Listeners::bind(args, (config, group), reload, sockets)?;
@@ -183,7 +179,9 @@ async fn serve(
     let mut tasks = watches(args, group, driver);
     let view = entrance.view.clone();
     let (of_driver, of_reload) = (Arc::clone(driver), Arc::clone(reload));
-    let answering = GroupSocket { driver: of_driver, view, reload: of_reload, events: asks };
+    let of_opened = Arc::clone(opened);
+    let answering =
+        GroupSocket { driver: of_driver, opened: of_opened, view, reload: of_reload, events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
     // Not before: who asks this folder how its instance is must not be led to the active one.
     listeners.bind_local(args, config)?;
@@ -192,7 +190,7 @@ async fn serve(
     let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    await_group(args, group, needed(opened), again::ready_was_told());
+    await_group(args, group, needed(opened), reexec::ready_was_printed());
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
@@ -208,7 +206,7 @@ async fn serve(
                 attending.leave(&mut accepting).await;
                 Some(match ask {
                     LocalEvent::Stop => Ended::InOrder,
-                    LocalEvent::Restart => attending.again(),
+                    LocalEvent::Restart => attending.reexec(),
                 })
             }
             Some(event) = happened.recv() => attending.event(event, &mut accepting).await?,
@@ -228,11 +226,12 @@ fn needed(opened: &Opened) -> usize {
 }
 
 /// Prints what this instance waits for: `ready` comes when clients are served.
-fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_told: bool) {
+fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_printed: bool) {
     let (all, name) = (group.member.len().to_string(), group.name.as_str());
     let needed = needed.to_string();
     say(&GROUP_AWAITED, &[&args.name, &needed, &all, name]);
-    if !ready_was_told {
+    if !ready_was_printed {
+        // It need not be read.
         crate::run::say(&format!("waiting for {needed} of {all} instances of group {name}"));
     }
 }
@@ -240,7 +239,7 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_tol
 /// Tells that clients may come, when they are served for the first time.
 async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
     view.until_served().await;
-    welcome(&args, &urls, view.clock(), again::ready_was_told());
+    welcome(&args, &urls, view.clock(), reexec::ready_was_printed());
     view.ready_is_told();
 }
 
@@ -258,14 +257,14 @@ struct Attending<'a> {
 
 impl Attending<'_> {
     /// Nothing new of copies.
-    fn again(&self) -> Ended {
-        self.again_after(again::copies_failed())
+    fn reexec(&self) -> Ended {
+        self.reexec_after(reexec::copies_failed())
     }
 
-    fn again_after(&self, copies_failed: u32) -> Ended {
-        let ready_told = self.view.was_ready_told() || again::ready_was_told();
+    fn reexec_after(&self, copies_failed: u32) -> Ended {
+        let ready_printed = self.view.was_ready_told() || reexec::ready_was_printed();
         let start = self.parts.1.driver.own_start();
-        Ended::Again(Next { copies_failed, ready_told, start })
+        Ended::Again(ReexecContext { copies_failed, ready_printed, start })
     }
 
     async fn event(
@@ -281,38 +280,44 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, &self.view);
                 self.running = Some(running);
             }
-            Event::Over(Over::LeadsNoMore | Over::PutBack) => {
+            Event::EndReason(EndReason::LostLeadership | EndReason::PutBack) => {
                 // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();
-                if let Some(door) = opened.driver.door() {
+                if let Some(door) = opened.door() {
                     door.end(Farewell::NotActive);
                 }
                 self.goodbye().await;
-                return Ok(Some(self.again()));
+                return Ok(Some(self.reexec()));
             }
-            Event::Over(Over::DiskHangs) => {
+            Event::EndReason(EndReason::DiskHangs) => {
                 let answers = self.events.clone();
                 self.tasks.abort_all();
                 self.running.iter_mut().for_each(RunningInstance::stop_housekeeping);
-                hanging::wait_for_disk(opened, &self.args.data, move || {
+                let of_clients = Arc::clone(opened);
+                let close_clients = move || {
+                    if let Some(door) = of_clients.door() {
+                        door.end(Farewell::NotActive);
+                    }
+                };
+                disk_probe::wait_for_disk(&self.args.data, close_clients, move || {
                     answers.send(Event::DiskAnswers).ok();
                 });
             }
             Event::DiskAnswers => {
                 accepting.abort_all();
-                return Ok(Some(self.again()));
+                return Ok(Some(self.reexec()));
             }
-            Event::Over(Over::NoRoom) => {
+            Event::EndReason(EndReason::LogFull) => {
                 // There may be room after a while; images that make it are taken at the start too.
                 tokio::time::sleep(NO_ROOM_PAUSE).await;
-                return Ok(Some(self.again()));
+                return Ok(Some(self.reexec()));
             }
-            Event::Over(Over::NeedsCopy(peer)) => {
+            Event::EndReason(EndReason::NeedsCopy(peer)) => {
                 start_copy(opened, &self.args.data, peer, &self.events);
             }
-            Event::Copied => return Ok(Some(self.again_after(0))),
+            Event::Copied => return Ok(Some(self.reexec_after(0))),
             Event::NotCopied => {
-                return Ok(Some(self.again_after(again::copies_failed().saturating_add(1))));
+                return Ok(Some(self.reexec_after(reexec::copies_failed().saturating_add(1))));
             }
             Event::Failed(error) => return Err(RunError::System(error)),
         }
@@ -327,11 +332,12 @@ impl Attending<'_> {
             std::fs::remove_file(socket).ok();
         }
         let leads = driver.leads();
-        let Some(door) = driver.door().filter(|_| leads) else { return };
+        let Some(door) = self.parts.1.door().filter(|_| leads) else { return };
         accepting.abort_all();
-        let hand_over = Arc::clone(driver);
-        let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-        if !matches!(handed, Ok(Ok(()))) {
+        let driver = Arc::clone(driver);
+        let listener_handover =
+            tokio::task::spawn_blocking(move || hand_over::hand_over(&driver, None)).await;
+        if !matches!(listener_handover, Ok(Ok(()))) {
             // No instance takes over: clients are told all the same.
             door.end(Farewell::Ending);
         }
@@ -351,14 +357,14 @@ impl Attending<'_> {
 fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
-    tasks.spawn(missing::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    tasks.spawn(no_active::watch(Arc::clone(driver), group.heartbeat_timeout()));
     tasks
 }
 
 fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
-    driver.set_over(move |why| {
-        // Nobody listens when the process ends anyway.
-        events.send(Event::Over(why)).ok();
+    driver.set_on_end(move |why| {
+        // The receiver is gone when the process ends anyway.
+        events.send(Event::EndReason(why)).ok();
     });
 }
 
@@ -375,7 +381,7 @@ impl Listeners {
         args: &RunArgs,
         (config, group): (&Config, &GroupConfig),
         reload: &Reload,
-        sockets: &Sockets,
+        sockets: &InheritedSockets,
     ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
@@ -393,7 +399,10 @@ impl Listeners {
             kinds.push(ListenerKind {
                 elsewhere: socket
                     .address()
-                    .and_then(|bound| elsewhere::of(group, number, bound, &url)),
+                    .and_then(|bound| redirect::of(group, number, bound, &url))
+                    .map(|Redirect { scheme, host, port }| {
+                        Arc::new(Elsewhere { scheme: scheme.into(), host: host.into(), port })
+                    }),
                 ..socket.kind().clone()
             });
             listening.push((Some(number), socket));
@@ -432,7 +441,7 @@ fn start_links(
     (config, group): (&Config, &GroupConfig),
     opened: &Arc<Opened>,
     admission: &Arc<Admission>,
-    (listeners, sockets): (&Listeners, &Sockets),
+    (listeners, sockets): (&Listeners, &InheritedSockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
@@ -443,18 +452,19 @@ fn start_links(
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
     let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-    let inbox = GroupInbox {
-        driver: Arc::clone(driver),
+    let host = GroupHost {
         opened: Arc::clone(opened),
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
     };
-    let terms = agreement::terms(config, group, opened.extent_bytes);
+    let inbox = GroupInbox { driver: Arc::clone(driver), host };
+    let records = towline_core::record::VERSION;
+    let terms = agreement::terms(config, group, opened.extent_bytes, records);
     let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
-    let serving = Arc::new(Serving::new(driver).map_err(RunError::System)?);
+    let serving = Arc::new(Serving::new(driver, opened.clock).map_err(RunError::System)?);
     let reception = Reception::new(
         Arc::clone(&links),
         driver.whereabouts(),
@@ -470,10 +480,10 @@ fn start_links(
             host.relayed(&kinds, &local, peer, (listener, client), stream).await;
         });
     });
-    let taken: Result<(), Box<super::inbox::TakeClient>> = clients.set(take);
+    let taken: Result<(), Box<super::host::TakeClient>> = clients.set(take);
     assert!(taken.is_ok(), "clients are taken in one place");
     driver.set_links(links);
-    let view = Arc::new(View::new(Arc::clone(driver), group.clone(), builds));
+    let view = Arc::new(View::new(Arc::clone(driver), opened.clock, group.clone(), builds));
     assert!(seen.set(Arc::clone(&view)).is_ok(), "a status is made in one place");
     Ok(Entrance { reception, serving, view })
 }
@@ -489,12 +499,20 @@ fn start_threads(
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
         thread.map(drop).map_err(RunError::System)
     };
-    let (driver, tick) = (Arc::clone(&opened.driver), start::tick(group));
-    spawn("group-tick", Box::new(move || keep_time(&driver, tick)))?;
+    let (driver, tick) = (Arc::clone(&opened.driver), membership::tick(group));
+    spawn("group-tick", Box::new(move || ticker::keep_time(&driver, tick)))?;
     let (driver, longest) = (Arc::clone(&opened.driver), group.heartbeat_timeout());
-    spawn("group-disk", Box::new(move || condition::watch(&driver, longest)))?;
+    spawn("group-disk", Box::new(move || disk_watch::watch(&driver, longest)))?;
     let of_fetches = Arc::clone(opened);
-    spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
+    spawn(
+        "group-read",
+        Box::new(move || {
+            let orders = of_fetches.fetches.lock().take();
+            if let Some(orders) = orders {
+                repair::serve_fetches(&of_fetches.driver, orders);
+            }
+        }),
+    )?;
     let of_repairs = Arc::clone(&opened.driver);
     spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
     let house = Arc::clone(opened);
@@ -514,30 +532,10 @@ fn start_threads(
                 Ok(running) => Event::Active(running),
                 Err(error) => Event::Failed(error),
             };
+            // The receiver is gone when the process ends anyway.
             events.send(event).ok();
         }),
     )
-}
-
-/// Ticks, and looks earlier when the member wants it.
-fn keep_time(driver: &Driver, tick: Duration) {
-    let (_stop, never) = std::sync::mpsc::channel::<()>();
-    let mut last = Instant::now();
-    loop {
-        let rest = tick.saturating_sub(last.elapsed());
-        let wanted = driver.next_try().map_or(rest, |wanted| wanted.min(rest));
-        let waited = never.recv_timeout(wanted.max(Duration::from_millis(1)));
-        if waited != Err(RecvTimeoutError::Timeout) || driver.is_ending() {
-            return;
-        }
-        if last.elapsed() >= tick {
-            // One tick however long it was: a process that was stopped must not find its time gone.
-            last = Instant::now();
-            driver.tick();
-        } else {
-            driver.look_again();
-        }
-    }
 }
 
 fn serve_as_active(
@@ -546,8 +544,16 @@ fn serve_as_active(
     opened: &Arc<Opened>,
     view: &Arc<View>,
 ) {
-    tasks.spawn(holds::watch(Arc::clone(opened), config.log.reserve_bytes));
-    tasks.spawn(note_committed(Arc::clone(&opened.driver)));
+    let reserve_bytes = config.log.reserve_bytes;
+    let percent_full =
+        move |stats: &Stats| housekeeping::percent_full(stats.bytes_in_use, stats, reserve_bytes);
+    let of_door = Arc::clone(opened);
+    let reclaim = move || match of_door.door() {
+        Some(door) => of_door.images.reclaim(door.as_ref()),
+        None => Ok(()),
+    };
+    tasks.spawn(retention_watch::watch(Arc::clone(&opened.driver), percent_full, reclaim));
+    tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {
         let mut interval = tokio::time::interval(TELL_INTERVAL);
@@ -559,34 +565,17 @@ fn serve_as_active(
     });
 }
 
-/// Has an active instance write down how far the log is committed: the first time so that it is on
-/// the disk, for a young group has no note at all, then as a replica does.
-async fn note_committed(driver: Arc<Driver>) {
-    let mut interval = tokio::time::interval(NOTE_INTERVAL);
-    let mut first = true;
-    loop {
-        interval.tick().await;
-        let (noting, durably) = (Arc::clone(&driver), std::mem::take(&mut first));
-        let noted = tokio::task::spawn_blocking(move || match durably {
-            true => noting.note_committed_durably(),
-            false => noting.note_committed(),
-        });
-        if let Ok(Err(error)) = noted.await {
-            tracing::warn!(%error, "how far the log is committed cannot be written down");
-        }
-    }
-}
-
 /// Gets a full copy on a thread of its own, once. If that fails, this instance re-executes too, and
 /// the active instance then says what it needs. It takes part in the group until then.
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let event = match copy::take(&opened.driver, &data, peer) {
+        let drawn = u64::from_le_bytes(towline_process::random::bytes());
+        let event = match copy::take(&opened.driver, &data, peer, drawn) {
             Ok(()) => Event::Copied,
             Err(why) => {
-                let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
-                say(&GROUP_COPY_FAILED, &[&name, &why]);
+                let name = opened.driver.name(peer);
+                say(&GROUP_COPY_FAILED, &[name, &why]);
                 Event::NotCopied
             }
         };

@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use towline_admin::status::GroupStatus;
 
-use super::driver::Driver;
+use super::start::Opened;
 use super::switch;
-use crate::link::Peer;
 use crate::reload::Reload;
 use crate::run::LocalEvent;
 use towline_engine::GroupView;
+use towline_link::Peer;
+use towline_replication::driver::Driver;
 
 const NAME: &str = "towline-group.sock";
 /// Connections at once.
@@ -48,6 +49,7 @@ enum Ask {
 /// Answers on the socket, until the process ends.
 pub(crate) struct GroupSocket {
     pub(crate) driver: Arc<Driver>,
+    pub(crate) opened: Arc<Opened>,
     pub(crate) view: Arc<dyn GroupView>,
     pub(crate) reload: Arc<Reload>,
     pub(crate) events: UnboundedSender<LocalEvent>,
@@ -118,7 +120,7 @@ impl GroupSocket {
             Err(error) => refused(format!("this is not understood: {error}")),
             Ok(Ask::Status) => {
                 // One that lost the active part has a door until it re-executes itself.
-                let door = self.driver.door().filter(|_| self.driver.leads());
+                let door = self.opened.door().filter(|_| self.driver.leads());
                 let status = door.map(|door| door.status());
                 (json!({ "ok": { "group": self.view.group(), "status": status } }), None)
             }

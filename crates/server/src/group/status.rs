@@ -9,25 +9,27 @@ use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
-use super::condition::{self, Condition};
-use super::driver::Driver;
 use super::report::Stand;
-use super::{KIND_ROWS, Where, member_of, peer_of};
-use crate::link::{FrameBody, LinkState, Peer};
 use towline_config::GroupConfig;
 use towline_engine::GroupView;
+use towline_link::{FrameBody, LinkState, Peer, Where};
 use towline_process::Clock;
+use towline_replication::disk_condition::DiskCondition;
+use towline_replication::disk_watch;
+use towline_replication::driver::Driver;
+use towline_replication::frames::{KIND_ROWS, member_of, peer_of};
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {
     driver: Arc<Driver>,
+    clock: Clock,
     config: GroupConfig,
     builds: Arc<Mutex<Vec<String>>>,
     in_sync_at: Mutex<Vec<u64>>,
     /// The active instance told something.
     news: Notify,
     /// That this instance is ready was told.
-    ready_told: AtomicBool,
+    ready_printed: AtomicBool,
     /// What the active instance last told, and when.
     told: Mutex<Option<(Instant, Vec<InstanceStatus>)>>,
 }
@@ -38,12 +40,22 @@ const TOLD_MAX: Duration = Duration::from_secs(3);
 impl View {
     pub(crate) fn new(
         driver: Arc<Driver>,
+        clock: Clock,
         config: GroupConfig,
         builds: Arc<Mutex<Vec<String>>>,
     ) -> View {
         let in_sync_at = Mutex::new(vec![0; config.member.len()]);
-        let (news, ready_told) = (Notify::new(), AtomicBool::new(false));
-        View { driver, config, builds, in_sync_at, news, ready_told, told: Mutex::new(None) }
+        let (news, ready_printed) = (Notify::new(), AtomicBool::new(false));
+        View {
+            driver,
+            clock,
+            config,
+            builds,
+            in_sync_at,
+            news,
+            ready_printed,
+            told: Mutex::new(None),
+        }
     }
 
     /// Waits until clients are served, here or through the active instance.
@@ -60,7 +72,7 @@ impl View {
                     let recent = |(when, _): &(Instant, _)| when.elapsed() < TOLD_MAX;
                     told.as_ref().is_some_and(recent) && self.driver.active_peer() == Some(peer)
                 }
-                Where::Nobody => false,
+                Where::NoActive => false,
             };
             if served {
                 return;
@@ -74,16 +86,16 @@ impl View {
 
     /// Whether it was told that clients may come, and that it was.
     pub(crate) fn was_ready_told(&self) -> bool {
-        self.ready_told.load(Ordering::SeqCst)
+        self.ready_printed.load(Ordering::SeqCst)
     }
 
     /// See [`View::was_ready_told`].
     pub(crate) fn ready_is_told(&self) {
-        self.ready_told.store(true, Ordering::SeqCst);
+        self.ready_printed.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        self.driver.clock()
+        self.clock
     }
 
     /// Tells the others what this instance, which is active, knows of all.
@@ -189,15 +201,16 @@ impl View {
         });
         drop(seen);
         let member = self.config.member.get(peer);
-        let held = if leads { self.driver.holds().bytes(peer, self.driver.log()) } else { None };
+        let held =
+            if leads { self.driver.retention().bytes(peer, self.driver.log()) } else { None };
         let condition = match peer == this {
-            true => condition::own(&self.driver),
+            true => disk_watch::own(&self.driver),
             false => self.driver.conditions().of(peer).unwrap_or_default(),
         };
-        let Condition { log_full, sync_overdue_ms } = condition;
+        let DiskCondition { log_full, sync_overdue_ms } = condition;
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
-            Some(row) => leads && (row.needs_copy || self.driver.holds().is_rebasing(peer)),
+            Some(row) => leads && (row.needs_copy || self.driver.retention().is_rebasing(peer)),
         };
         InstanceStatus {
             instance: member.map(|member| member.name.clone()).unwrap_or_default(),
@@ -224,7 +237,7 @@ impl View {
             sync_time,
             round_trip_us: link.round_trip_us.unwrap_or(0),
             version: match row {
-                None => towline_process::build().to_owned(),
+                None => towline_types::program_version().to_owned(),
                 Some(_) => self.builds.lock().get(peer).cloned().unwrap_or_default(),
             },
             sent_bytes: bytes_sent(&link),
@@ -301,7 +314,7 @@ impl GroupView for View {
         if stood_still {
             knows_nothing(&mut progress);
         }
-        let now_ms = self.driver.clock().now().as_millis();
+        let now_ms = self.driver.now().as_millis();
         let mut instances: Vec<InstanceStatus> = (0..self.config.member.len())
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
@@ -309,10 +322,10 @@ impl GroupView for View {
             self.as_told(&mut instances, self.driver.this());
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
-        // Between losing leadership and beginning again there is a door still, and nobody is
+        // Between losing leadership and re-executing the door still exists, and no client is
         // served.
         let overdue = self.driver.overdue();
-        let here = self.driver.door().is_some() && progress.role == Role::Leader;
+        let here = self.driver.active().is_some() && progress.role == Role::Leader;
         let is_led = progress.leader.is_some() && progress.role != Role::Leader;
         let follows = is_led && !stood_still;
         GroupStatus {
@@ -330,7 +343,7 @@ impl GroupView for View {
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
             serving: here || follows,
-            sync_overdue_ms: condition::own(&self.driver).sync_overdue_ms,
+            sync_overdue_ms: disk_watch::own(&self.driver).sync_overdue_ms,
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
             unrepaired_batches: self.driver.repairs().lacking(),

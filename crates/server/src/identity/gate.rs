@@ -13,9 +13,10 @@ use parking_lot::Mutex;
 use towline_admin::catalogue::LOGIN_REFUSED;
 use towline_amqp::sasl::{Claim, Mechanism, ScramCredentials};
 use towline_amqp::types::SaslCode;
+use towline_config::client_network;
 use towline_node::Logins;
 
-use crate::attempts::{Attempts, network};
+use crate::attempts::Attempts;
 use crate::users::Users;
 use towline_logging::log_seldom;
 use towline_process::Clock;
@@ -95,7 +96,7 @@ impl Gate {
             tried.comparison = Some(Comparison {
                 users: Arc::clone(&self.users),
                 // Processes of this machine are one.
-                address: network(self.address.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+                address: client_network(self.address.unwrap_or(Ipv4Addr::LOCALHOST.into())),
                 user: Arc::clone(user),
                 password: Arc::clone(password),
                 wait: std::mem::take(&mut tried.wait),
@@ -165,7 +166,7 @@ impl Logins for Gate {
         let welcome = self.offered.contains(&mechanism)
             && match claim {
                 Claim::Anonymous => true,
-                // Nobody acts as somebody else, whatever proves who he is.
+                // No user acts as another one, by whatever proof.
                 Claim::External { authorization, identity } => {
                     self.has_certificate && (authorization.is_empty() || authorization == identity)
                 }

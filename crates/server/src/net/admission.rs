@@ -27,8 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::attempts::network;
-use towline_config::LimitsConfig;
+use towline_config::{LimitsConfig, client_network};
 
 /// Connections at once on the local socket. They have a count of their own: when clients have taken
 /// every place, the administrator must still get in.
@@ -142,7 +141,7 @@ impl Admission {
         if sockets >= self.descriptors_max {
             return Err("the bound of file descriptors for clients");
         }
-        let network = network(address);
+        let network = client_network(address);
         let own = state.waiting.get(&network).map_or(0, VecDeque::len);
         let count = own + state.by_address.get(&address).copied().unwrap_or_default();
         // Every local client has the same address: the bound would stop the wrong ones.
@@ -322,7 +321,7 @@ impl Waiting {
                 }
                 () = sleep(PRESS_INTERVAL) => {
                     let mut state = self.admission.state.lock();
-                    state.press(&self.admission.limits, network(self.address));
+                    state.press(&self.admission.limits, client_network(self.address));
                 }
             }
         }
@@ -331,7 +330,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let (admission, network) = (Arc::clone(&self.admission), network(self.address));
+        let (admission, network) = (Arc::clone(&self.admission), client_network(self.address));
         let mut state = admission.state.lock();
         self.granted.close();
         if let Ok(ticket) = self.granted.try_recv() {
@@ -366,9 +365,9 @@ impl Place {
     fn not_pending(&mut self, earns: bool) {
         let (Some(address), Some(ticket)) = (self.address, self.pending.take()) else { return };
         let mut state = self.admission.state.lock();
-        state.leave_pending(network(address), ticket.number);
+        state.leave_pending(client_network(address), ticket.number);
         if earns {
-            state.earn(network(address));
+            state.earn(client_network(address));
         }
         self.admission.grant(&mut state);
     }
@@ -377,7 +376,7 @@ impl Place {
     pub(crate) fn spoke(&mut self) {
         let (Some(address), Some(ticket)) = (self.address, &self.pending) else { return };
         let mut state = self.admission.state.lock();
-        let own = state.pending.get_mut(&network(address)).into_iter().flatten();
+        let own = state.pending.get_mut(&client_network(address)).into_iter().flatten();
         own.filter(|one| one.number == ticket.number).for_each(|one| one.spoke = true);
     }
 
@@ -398,7 +397,7 @@ impl Drop for Place {
             return;
         };
         if let Some(ticket) = self.pending.take() {
-            state.leave_pending(network(address), ticket.number);
+            state.leave_pending(client_network(address), ticket.number);
         }
         state.leave(address);
         self.admission.grant(&mut state);

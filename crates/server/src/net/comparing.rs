@@ -90,7 +90,7 @@ impl Comparing {
             tracing::debug!(%error, "no thread to compare passwords");
             state.threads -= 1;
             if state.threads == 0 {
-                // Nobody would ever come for them; dropped, they are answered with `None`.
+                // No thread would ever take them; dropped, they are answered with `None`.
                 *state = State::default();
             }
         }

@@ -29,12 +29,9 @@ use towline_types::{Payload, Time};
 use crate::identity::Gate;
 use crate::net::admission::Place;
 use crate::net::parting::part;
-use crate::net::{scratch, turn};
-use towline_engine::Arrival;
-use towline_engine::Departure;
-use towline_engine::Door;
-use towline_engine::Outbox;
-use towline_engine::bodies;
+use crate::net::turn;
+use towline_engine::{Arrival, Departure, Door, Outbox, bodies};
+use towline_link::scratch;
 use towline_process::Clock;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.

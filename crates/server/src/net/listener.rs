@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -26,8 +26,8 @@ use super::connection::{ConnectionTask, End, Entrance};
 use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
 use crate::identity::{Doorman, Peer};
-use crate::link::LinkStream;
 use towline_engine::Door;
+use towline_link::{BACKLOG, LinkStream, listen_widely};
 use towline_logging::{log, log_seldom};
 
 /// Connections served before the sockets are asked again which of them have something: a busy
@@ -54,16 +54,6 @@ pub(crate) enum Listening {
     Tcp(std::net::TcpListener, ListenerKind),
     /// The local socket in the data folder.
     Local(std::os::unix::net::UnixListener, ListenerKind, LocalAccess),
-}
-
-/// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): a
-/// thousand clients that come at once, or come back while nothing accepts, must not be left to
-/// their retransmissions. The standard library asks for 128.
-const BACKLOG: i32 = 4_096;
-
-/// Listens, so that as many connections as possible may wait.
-pub(crate) fn listen_widely(socket: &std::net::TcpListener) -> io::Result<()> {
-    SockRef::from(socket).listen(BACKLOG)
 }
 
 /// Binds a TCP listener to an address that may come and go (IP_FREEBIND).
@@ -156,7 +146,7 @@ pub(crate) enum ClientSocket {
 enum Host {
     /// The instance.
     Door(Arc<Door>),
-    /// Nobody.
+    /// No instance is active; clients wait for one.
     Away(Arc<Away>),
 }
 
@@ -470,34 +460,12 @@ where
 }
 
 #[cfg(test)]
-pub(crate) mod burst {
-    use std::net::{SocketAddr, TcpStream};
-    use std::time::Duration;
-
-    /// More than the 128 for which the standard library asks.
-    const CLIENTS: usize = 300;
-    /// Shorter than the second after which a client asks again that found no space.
-    const PATIENCE: Duration = Duration::from_millis(700);
-
-    /// How many of a burst of clients are connected at once, though nothing accepts them; and how
-    /// many came.
-    pub(crate) fn connected(address: SocketAddr) -> (usize, usize) {
-        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
-        let allowed: usize = allowed.trim().parse().unwrap_or(CLIENTS);
-        let clients = CLIENTS.min(allowed);
-        let connect = |_| TcpStream::connect_timeout(&address, PATIENCE).ok();
-        // The first one that is not connected would be followed by others that wait as long.
-        let streams: Vec<TcpStream> = (0..clients).map_while(connect).collect();
-        (streams.len(), clients)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::attempts::Attempts;
     use crate::users::Users;
     use towline_config::{LimitsConfig, ListenerConfig};
+    use towline_link::testing::burst;
 
     #[test]
     fn a_burst_of_clients_waits_at_each_kind_of_listener_from_the_first_start_on() {

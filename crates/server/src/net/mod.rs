@@ -8,7 +8,7 @@ mod drain;
 mod listener;
 mod local;
 mod parting;
-pub(crate) mod scratch;
+mod reception;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -18,11 +18,7 @@ pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
 pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
 pub(crate) use drain::drain;
-#[cfg(test)]
-pub(crate) use listener::burst;
-pub(crate) use listener::{
-    Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,
-    called, listen_widely,
-};
+pub(crate) use listener::{Accepted, IoThreads, ListenerKind, Listening, bind_floating};
 pub(crate) use local::LocalAccess;
+pub(crate) use reception::{Here, Reception};
 pub(crate) use tls::{ListenerTls, server_settings};

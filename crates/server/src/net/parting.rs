@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::net::scratch;
+use towline_link::scratch;
 
 /// How long the peer of a connection that is over has to close its side.
 const PARTING: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! One connection's task over a pipe in memory: how logins wait, and how connections end.
 //!
 //! Where a rule is about time the clock of the runtime stands still and jumps to the next timer
-//! when nobody has anything to do, so that no test waits and none depends on the speed of the
+//! when no task has anything to do, so that no test waits and none depends on the speed of the
 //! machine.
 
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ impl Drop for Bench {
     }
 }
 
-/// Runs `test` on one thread; `clock_stands` until nobody has anything to do.
+/// Runs `test` on one thread; `clock_stands` until no task has anything to do.
 fn run<F: Future<Output = ()>>(clock_stands: bool, test: impl FnOnce(Bench) -> F) {
     let bench = Bench::open();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Broken, Fate, History, Put, Unit};
+use super::{Fate, History, Put, Unit, Violation};
 
-/// What the queues say about a unit whose fate nobody was told.
+/// What the queues say about a unit when no client learned its fate.
 #[derive(Default)]
 struct Evidence {
     committed: Option<String>,
@@ -12,8 +12,8 @@ struct Evidence {
 }
 
 impl History {
-    /// `present`: the messages that are in the queues when nobody is connected any more.
-    pub(crate) fn judge(&self, present: &BTreeSet<usize>) -> Result<(), Broken> {
+    /// `present`: the messages that are in the queues when no client is connected any more.
+    pub(crate) fn judge(&self, present: &BTreeSet<usize>) -> Result<(), Violation> {
         for (number, put) in self.puts.iter().enumerate() {
             self.judge_message(number, put, present.contains(&number))?;
         }
@@ -40,7 +40,7 @@ impl History {
         }
     }
 
-    fn judge_message(&self, number: usize, put: &Put, present: bool) -> Result<(), Broken> {
+    fn judge_message(&self, number: usize, put: &Put, present: bool) -> Result<(), Violation> {
         let gets: Vec<Fate> = put.gets.iter().map(|get| self.fate_of_get(*get)).collect();
         let got = gets.iter().filter(|fate| **fate == Fate::Yes).count();
         let perhaps = gets.iter().filter(|fate| **fate == Fate::Unknown).count();
@@ -69,7 +69,7 @@ impl History {
         number: usize,
         unit: &Unit,
         present: &BTreeSet<usize>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         let mut evidence = Evidence::default();
         for put in unit.puts.iter().filter(|put| self.puts[**put].persistent) {
             let seen = self.puts[*put].delivered || present.contains(put);

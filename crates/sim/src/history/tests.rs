@@ -25,7 +25,7 @@ fn acknowledged(history: &mut History) -> usize {
     number
 }
 
-fn deliver(history: &mut History, number: usize) -> Result<usize, Broken> {
+fn deliver(history: &mut History, number: usize) -> Result<usize, Violation> {
     history.delivered(ACTIVE, 1, 0, &History::content(number, 5))
 }
 
@@ -65,7 +65,7 @@ fn a_message_that_was_got_is_neither_there_nor_delivered_again() {
 }
 
 #[test]
-fn a_unit_that_nobody_was_told_about_is_whole_or_not_at_all() {
+fn a_unit_that_no_client_learned_about_is_whole_or_not_at_all() {
     let mut history = History::default();
     let unit = history.declare();
     let (one, other) = (put_in(&mut history, Some(unit)), put_in(&mut history, Some(unit)));
@@ -118,7 +118,7 @@ fn put_in_memory(history: &mut History) -> usize {
     number
 }
 
-fn deliver_in(history: &mut History, term: u64, number: usize) -> Result<usize, Broken> {
+fn deliver_in(history: &mut History, term: u64, number: usize) -> Result<usize, Violation> {
     let speaker = Speaker { term, process: term, ..ACTIVE };
     history.delivered(speaker, term, 0, &History::content(number, 5))
 }
@@ -167,7 +167,7 @@ fn a_message_is_held_by_one_connection_at_a_time() {
 }
 
 #[test]
-fn content_that_nobody_put_is_unexpected() {
+fn content_that_no_client_put_is_unexpected() {
     let mut history = History::default();
     let number = acknowledged(&mut history);
     assert!(history.identify(&History::content(number, 4)).is_err());

@@ -10,11 +10,11 @@ use super::{ADMINISTRATOR, At, Event, SCRATCH, World, tell};
 use crate::client::{Answer, queue_name};
 use crate::disk::{Disk, Image};
 use crate::history::Speaker;
-use crate::journal::Waiting;
+use crate::journal::CommitUrgency;
 use crate::process::Stage;
 use crate::view::content_of;
 
-/// What nobody waits for goes to the log after so long, in microseconds.
+/// What no client waits for goes to the log after so long, in microseconds.
 const LAZY_US: u64 = 1_000;
 
 impl World {
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// The log has no room, or has it again.
+    /// The log has no free space, or has it again.
     pub(crate) fn fill_log(&mut self, at: At, full: bool) {
         if let Some(active) = self.process(at).and_then(|process| process.active()) {
             active.journal.fill(full);
@@ -133,21 +133,21 @@ impl World {
         let busy = self.nodes[at.node].disk.flight.is_some() && !self.plan.disk.eager;
         let Some(active) = self.process(at).and_then(|process| process.active()) else { return };
         match active.journal.waiting() {
-            Waiting::Nothing => {}
-            Waiting::Lazy if active.flush_planned => {}
-            Waiting::Lazy => {
+            CommitUrgency::Nothing => {}
+            CommitUrgency::Lazy if active.flush_planned => {}
+            CommitUrgency::Lazy => {
                 active.flush_planned = true;
                 self.plan_in(LAZY_US, Event::Flush { at });
             }
-            Waiting::Forced if busy => {}
-            Waiting::Forced => self.close_batches(at),
+            CommitUrgency::Forced if busy => {}
+            CommitUrgency::Forced => self.close_batches(at),
         }
     }
 
     pub(crate) fn flush_lazy(&mut self, at: At) {
         let Some(active) = self.process(at).and_then(|process| process.active()) else { return };
         active.flush_planned = false;
-        if active.journal.waiting() != Waiting::Nothing {
+        if active.journal.waiting() != CommitUrgency::Nothing {
             self.close_batches(at);
         }
     }
@@ -199,7 +199,7 @@ impl World {
             2 => format!("CLEAR QLOCAL('{SCRATCH}')"),
             3 => format!("ALTER QLOCAL('{SCRATCH}') DEFPRTY({})", self.dice.below(10)),
             _ => {
-                let content = Bytes::from(vec![7; self.dice.position(200)]);
+                let content = Bytes::from(vec![7; self.dice.index(200)]);
                 let content = Payload::from(content);
                 let message = NewMessage { content, ..NewMessage::default() };
                 let put = Request::Put {
@@ -230,7 +230,8 @@ impl World {
 
     /// Takes an image when it is time; it is durable a while later.
     pub(crate) fn image_if_due(&mut self, at: At) {
-        let (now, every) = (self.now, self.plan.image_every_us);
+        let now = self.now;
+        let every = self.plan.image_every_us;
         let version = self.nodes[at.node].version;
         let node = &mut self.nodes[at.node];
         let Some(process) = node.process.as_mut().filter(|there| there.number == at.process) else {
@@ -255,7 +256,8 @@ impl World {
             }
             Stage::Active(active) => {
                 let plan = active.instance.plan_image();
-                let (applied, keep_from) = (plan.applied, plan.keep_from);
+                let applied = plan.applied;
+                let keep_from = plan.keep_from;
                 let (bytes, obsolete) = write_image(plan, &mut active.instance, &mut node.disk);
                 (bytes, obsolete, applied, Some(keep_from))
             }

@@ -5,7 +5,7 @@ use towline_group::{FetchOrder, Input, Message, Output, Role};
 use towline_node::Input as NodeInput;
 use towline_types::{Batch, Lsn, PageRef};
 
-use super::life::{Ending, node_of};
+use super::life::{ProcessEnd, node_of};
 use super::{At, Event, World, tell};
 use crate::journal::{SimulatedJournal, next_lsn};
 use crate::process::{Active, Stage};
@@ -24,13 +24,13 @@ impl World {
     }
 
     fn carry_out(&mut self, at: At, out: Output) {
-        let Output { keep, receive, lead, send, fetch, role, copy_from } = out;
+        let Output { hard_state, receive, lead, send, fetch, role, copy_from } = out;
         let node = &mut self.nodes[at.node];
-        if let Some(kept) = keep {
-            node.disk.kept = kept;
+        if let Some(hard_state) = hard_state {
+            node.disk.hard_state = hard_state;
         }
         if let Some(role) = role {
-            let term = self.process(at).map_or(0, |process| process.member.kept().term);
+            let term = self.process(at).map_or(0, |process| process.member.hard_state().term);
             tell!(self, "{}: {role:?} in term {term}", at.node);
         }
         if role.is_some_and(|role| role != Role::Leader) && self.has_led(at) {
@@ -38,7 +38,7 @@ impl World {
             if self.dice.chance(500) {
                 self.send(at, send);
             }
-            return self.restart(at.node, Ending::Exec);
+            return self.restart(at.node, ProcessEnd::Exec);
         }
         self.receive(at, receive);
         let leading = lead.map(|term| self.begin_leading(at, term));
@@ -93,8 +93,8 @@ impl World {
     fn send(&mut self, at: At, send: Vec<(towline_group::MemberId, Message)>) {
         for (to, message) in send {
             let message = if self.dice.chance(100) { through_bytes(&message) } else { message };
-            let way = (at.node, node_of(to));
-            for (time, link, parcel) in self.network.send(self.now, way, message, &mut self.dice) {
+            let sent = self.network.send(self.now, at.node, node_of(to), message, &mut self.dice);
+            for (time, link, parcel) in sent {
                 self.plan_at(time, Event::Arrives { link, parcel });
             }
         }
@@ -138,14 +138,15 @@ impl World {
 
     pub(crate) fn tick(&mut self, at: At) {
         self.input(at, Input::Tick);
-        let (now, tick) = (self.now, self.plan.tick);
+        let now = self.now;
+        let tick = self.plan.tick;
         let writes_kept = self.dice.chance(100);
         let node = &mut self.nodes[at.node];
         let Some(process) = node.process.as_ref().filter(|there| there.number == at.process) else {
             return;
         };
         if writes_kept {
-            node.disk.kept = process.member.kept();
+            node.disk.hard_state = process.member.hard_state();
         }
         let next = process.clock.true_time(process.clock.local(now) + tick);
         self.plan_at(next.max(now + 1), Event::Tick { at });
@@ -247,11 +248,12 @@ impl World {
         }
     }
 
-    /// Up to where a restart need ask nobody.
+    /// Up to where a restart need ask no other instance.
     fn tell_seam(&mut self, at: At) {
         let now = self.now;
         let Some(process) = self.process(at) else { return };
-        let Some(seam) = process.seam.filter(|seam| seam.index > process.member.kept().committed)
+        let Some(seam) =
+            process.seam.filter(|seam| seam.index > process.member.hard_state().committed)
         else {
             return;
         };
@@ -293,7 +295,8 @@ impl World {
 
     /// The first batch of the own term is committed and applied: clients may come.
     fn finish_restart(&mut self, at: At) {
-        let (batch_bytes, block_bytes) = (self.batch_bytes(at.node), self.block_bytes(at.node));
+        let batch_bytes = self.batch_bytes(at.node);
+        let block_bytes = self.block_bytes(at.node);
         let Some(process) = self.process(at) else { return };
         let Some(leading) = process.leading else { return };
         if process.next <= leading.index || !matches!(process.stage, Stage::Warm(_)) {
@@ -304,7 +307,8 @@ impl World {
         };
         let instance = restart.finish(leading.end);
         let journal = SimulatedJournal::behind(leading, batch_bytes, block_bytes);
-        let (out, flush_planned) = (Default::default(), false);
+        let out = Default::default();
+        let flush_planned = false;
         let active = Active { instance, journal, out, flush_planned };
         process.stage = Stage::Active(Box::new(active));
         let term = leading.term;
@@ -317,7 +321,7 @@ impl World {
         if self.nodes[node].version.is_multiple_of(3) { self.plan.batch_bytes } else { 1_024 }
     }
 
-    /// Places before this are forgotten.
+    /// Batches before this position are forgotten.
     pub(crate) fn forget(&mut self, at: At, upto: Lsn) {
         self.nodes[at.node].disk.forget(upto);
         let base = self.nodes[at.node].disk.base.end;

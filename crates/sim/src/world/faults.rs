@@ -7,9 +7,9 @@
 
 use towline_group::{Input, Role};
 
-use super::life::{Ending, member_id};
+use super::life::{ProcessEnd, member_id};
 use super::{Event, Phase, World, tell};
-use crate::disk::Older;
+use crate::disk::DiskPart;
 use crate::network::{Link, Micros, Parcel, pairs};
 use crate::plan::Fault;
 
@@ -20,16 +20,16 @@ impl World {
         }
         let after = 1 + self.dice.below(2 * self.plan.fault_every_us);
         self.plan_in(after, Event::Fault);
-        let fault = self.plan.faults[self.dice.position(self.plan.faults.len())];
-        let node = self.dice.position(3);
-        let other = (node + 1 + self.dice.position(2)) % 3;
+        let fault = self.plan.faults[self.dice.index(self.plan.faults.len())];
+        let node = self.dice.index(3);
+        let other = (node + 1 + self.dice.index(2)) % 3;
         tell!(self, "FAULT {fault:?} {node} {other}");
         self.counts.faults += 1;
         match fault {
-            Fault::Kill => self.end_and_restart(node, Ending::Kill),
-            Fault::PowerCut => self.end_and_restart(node, Ending::PowerCut),
+            Fault::Kill => self.end_and_restart(node, ProcessEnd::Kill),
+            Fault::PowerCut => self.end_and_restart(node, ProcessEnd::PowerCut),
             Fault::PowerCutOfAll => {
-                (0..3).for_each(|node| self.end_and_restart(node, Ending::PowerCut));
+                (0..3).for_each(|node| self.end_and_restart(node, ProcessEnd::PowerCut));
             }
             Fault::Pause => self.pause(node),
             Fault::CutOneWay => self.network.cut(node, other),
@@ -53,8 +53,8 @@ impl World {
             Fault::DiskLoss => self.lose_disk(node),
             Fault::BitRot => self.rot(node),
             Fault::LogLoss => self.forget_some(node, None),
-            Fault::OlderLog => self.forget_some(node, Some(Older::Log)),
-            Fault::OlderHardState => self.forget_some(node, Some(Older::HardState)),
+            Fault::OlderLog => self.forget_some(node, Some(DiskPart::Log)),
+            Fault::OlderHardState => self.forget_some(node, Some(DiskPart::HardState)),
             Fault::OlderFolder => self.put_folder_back(node),
             Fault::ClonedFolder => self.start_clone(node),
             Fault::FolderOfAnother => self.take_folder_of(node, other),
@@ -66,7 +66,7 @@ impl World {
             Fault::Upgrade => {
                 self.nodes[node].version += 1;
                 self.transfer(other);
-                self.end_and_restart(node, Ending::Stop);
+                self.end_and_restart(node, ProcessEnd::Stop);
             }
             Fault::Transfer => self.transfer(node),
             Fault::LogFull => {
@@ -85,10 +85,10 @@ impl World {
         }
     }
 
-    fn end_and_restart(&mut self, node: usize, ending: Ending) {
+    fn end_and_restart(&mut self, node: usize, ending: ProcessEnd) {
         if self.nodes[node].process.is_some() {
             self.restart(node, ending);
-        } else if ending == Ending::PowerCut && !self.nodes[node].copying {
+        } else if ending == ProcessEnd::PowerCut && !self.nodes[node].copying {
             // What a process that was killed before left in the memory of the system.
             self.nodes[node].disk.lose_unsynced(0, &mut self.dice);
         }
@@ -134,7 +134,8 @@ impl World {
     fn is_sound(&self, node: usize) -> bool {
         let there = &self.nodes[node];
         let process = there.process.as_ref();
-        let may_vote = process.map_or(there.disk.kept.may_vote, |there| there.member.may_vote());
+        let may_vote =
+            process.map_or(there.disk.hard_state.may_vote, |there| there.member.may_vote());
         let is_another = there.disk.whose.is_some_and(|whose| whose != node);
         let forgot = process.is_none() && (is_another || there.disk.forgot());
         may_vote && !forgot && !there.disk.rotten && !there.copying && !there.put_back
@@ -149,7 +150,7 @@ impl World {
             return;
         }
         let ran = self.nodes[node].process.is_some();
-        self.end(node, Ending::PowerCut);
+        self.end(node, ProcessEnd::PowerCut);
         self.nodes[node].disk.wipe(false);
         self.nodes[node].owes = Some(self.committed.len() as u64);
         tell!(self, "{node}: its disk is lost");
@@ -160,7 +161,7 @@ impl World {
     }
 
     /// The log is lost and the hard state kept, or one of both is that of an older copy.
-    fn forget_some(&mut self, node: usize, older: Option<Older>) {
+    fn forget_some(&mut self, node: usize, older: Option<DiskPart>) {
         if !self.others_are_sound(node) || self.nodes[node].copying {
             return;
         }
@@ -174,7 +175,7 @@ impl World {
             return;
         }
         let ran = self.nodes[node].process.is_some();
-        self.end(node, Ending::PowerCut);
+        self.end(node, ProcessEnd::PowerCut);
         match (older, copy) {
             (Some(part), Some(copy)) => self.nodes[node].disk.put_back(&copy, part),
             (_, _) => self.nodes[node].disk.lose_log(),
@@ -196,7 +197,7 @@ impl World {
         }
         self.nodes[node].disk.rotten = true;
         if self.dice.chance(700) {
-            self.end_and_restart(node, Ending::Kill);
+            self.end_and_restart(node, ProcessEnd::Kill);
         }
     }
 

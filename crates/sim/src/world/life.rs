@@ -1,4 +1,4 @@
-//! Processes begin, end, and are brought copies; connections between them.
+//! Processes start, end, and get copies; connections between them.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::runs::Runs;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ProcessEnd {
     /// kill -9: what was written stays, what was about to be does not.
     Kill,
-    /// What was not synced may be gone, and nobody is told.
+    /// What was not synced may be gone, and no process learns of it.
     PowerCut,
-    /// It begins again by itself, for it led and leads no more.
+    /// It re-executes itself, for it led and leads no more.
     Exec,
-    /// It stops to be brought a copy, or to be replaced by another build.
+    /// It stops to get a copy, or to be replaced by another build.
     Stop,
 }
 
-/// After so many of a thousand ends of a process its disk is copied, by an operator who may put
+/// After so many of a thousand ends of a process its disk is copied, by an operator that may put
 /// some of the copy back one day.
 const COPIED_PER_MILLE: u64 = 200;
 
@@ -35,7 +35,7 @@ pub(crate) fn member_id(node: usize) -> MemberId {
     MemberId(node as u64 + 1)
 }
 
-/// The place of a member's instance.
+/// The node of a member's instance.
 pub(crate) fn node_of(member: MemberId) -> usize {
     usize::try_from(member.0).map_or(0, |number| number.saturating_sub(1))
 }
@@ -55,7 +55,7 @@ impl World {
             let disk = &mut self.nodes[node].disk;
             disk.wipe(keeps_term);
             // As after `towline instance replace`: whether it is the newest is the operator's word.
-            disk.kept = disk.kept.forgotten();
+            disk.hard_state = disk.hard_state.forgotten();
         }
         self.counts.starts += 1;
         self.processes += 1;
@@ -123,24 +123,24 @@ impl World {
             lacks_batches: false,
         };
         let disk = &self.nodes[node].disk;
-        Member::new(options, disk.kept, disk.held(), now)
+        Member::new(options, disk.hard_state, disk.held(), now)
     }
 
     /// A process ends. Nothing starts it again.
-    pub(crate) fn end(&mut self, node: usize, ending: Ending) {
+    pub(crate) fn end(&mut self, node: usize, ending: ProcessEnd) {
         let Some(process) = self.nodes[node].process.take() else { return };
-        // Who is killed while it is stopped has read nothing of what came.
+        // A process that is killed while it is stopped has read nothing of what came.
         self.nodes[node].paused_until = 0;
         self.nodes[node].held.clear();
         tell!(self, "{node}: process {} ends: {ending:?}", process.number);
         let Process { number: _, stage, seam, next, connections, .. } = process;
         self.compare_replica(node, stage, seam, next);
-        let keep = match ending {
-            Ending::PowerCut => self.dice.below(700),
-            Ending::Kill | Ending::Exec => self.dice.below(1_001),
-            Ending::Stop => 1_000,
+        let keep_per_mille = match ending {
+            ProcessEnd::PowerCut => self.dice.below(700),
+            ProcessEnd::Kill | ProcessEnd::Exec => self.dice.below(1_001),
+            ProcessEnd::Stop => 1_000,
         };
-        let lost = self.nodes[node].disk.lose_unsynced(keep, &mut self.dice);
+        let lost = self.nodes[node].disk.lose_unsynced(keep_per_mille, &mut self.dice);
         if self.nodes[node].older.is_none() || self.dice.chance(COPIED_PER_MILLE) {
             self.nodes[node].older = Some(self.nodes[node].disk.clone());
         }
@@ -148,7 +148,7 @@ impl World {
             tell!(self, "{node}: {lost} batches that were not synced are gone");
         }
         for link in self.network.ends(node) {
-            if ending != Ending::PowerCut {
+            if ending != ProcessEnd::PowerCut {
                 self.announce(link, Parcel::End);
             }
         }
@@ -159,14 +159,16 @@ impl World {
     }
 
     /// A process ends and another begins after a while.
-    pub(crate) fn restart(&mut self, node: usize, ending: Ending) {
+    pub(crate) fn restart(&mut self, node: usize, ending: ProcessEnd) {
         self.end(node, ending);
         let after = match ending {
-            Ending::Exec => 1_000 + self.dice.below(20_000),
-            Ending::Kill | Ending::PowerCut | Ending::Stop if self.phase == Phase::Safety => {
+            ProcessEnd::Exec => 1_000 + self.dice.below(20_000),
+            ProcessEnd::Kill | ProcessEnd::PowerCut | ProcessEnd::Stop
+                if self.phase == Phase::Safety =>
+            {
                 1_000 + self.dice.below(self.plan.restart_after_us)
             }
-            Ending::Kill | Ending::PowerCut | Ending::Stop => 10_000,
+            ProcessEnd::Kill | ProcessEnd::PowerCut | ProcessEnd::Stop => 10_000,
         };
         self.plan_in(after, Event::Start { node });
     }
@@ -175,7 +177,7 @@ impl World {
     pub(crate) fn begin_copy(&mut self, at: At, from: usize) {
         let Some(from) = self.at(from) else { return };
         tell!(self, "{}: asks {} for a copy", at.node, from.node);
-        self.end(at.node, Ending::Stop);
+        self.end(at.node, ProcessEnd::Stop);
         // Two blank members could not make a leader, should the third need one.
         let wipes_first = self.plan.copy_wipes_first && self.others_are_sound(at.node);
         let node = &mut self.nodes[at.node];
@@ -194,33 +196,36 @@ impl World {
         let leader = self.nodes[from.node].process.as_ref();
         let leader = leader.filter(|leader| leader.number == from.process && reaches);
         if let Some(leader) = leader.filter(|leader| leader.has_led) {
-            let kept = leader.member.kept();
+            let hard_state = leader.member.hard_state();
             let copy = self.nodes[from.node].disk.clone();
             self.counts.copies += 1;
             tell!(self, "{node}: has a copy of {}, up to {}", from.node, copy.last());
-            self.nodes[node].disk.take_copy(&copy, kept);
+            self.nodes[node].disk.take_copy(&copy, hard_state);
         } else {
             tell!(self, "{node}: the copy of {} broke off", from.node);
         }
         self.start(node);
     }
 
-    /// Connects who should be connected.
+    /// Connects the processes that should be connected.
     pub(crate) fn connect(&mut self) {
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
             let (Some(at_a), Some(at_b)) = (self.at(a), self.at(b)) else { continue };
             if self.is_paused(a) || self.is_paused(b) {
                 continue;
             }
-            let Some(number) = self.network.connect(self.now, (a, b)) else { continue };
+            let Some(number) = self.network.connect(self.now, a, b) else { continue };
             for (from, to) in [(a, at_b), (b, at_a)] {
                 let there = &self.nodes[from];
-                let kept = there.process.as_ref().map_or(there.disk.kept, |it| it.member.kept());
+                let hard_state = there
+                    .process
+                    .as_ref()
+                    .map_or(there.disk.hard_state, |it| it.member.hard_state());
                 let hello = Parcel::Hello {
                     receiver: to.process,
                     last: there.disk.last(),
                     // Whatever a member wants kept is on the simulated disk at once.
-                    term: kept.term,
+                    term: hard_state.term,
                     blank: self.is_blank(from),
                     start: there.disk.starts.own(),
                     noted: there.disk.starts.noted().to_vec(),
@@ -239,8 +244,9 @@ impl World {
     /// Never took part in anything.
     fn is_blank(&self, node: usize) -> bool {
         let process = self.nodes[node].process.as_ref();
-        let kept = process.map_or(self.nodes[node].disk.kept, |process| process.member.kept());
-        kept.term == 0 && !kept.may_vote && self.nodes[node].disk.last() == 0
+        let hard_state =
+            process.map_or(self.nodes[node].disk.hard_state, |process| process.member.hard_state());
+        hard_state.term == 0 && !hard_state.may_vote && self.nodes[node].disk.last() == 0
     }
 
     pub(crate) fn announce(&mut self, link: Link, parcel: Parcel) {

@@ -25,19 +25,19 @@ use towline_node::Request;
 use towline_types::{Batch, Lsn, PageRef};
 
 use crate::client::{Answer, Client};
-use crate::dice::Dice;
 use crate::disk::{Disk, Image};
 use crate::history::History;
 use crate::network::{Link, Network, Parcel};
 use crate::plan::Plan;
 use crate::process::Process;
+use towline_types::SeededRandom;
 
 /// The group must serve again, and all must have caught up, so long after faults have stopped.
 const PEACE_US: u64 = 10_000_000;
 /// How often peace is looked at.
 const LOOK_US: u64 = 50_000;
 
-/// Writes a line of the trace, when somebody reads it.
+/// Writes a line of the trace, when it is read.
 macro_rules! tell {
     ($world:expr, $($text:tt)*) => {
         $crate::trace::write($world.now, format_args!($($text)*))
@@ -193,7 +193,7 @@ pub(crate) struct World {
     pub(crate) now: u64,
     events: BinaryHeap<Reverse<Planned>>,
     planned: u64,
-    pub(crate) dice: Dice,
+    pub(crate) dice: SeededRandom,
     pub(crate) seed: u64,
     pub(crate) plan: Plan,
     pub(crate) nodes: [Node; 3],
@@ -215,7 +215,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRandom::mixed(seed);
         let plan = Plan::draw(&mut dice);
         let nodes = std::array::from_fn(|node| Node {
             disk: Disk::default(),

@@ -25,7 +25,7 @@ impl World {
         self.ask(client, requests);
     }
 
-    /// A client connects to somebody who says that it is active.
+    /// A client connects to an instance that says that it is active.
     fn arrive(&mut self, client: usize) {
         if self.clients[client].stopping {
             return;
@@ -38,10 +38,10 @@ impl World {
         if actives.is_empty() {
             return;
         }
-        let (node, process) = actives[self.dice.position(actives.len())];
+        let (node, process) = actives[self.dice.index(actives.len())];
         self.connections += 1;
-        let (id, place) = (self.connections, (node, process));
-        let connection = Connection::new(id, place, &mut self.dice, &self.plan);
+        let id = self.connections;
+        let connection = Connection::new(id, node, process, &mut self.dice, &self.plan);
         let get_from = connection.get_from;
         if let Some(process) = self.process(At { node, process }) {
             process.connections.insert(ConnectionId(id), (client, get_from));

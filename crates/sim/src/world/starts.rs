@@ -11,9 +11,9 @@
 
 use towline_group::{MemberId, Start, Witness};
 
-use super::life::{Ending, member_id};
+use super::life::{ProcessEnd, member_id};
 use super::{At, Event, World, tell};
-use crate::disk::{Disk, Older};
+use crate::disk::{Disk, DiskPart};
 use crate::network::{Link, Micros, Parcel};
 
 impl World {
@@ -23,9 +23,9 @@ impl World {
         self.starts_on(node, &copy);
     }
 
-    /// The machine was cloned when a process of it ended, and the clone is started in its place; or
-    /// the machine is started in the place of its clone. Both go on where each of them ended: what
-    /// was promised with one is not known to the other.
+    /// The machine was cloned when a process of it ended, and the clone is started instead; or the
+    /// machine is started instead of its clone. Both go on where each of them ended: what was
+    /// promised with one is not known to the other.
     ///
     /// Not at once: whichever comes second is refused by all that the first is connected with, and
     /// before it is recognised each of both may help another leader, which is what no operator may
@@ -53,9 +53,9 @@ impl World {
             return None;
         }
         let ran = self.nodes[node].process.is_some();
-        self.end(node, Ending::PowerCut);
+        self.end(node, ProcessEnd::PowerCut);
         let replaced = self.nodes[node].disk.clone();
-        self.nodes[node].disk.put_back(copy, Older::Folder);
+        self.nodes[node].disk.put_back(copy, DiskPart::Folder);
         self.nodes[node].put_back = true;
         self.nodes[node].was_put_back = true;
         // What it had to have before counts for another disk.
@@ -88,17 +88,17 @@ impl World {
     ) -> bool {
         let this = member_id(at.node);
         let Some(process) = self.nodes[at.node].process.as_ref() else { return false };
-        let (kept, contradicted) =
-            (process.member.kept(), process.member.is_contradicted_by(witness));
+        let hard_state = process.member.hard_state();
+        let contradicted = process.member.is_contradicted_by(witness);
         let disk = &mut self.nodes[at.node].disk;
         if !disk.starts.hear(this, noted).of_unknown_start && !contradicted {
             return false;
         }
         disk.starts.admit(this, noted);
-        disk.kept = kept.forgotten();
+        disk.hard_state = hard_state.forgotten();
         self.nodes[at.node].put_back = false;
-        tell!(self, "{}: learns that it has promised more ({kept:?})", at.node);
-        self.restart(at.node, Ending::Exec);
+        tell!(self, "{}: learns that it has promised more ({hard_state:?})", at.node);
+        self.restart(at.node, ProcessEnd::Exec);
         true
     }
 
@@ -138,20 +138,21 @@ impl World {
         let longest = self.plan.heartbeat_timeout.as_micros_u64();
         let now = self.now;
         let Some(process) = self.process(at) else { return false };
-        let (began, now) = (process.clock.began_local, process.clock.local(now).0);
+        let began = process.clock.began_local;
+        let now = process.clock.local(now).0;
         now.saturating_sub(began) >= longest && self.is_replaced_instead(at)
     }
 
-    /// An operator who knows that the others cannot be asked sets the log aside.
+    /// An operator, knowing that the others cannot be asked, sets the log aside.
     fn is_replaced_instead(&mut self, at: At) -> bool {
         if !self.nodes[at.node].put_back || !self.lives(at) {
             return false;
         }
         tell!(self, "{}: is replaced, because it did not meet the others", at.node);
         self.nodes[at.node].put_back = false;
-        self.end(at.node, Ending::Stop);
+        self.end(at.node, ProcessEnd::Stop);
         let disk = &mut self.nodes[at.node].disk;
-        disk.kept = disk.kept.forgotten();
+        disk.hard_state = disk.hard_state.forgotten();
         disk.lose_log();
         self.plan_in(1_000, Event::Start { node: at.node });
         true

@@ -11,7 +11,7 @@ use towline_types::{BatchPlace, Lsn, Time};
 use super::{At, Event, LOOK_US, PEACE_US, Phase, SCRATCH, World, tell};
 use crate::client::queue_name;
 use crate::disk::Disk;
-use crate::journal::Waiting;
+use crate::journal::CommitUrgency;
 use crate::process::Stage;
 use crate::runs::Runs;
 use crate::view::{self, Row};
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn what_is_missing(&mut self, since: u64) -> Option<String> {
-        let Some(leader) = self.leader() else { return Some("nobody is active".into()) };
+        let Some(leader) = self.leader() else { return Some("no instance is active".into()) };
         let committed = self.nodes[leader.node].process.as_ref()?.member.committed();
         let goal = *self.goal.get_or_insert(committed);
         for (node, there) in self.nodes.iter().enumerate() {
@@ -103,13 +103,14 @@ impl World {
     }
 
     fn what_is_under_way(&mut self) -> Option<String> {
-        let Some(leader) = self.leader() else { return Some("nobody is active".into()) };
+        let Some(leader) = self.leader() else { return Some("no instance is active".into()) };
         let last = self.nodes[leader.node].disk.last();
         if let Some(client) = self.clients.iter().find(|client| client.connection.is_some()) {
             return Some(format!("client {} is still there", client.number));
         }
         let active = self.process(leader)?.active()?;
-        if active.instance.runs_pending() > 0 || active.journal.waiting() != Waiting::Nothing {
+        if active.instance.runs_pending() > 0 || active.journal.waiting() != CommitUrgency::Nothing
+        {
             return Some("something is on its way to the log".into());
         }
         if !self.process(leader)?.connections.is_empty() {
@@ -127,13 +128,14 @@ impl World {
 
     /// The end of the run: everything is compared.
     fn verdict(&mut self) -> Result<(), String> {
-        let Some(at) = self.leader() else { return Err("nobody is active".into()) };
+        let Some(at) = self.leader() else { return Err("no instance is active".into()) };
         let queues = self.queues();
         let node = &mut self.nodes[at.node];
         let Some(process) = node.process.as_mut() else { return Ok(()) };
         let now = process.clock.local(self.now);
         let Stage::Active(active) = &mut process.stage else { return Ok(()) };
-        let (instance, journal) = (&mut active.instance, &active.journal);
+        let instance = &mut active.instance;
+        let journal = &active.journal;
         let rows = view::browse(instance, &node.disk, now, journal, &queues)?;
         let depths = view::depths(instance, &node.disk, now, journal)?;
         self.judge_depths(&rows, &depths)?;
@@ -248,7 +250,8 @@ fn same(name: &str, other_name: &str, rows: &[Row], others: &[Row]) -> Result<()
     if rows.len() == others.len() && rows.iter().zip(others).all(equal) {
         return Ok(());
     }
-    let (here, there) = (rows.len(), others.len());
+    let here = rows.len();
+    let there = others.len();
     let first = rows.iter().zip(others).find(|pair| !equal(*pair));
     Err(format!("{name} holds {here} messages, {other_name} {there}; first to differ: {first:?}"))
 }

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use towline_e2e::chaos::{Power, Wanted, run};
+use towline_e2e::chaos::{ChaosPlan, Power, run};
 use towline_e2e::{Try, fail};
 
 const USAGE: &str = "usage: chaos [--rounds N] [--seed S] [--first R] [--minutes M] [--jobs J] \
@@ -44,9 +44,9 @@ fn rounds() -> Try<bool> {
     Ok(findings.are_good())
 }
 
-fn wanted() -> Try<Wanted> {
+fn wanted() -> Try<ChaosPlan> {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut wanted = Wanted {
+    let mut wanted = ChaosPlan {
         rounds: u32::MAX,
         first: 0,
         seed: clock.as_secs(),

@@ -24,36 +24,36 @@ const FILLER: &str = "filler";
 
 /// See the module. Taken away when it is dropped.
 #[must_use]
-pub enum Disk {
+pub enum ChaosDisk {
     /// Where it is mounted.
     Plain(PathBuf),
     /// It loses what was not synced.
     Forgetful(Lossy),
 }
 
-impl Disk {
+impl ChaosDisk {
     /// One that keeps everything, mounted at the data folder of a site, which is made.
     ///
     /// # Errors
     /// When that is not allowed.
-    pub fn plain(site: &Site) -> Try<Disk> {
+    pub fn plain(site: &Site) -> Try<ChaosDisk> {
         let folder = &site.data;
         fs::create_dir_all(folder)?;
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs"]).arg(folder);
         let output = command.output()?;
         require!(output.status.success(), "mount: {}", said(&output));
-        Ok(Disk::Plain(folder.clone()))
+        Ok(ChaosDisk::Plain(folder.clone()))
     }
 
     /// One that forgets; the site's data folder is on it from now on.
     ///
     /// # Errors
     /// When FUSE is not there.
-    pub fn forgetful(site: &mut Site) -> Try<Disk> {
+    pub fn forgetful(site: &mut Site) -> Try<ChaosDisk> {
         let lossy = Lossy::mount(BYTES)?;
         site.data = folder_on(&lossy, "data")?;
-        Ok(Disk::Forgetful(lossy))
+        Ok(ChaosDisk::Forgetful(lossy))
     }
 
     /// Nothing fits any more.
@@ -62,8 +62,8 @@ impl Disk {
     /// When it cannot be written at all.
     pub fn fill(&self) -> Try {
         match self {
-            Disk::Plain(folder) => fill(folder),
-            Disk::Forgetful(lossy) => {
+            ChaosDisk::Plain(folder) => fill(folder),
+            ChaosDisk::Forgetful(lossy) => {
                 lossy.with_disk(|disk| disk.set_bytes_max(disk.room().1));
                 Ok(())
             }
@@ -75,7 +75,7 @@ impl Disk {
     /// # Errors
     /// When its size cannot be changed, or it is one that forgets.
     pub fn take_names(&self) -> Try {
-        let Disk::Plain(folder) = self else { fail!("its names cannot be counted") };
+        let ChaosDisk::Plain(folder) = self else { fail!("its names cannot be counted") };
         let found = rustix::fs::statvfs(folder)?;
         let used = found.f_files - found.f_ffree;
         let mut command = Command::new("mount");
@@ -85,17 +85,17 @@ impl Disk {
         Ok(())
     }
 
-    /// There is room again.
+    /// There is free space again.
     ///
     /// # Errors
     /// When what filled it cannot be removed.
     pub fn free(&self) -> Try {
         match self {
-            Disk::Plain(folder) => match fs::remove_file(folder.join(FILLER)) {
+            ChaosDisk::Plain(folder) => match fs::remove_file(folder.join(FILLER)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
                 _ => Ok(()),
             },
-            Disk::Forgetful(lossy) => {
+            ChaosDisk::Forgetful(lossy) => {
                 lossy.with_disk(|disk| disk.set_bytes_max(BYTES));
                 Ok(())
             }
@@ -105,7 +105,7 @@ impl Disk {
     /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at
     /// all. Nothing on it may be open.
     pub fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {
-        if let Disk::Forgetful(lossy) = self {
+        if let ChaosDisk::Forgetful(lossy) = self {
             lossy.cut_power(keep_percent, chance);
         }
     }
@@ -124,9 +124,9 @@ fn fill(folder: &Path) -> Try {
     Ok(())
 }
 
-impl Drop for Disk {
+impl Drop for ChaosDisk {
     fn drop(&mut self) {
-        if let Disk::Plain(folder) = self {
+        if let ChaosDisk::Plain(folder) = self {
             // Lazily: a process that is about to end may still have it open.
             drop(Command::new("umount").arg("--lazy").arg(folder).output());
         }

@@ -1,17 +1,14 @@
-//! What can happen to a group in a round, drawn from a seed, done and undone.
+//! What can happen to a group in a round, drawn from a seed.
 //!
-//! Not here: when (`mod.rs`). Invariant: at most one instance in a round loses its disk, and only
-//! when all were in sync before it: then what was acknowledged is on another one.
+//! Not here: how it is done and undone (`weather.rs`), and when (`mod.rs`). Invariant: at most one
+//! instance in a round loses its disk, and only when all were in sync before it: then what was
+//! acknowledged is on another one.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::chance::Chance;
-use crate::group::{Group, Instance, NAMES, Pace, THREE};
-use crate::{Try, wait};
-
-use super::disk::Disk;
-use super::trace::Trace;
+use crate::group::{Instance, NAMES, THREE};
 
 /// Longest time that one of them lasts: somewhat more than twice what it takes to miss an instance.
 const LASTS_MAX_MS: u64 = 1_800;
@@ -63,14 +60,6 @@ pub(super) struct Possible {
     pub(super) power: bool,
     /// Each has a clock of its own.
     pub(super) clocks: bool,
-}
-
-/// Things that are undone later, and when the next one is.
-pub(super) struct Weather<'a> {
-    group: &'a mut Group,
-    disks: &'a [Disk],
-    lost: Option<Instance>,
-    chance: &'a mut Chance,
 }
 
 impl Fault {
@@ -126,6 +115,25 @@ impl Fault {
             Fault::Power(..) => "power",
         }
     }
+
+    /// How long it lasts before it is undone.
+    pub(super) fn lasts(self) -> Duration {
+        match self {
+            Fault::Kill(_, time)
+            | Fault::Pause(_, time)
+            | Fault::Isolate(_, time)
+            | Fault::OneWay(_, _, time)
+            | Fault::Slow(_, time)
+            | Fault::Full(_, time)
+            | Fault::Drift(_, _, time)
+            | Fault::Power(_, _, time) => time,
+            Fault::Reset(..)
+            | Fault::LoseDisk(_)
+            | Fault::Restart(_)
+            | Fault::Switch
+            | Fault::Jump(..) => Duration::from_millis(20),
+        }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -152,171 +160,6 @@ impl fmt::Display for Fault {
                 let off: Vec<&str> = off.collect();
                 write!(out, "power of {} gone for {time:?}, {kept} % kept", off.join(" and "))
             }
-        }
-    }
-}
-
-impl<'a> Weather<'a> {
-    /// Over a group on a net; `disks` may be empty; `chance` says what a disk forgets.
-    pub(super) fn over(
-        group: &'a mut Group,
-        disks: &'a [Disk],
-        chance: &'a mut Chance,
-    ) -> Weather<'a> {
-        Weather { group, disks, lost: None, chance }
-    }
-
-    /// Does it, for as long as it is to last, while `overlapping` more happen: each of those begins
-    /// in the middle of the one before it.
-    ///
-    /// # Errors
-    /// When it cannot be done, or an instance had ended by itself.
-    pub(super) fn happen(&mut self, faults: &[Fault], trace: &mut Trace) -> Try {
-        let Some((fault, rest)) = faults.split_first() else { return Ok(()) };
-        trace.fault(*fault);
-        self.begin(*fault)?;
-        let lasts = fault.lasts();
-        wait::pause(lasts / 2);
-        self.happen(rest, trace)?;
-        wait::pause(lasts / 2);
-        trace.note(&format!("over: {fault}"));
-        self.end(*fault)
-    }
-
-    fn begin(&mut self, fault: Fault) -> Try {
-        match fault {
-            Fault::Kill(one, _)
-            | Fault::LoseDisk(one)
-            | Fault::Restart(one)
-            | Fault::Drift(one, ..)
-                if !self.group.runs(one) =>
-            {
-                Ok(())
-            }
-            Fault::Kill(one, _) => self.group.kill(one),
-            Fault::Pause(one, _) if self.group.runs(one) => self.group.pause(one),
-            Fault::Isolate(one, _) => {
-                self.group.net()?.isolate(one);
-                Ok(())
-            }
-            Fault::OneWay(one, other, _) => {
-                self.group.net()?.cut(one, other);
-                Ok(())
-            }
-            Fault::Reset(one, other) => {
-                self.group.net()?.reset(one, other);
-                Ok(())
-            }
-            Fault::Slow(delay, _) => {
-                self.group.net()?.delay_all(delay);
-                Ok(())
-            }
-            Fault::Full(one, _) => self.disks.get(one).map_or(Ok(()), Disk::fill),
-            Fault::LoseDisk(one) if self.lost.is_none() => {
-                self.lost = Some(one);
-                self.group.kill(one)?;
-                self.group.lose_disk(one)
-            }
-            Fault::Restart(one) if !self.group.is_paused(one) => self.group.terminate(one),
-            Fault::Switch => {
-                // Refused when nobody is in sync, or when the one that is asked is not there.
-                if let Some(active) = self.group.active() {
-                    drop(self.group.site(active).towline(&["switch", "--timeout", "5"])?.output()?);
-                }
-                Ok(())
-            }
-            Fault::Jump(one, seconds) => self.group.shift_clock(one, seconds),
-            Fault::Drift(one, percent, _) => {
-                self.group.kill(one)?;
-                self.group.set_pace(one, Pace::Percent(percent));
-                self.group.start(one)
-            }
-            Fault::Power(off, kept, _) => self.power_off(off, kept),
-            Fault::Pause(..) | Fault::LoseDisk(_) | Fault::Restart(_) => Ok(()),
-        }
-    }
-
-    fn power_off(&mut self, off: [bool; 3], kept: u64) -> Try {
-        let off = THREE.into_iter().filter(|at| off[*at]);
-        for at in off.clone().filter(|at| self.group.runs(*at)).collect::<Vec<_>>() {
-            self.group.kill(at)?;
-        }
-        for disk in off.filter_map(|at| self.disks.get(at)) {
-            disk.cut_power(kept, self.chance);
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, fault: Fault) -> Try {
-        match fault {
-            Fault::Kill(one, _) | Fault::LoseDisk(one) | Fault::Restart(one) => {
-                if !self.group.runs(one) {
-                    self.group.start(one)?;
-                }
-                Ok(())
-            }
-            Fault::Pause(one, _) if self.group.is_paused(one) => self.group.resume(one),
-            Fault::Isolate(..) | Fault::OneWay(..) => {
-                self.group.net()?.heal_all();
-                Ok(())
-            }
-            Fault::Slow(..) => {
-                self.group.net()?.delay_all(Duration::ZERO);
-                Ok(())
-            }
-            Fault::Full(one, _) => self.disks.get(one).map_or(Ok(()), Disk::free),
-            Fault::Drift(one, ..) => {
-                self.group.set_pace(one, Pace::Even);
-                if self.group.runs(one) {
-                    self.group.kill(one)?;
-                    self.group.start(one)?;
-                }
-                Ok(())
-            }
-            Fault::Power(off, ..) => {
-                for at in THREE.into_iter().filter(|at| off[*at]) {
-                    if !self.group.runs(at) {
-                        self.group.start(at)?;
-                    }
-                }
-                Ok(())
-            }
-            Fault::Pause(..) | Fault::Reset(..) | Fault::Switch | Fault::Jump(..) => Ok(()),
-        }
-    }
-
-    /// An instance whose log had no room may end; whoever watches it starts it again.
-    ///
-    /// # Errors
-    /// When one ended for no such reason.
-    pub(super) fn calm(&mut self, was_full: bool) -> Try {
-        for one in THREE {
-            if self.group.has_ended(one) {
-                crate::require!(was_full, "{} ended by itself", NAMES[one]);
-                self.group.forget(one);
-                self.group.start(one)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Fault {
-    fn lasts(self) -> Duration {
-        match self {
-            Fault::Kill(_, time)
-            | Fault::Pause(_, time)
-            | Fault::Isolate(_, time)
-            | Fault::OneWay(_, _, time)
-            | Fault::Slow(_, time)
-            | Fault::Full(_, time)
-            | Fault::Drift(_, _, time)
-            | Fault::Power(_, _, time) => time,
-            Fault::Reset(..)
-            | Fault::LoseDisk(_)
-            | Fault::Restart(_)
-            | Fault::Switch
-            | Fault::Jump(..) => Duration::from_millis(20),
         }
     }
 }

@@ -2,16 +2,17 @@
 //! judgement of `history` over everything that is there.
 //!
 //! A round: clients begin, one to three faults happen, overlapping, everything is healed, the group
-//! must become whole, clients must get on, and then what they were told must be what is found. The
-//! next round goes on with the same group, so what was there before a round may not come back in a
-//! later one. Several jobs go side by side, each with a group of its own; a round is done by
-//! whoever is free, and is drawn from the seed and its number, whoever that is. The last of several
-//! jobs has disks that forget what was not synced. Not here: clients (`workload`).
+//! must become whole, clients must get on, and then the queues must hold what the clients were
+//! promised. The next round goes on with the same group, so what was there before a round may not
+//! come back in a later one. Several jobs go side by side, each with a group of its own; a round is
+//! done by the next free job, and is drawn from the seed and its number, not from the job. The last
+//! of several jobs has disks that forget what was not synced. Not here: clients (`workload`).
 
 pub mod disk;
 mod fault;
 mod stage;
 mod trace;
+mod weather;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,12 +27,12 @@ use crate::history::Tally;
 use stage::Stage;
 use trace::Trace;
 
-/// Who hears, line by line, what happens.
-pub type Told<'a> = &'a (dyn Fn(&str) + Sync);
+/// The receiver of the report, line by line.
+pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct ChaosPlan {
     /// Rounds.
     pub rounds: u32,
     /// Number of the first one.
@@ -64,7 +65,7 @@ pub struct Findings {
     pub rounds: u32,
     /// Faults done, by kind.
     pub faults: BTreeMap<&'static str, usize>,
-    /// What the clients were told and what was found, of all rounds that were judged well.
+    /// The answers that clients got and the messages found, of all rounds that were judged well.
     pub tally: Tally,
     /// Numbers of rounds that failed.
     pub failed: Vec<u32>,
@@ -82,7 +83,7 @@ impl Findings {
 
 /// Rounds that are left, for all jobs.
 struct Rounds {
-    wanted: Wanted,
+    wanted: ChaosPlan,
     begun: Instant,
     next: AtomicU32,
 }
@@ -95,11 +96,11 @@ impl Rounds {
     }
 }
 
-/// Does the rounds; after one that failed, its job goes on with a new group. `told` hears of each.
+/// Does the rounds; after one that failed, its job goes on with a new group. `told` gets each.
 ///
 /// # Errors
 /// When a job panicked.
-pub fn run(wanted: Wanted, told: Told<'_>) -> Try<Findings> {
+pub fn run(wanted: ChaosPlan, told: Report<'_>) -> Try<Findings> {
     let rounds = Rounds { wanted, begun: Instant::now(), next: AtomicU32::new(wanted.first) };
     let findings = Mutex::new(Findings::default());
     let ended = thread::scope(|scope| {
@@ -126,7 +127,7 @@ pub fn run(wanted: Wanted, told: Told<'_>) -> Try<Findings> {
 }
 
 /// One job.
-fn work(power: bool, rounds: &Rounds, findings: &Mutex<Findings>, told: Told<'_>) -> Try {
+fn work(power: bool, rounds: &Rounds, findings: &Mutex<Findings>, told: Report<'_>) -> Try {
     let mut stage = None;
     while let Some(round) = rounds.next() {
         let mut on = match stage.take() {

@@ -11,18 +11,19 @@ use crate::group::{Design, Group, Pace, SAYS, THREE, WHOLE_MAX};
 use crate::history::Tally;
 use crate::wait;
 use crate::workload::Workload;
-use crate::{Try, place};
+use crate::{Try, paths};
 
-use super::Told;
-use super::disk::Disk;
-use super::fault::{Fault, Possible, Weather};
+use super::Report;
+use super::disk::ChaosDisk;
+use super::fault::{Fault, Possible};
 use super::trace::Trace;
+use super::weather::Weather;
 
 /// Small extents and early images, so that logs are reused and copies are needed.
 const CONFIG: &str = "[queue_manager]\nimglogln = 4\n[log]\nextent_bytes = 4194304\n";
 /// How long until instances miss each other. Shorter than in other tests: a round is for the most
-/// part waiting for this, and that a busy machine makes somebody miss somebody else is welcome
-/// here.
+/// part waiting for this, and it is welcome here that instances on a busy machine miss each other's
+/// heartbeats.
 const MISSED_AFTER: Duration = Duration::from_millis(700);
 /// Units committed before the faults, and after them.
 const UNITS: usize = 5;
@@ -31,7 +32,7 @@ const UNITS: usize = 5;
 pub(super) struct Stage {
     // Before the disks: what runs on them ends first.
     group: Group,
-    disks: Vec<Disk>,
+    disks: Vec<ChaosDisk>,
     possible: Possible,
 }
 
@@ -40,8 +41,8 @@ impl Stage {
     ///
     /// # Errors
     /// When it does not become whole.
-    pub(super) fn set(power: bool, told: Told<'_>) -> Try<Stage> {
-        let clocks = place::faketime().map_err(|why| told(&format!("clocks stay right: {why}")));
+    pub(super) fn set(power: bool, told: Report<'_>) -> Try<Stage> {
+        let clocks = paths::faketime().map_err(|why| told(&format!("clocks stay right: {why}")));
         let design = Design {
             net: true,
             config: CONFIG.into(),
@@ -50,12 +51,12 @@ impl Stage {
         };
         let mut group = Group::plan(&design)?;
         let disks = THREE.into_iter().map(|at| match power {
-            true => Disk::forgetful(group.site_mut(at)),
-            false => Disk::plain(group.site(at)),
+            true => ChaosDisk::forgetful(group.site_mut(at)),
+            false => ChaosDisk::plain(group.site(at)),
         });
-        let disks = match disks.collect::<Try<Vec<Disk>>>() {
+        let disks = match disks.collect::<Try<Vec<ChaosDisk>>>() {
             Ok(disks) => disks,
-            // Who asked for it is not to be told that it was proven.
+            // The caller must not get the answer that it was proven.
             Err(why) if power => return Err(why),
             Err(why) => {
                 told(&format!("no disk becomes full, because none can be mounted: {why}"));
@@ -88,7 +89,7 @@ impl Stage {
         let was_full = faults.iter().any(|fault| matches!(fault, Fault::Full(..)));
         let mut weather = Weather::over(&mut self.group, &self.disks, chance);
         let happened = weather.happen(&faults, trace);
-        // An instance whose disk is full may have ended before it was to be killed.
+        // An instance with a full disk may have ended before it was to be killed.
         if !was_full {
             happened?;
         }

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Try, place};
+use crate::{Try, paths};
 
 /// Names of the shared memory that the library makes for each process and a killed one leaves.
 const LEFT: [&str; 2] = ["faketime_shm_", "sem.faketime_sem_"];
@@ -38,7 +38,7 @@ impl FakeClock {
     /// # Errors
     /// When the library is not installed.
     pub(super) fn right(scratch: &Path) -> Try<FakeClock> {
-        let clock = FakeClock { library: place::faketime()?, file: scratch.join("clock") };
+        let clock = FakeClock { library: paths::faketime()?, file: scratch.join("clock") };
         clock.shift(0)?;
         Ok(clock)
     }
@@ -48,7 +48,7 @@ impl FakeClock {
     /// # Errors
     /// When the file cannot be written.
     pub(super) fn shift(&self, seconds: i64) -> Try {
-        // Replaced whole: the library reads it each time somebody asks for the time.
+        // Replaced whole: the library reads it each time a program asks for the time.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}\n"))?;
         fs::rename(new, &self.file)?;

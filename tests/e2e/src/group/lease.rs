@@ -1,6 +1,6 @@
 //! Addresses below 127.0.0.0/8 that one group uses alone, as long as it lives.
 //!
-//! Who holds the lease holds a listener on the last address of a block of 256. So ports can have
+//! The holder of the lease has a listener on the last address of a block of 256. So ports can have
 //! fixed numbers: no other group has this block, and outgoing connections come from 127.0.0.1.
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::chance::Chance;
 use crate::{Try, fail};
 
-/// Taken by who has the block.
+/// Taken by the holder of the block.
 const LEASE_PORT: u16 = 5699;
 /// Blocks tried.
 const TRIES: usize = 100;
@@ -23,7 +23,7 @@ pub(super) struct Lease {
 impl Lease {
     pub(super) fn take() -> Try<Lease> {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Which block it is makes no difference to any test: no seed is told.
+        // Which block it is makes no difference to any test: no seed is printed.
         let mut chance =
             Chance::of(u64::from(process::id()) << 32 ^ u64::from(clock.subsec_nanos()));
         for _ in 0..TRIES {

@@ -1,7 +1,7 @@
 //! Three instances of a group as child processes on loopback: start, kill, pause, isolate, ask.
 //!
 //! Each group has addresses of its own below 127.0.0.0/8, held by a lease: an instance that is
-//! started again finds its ports free, because nobody else uses them, not even for outgoing
+//! started again finds its ports free, because no other process uses them, not even for outgoing
 //! connections. Not here: clients (`workload`), judgement (`history`).
 
 pub(crate) mod clock;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Site, said};
 use crate::history::{History, Tally};
-use crate::{Try, fail, place, require, wait, workload};
+use crate::{Try, fail, paths, require, wait, workload};
 
 use clock::FakeClock;
 pub use clock::Pace;
@@ -80,7 +80,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group whose instances run and are all in sync.
+    /// A group with all instances running and in sync.
     ///
     /// # Errors
     /// When it does not form.
@@ -161,7 +161,7 @@ impl Group {
     /// When the command fails.
     pub fn issue_papers_for(&self, instances: &[Instance], days: u32) -> Try {
         let names: Vec<&str> = instances.iter().map(|at| NAMES[*at]).collect();
-        let mut command = process::Command::new(place::towline()?);
+        let mut command = process::Command::new(paths::towline()?);
         command.args(["group", "certificates", "--name", "QM1", "--group", "G"]);
         command.args(["--instances", &names.join(","), "--days", &days.to_string(), "--out"]);
         let output = command.arg(&self.papers).output()?;
@@ -263,7 +263,7 @@ impl Group {
         Ok(())
     }
 
-    /// Waits for the end of an instance that was told to end.
+    /// Waits for the end of an instance that was asked to end.
     ///
     /// # Errors
     /// When it does not end, or not with exit code 0.
@@ -317,12 +317,12 @@ impl Group {
         self.paused[instance]
     }
 
-    /// Whether its process ended although nobody told it to.
+    /// Whether its process ended without a request.
     pub fn has_ended(&mut self, instance: Instance) -> bool {
         self.daemons[instance].as_mut().is_some_and(|daemon| !daemon.is_running())
     }
 
-    /// How a process that was not told to end has ended, with the end of its log.
+    /// How a process that was not asked to end has ended, with the end of its log.
     pub fn ended(&mut self, instance: Instance) -> Option<String> {
         self.daemons[instance].as_mut().and_then(Daemon::ended)
     }
@@ -339,7 +339,7 @@ impl Group {
     }
 
     /// Everything that an instance had on its disk is gone, durably: a lost disk is another disk,
-    /// of which a later power cut brings nothing back. The instance must not run.
+    /// and a later power cut restores nothing of it. The instance must not run.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -448,7 +448,7 @@ impl Group {
         Ok(self.ask(instance, &json!({ "do": "status" }))?["group"].take())
     }
 
-    /// `towline switch`, asked through an instance; who is active then.
+    /// `towline switch`, asked through an instance; returns the active instance.
     ///
     /// # Errors
     /// When there was no switch.

@@ -1,7 +1,7 @@
 //! The network between three instances: each reaches each other one through a proxy of its own, so
 //! that any way of any pair can be cut without the instances' clients noticing.
 //!
-//! Not here: the proxies (`slow_net`). Invariant: a cut is silent, nobody's connection is closed.
+//! Not here: the proxies (`slow_net`). Invariant: a cut is silent, no connection is closed.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ use super::{Instance, THREE};
 
 /// See the module.
 pub struct Net {
-    /// From whom, to whom.
+    /// The sender and the receiver.
     proxies: Vec<(Instance, Instance, SlowNet)>,
 }
 
@@ -40,7 +40,7 @@ impl Net {
         found.map(|(.., net)| net.address())
     }
 
-    /// What `from` sends does not reach `to` any more, whoever of them connected.
+    /// What `from` sends does not reach `to` any more, whichever of them connected.
     pub fn cut(&self, from: Instance, to: Instance) {
         self.order(from, to, Command::Cut);
     }

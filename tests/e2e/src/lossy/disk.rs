@@ -32,7 +32,7 @@ pub enum No {
     NotEmpty,
     /// Not possible with this kind of node.
     Kind,
-    /// No room is left.
+    /// No free space is left.
     Space,
     /// The disk is broken.
     Broken,
@@ -165,7 +165,7 @@ impl Disk {
         self.look(*node)
     }
 
-    /// Tells of a node.
+    /// The attributes of a node.
     ///
     /// # Errors
     /// [`No::Entry`].
@@ -209,7 +209,7 @@ impl Disk {
         self.look(node)
     }
 
-    /// Takes a name away. The node stays until the next power cut, for who has it open.
+    /// Takes a name away. The node stays until the next power cut, for processes that have it open.
     ///
     /// # Errors
     /// [`No::Entry`], or [`No::NotEmpty`] for a folder with names in it.
@@ -291,7 +291,7 @@ impl Disk {
     /// Makes a file's bytes durable.
     ///
     /// # Errors
-    /// [`No::Broken`] while syncs are told to fail.
+    /// [`No::Broken`] while syncs are set to fail.
     pub fn sync_file(&mut self, number: u64) -> Result<(), No> {
         self.syncs += 1;
         if self.syncs_fail {
@@ -309,7 +309,7 @@ impl Disk {
     /// Makes a folder's names durable.
     ///
     /// # Errors
-    /// [`No::Broken`] while syncs are told to fail.
+    /// [`No::Broken`] while syncs are set to fail.
     pub fn sync_folder(&mut self, number: u64) -> Result<(), No> {
         if self.syncs_fail {
             return Err(No::Broken);

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::chance::Chance;
 use crate::lossy::disk::{Disk, Kind, Look, No, PAGE_BYTES};
-use crate::{Try, place};
+use crate::{Try, paths};
 
 /// Nothing is remembered by the kernel: after a power cut it must ask again.
 const FORGET_AT_ONCE: Duration = Duration::ZERO;
@@ -38,13 +38,13 @@ impl Lossy {
     /// # Errors
     /// When FUSE is not there (tests/install.sh installs `fuse3`; `/dev/fuse` must be usable).
     pub fn mount(bytes_max: u64) -> Try<Self> {
-        let below = place::target_folder()?.join("e2e").join("mounts");
+        let below = paths::target_folder()?.join("e2e").join("mounts");
         std::fs::create_dir_all(&below)?;
         let folder = tempfile::Builder::new().prefix("lossy-").tempdir_in(below)?;
         let disk = Arc::new(Mutex::new(Disk::new(bytes_max)));
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("towline-lossy".into())];
-        let shown = Shown { disk: Arc::clone(&disk) };
+        let shown = MountedDisk { disk: Arc::clone(&disk) };
         let session = fuser::spawn_mount(shown, folder.path(), &config)
             .map_err(|error| format!("cannot mount with FUSE: {error}; see tests/install.sh"))?;
         Ok(Self { session: Some(session), disk, folder })
@@ -75,7 +75,7 @@ impl Drop for Lossy {
     }
 }
 
-struct Shown {
+struct MountedDisk {
     disk: Arc<Mutex<Disk>>,
 }
 
@@ -137,7 +137,7 @@ fn empty(done: Result<(), No>, reply: ReplyEmpty) {
     }
 }
 
-impl Filesystem for Shown {
+impl Filesystem for MountedDisk {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         entry(lock(&self.disk).find(parent.0, name), request, reply);
     }

@@ -19,7 +19,7 @@ pub enum Operation {
     Sync,
     /// A folder is listed.
     List,
-    /// Names, sizes, room: anything else that changes or tells.
+    /// Names, sizes, free space: all other changes and queries.
     Other,
 }
 

@@ -1,10 +1,10 @@
 //! A file system that shows another folder, each operation a set time later.
 //!
 //! It stands for a disk behind a network: what costs there is the number of operations, one after
-//! the other, and not the bytes. [`numbers`] knows which node is which path, [`count`] who asked
-//! for what, [`shown`] answers the kernel ([`aligned`] has its buffers); [`gate`] lets it hang, as
-//! a disk whose other end is gone. Not here: forgetting (see `lossy`), faults, permissions, and
-//! delay of what nobody waits for (a release, a forget).
+//! the other, and not the bytes. [`numbers`] knows which node is which path, [`count`] the
+//! operations by process, [`shown`] answers the kernel ([`aligned`] has its buffers); [`gate`] lets
+//! it hang, as a disk with a lost connection does. Not here: forgetting (see `lossy`), faults,
+//! permissions, and delay of operations without a waiting caller (a release, a forget).
 
 mod aligned;
 pub mod count;
@@ -21,7 +21,7 @@ use fuser::{BackgroundSession, Config, MountOption};
 use crate::Try;
 use crate::slow::count::Counts;
 use crate::slow::gate::Gate;
-use crate::slow::shown::Shown;
+use crate::slow::shown::SlowFolder;
 
 /// Operations that may wait at once. A restart reads with a thread or two for each processor;
 /// a disk behind a network takes as many requests at once.
@@ -47,7 +47,7 @@ impl Slow {
         config.n_threads = Some(OPERATIONS_AT_ONCE);
         config.clone_fd = true;
         let gate = Arc::new(Gate::default());
-        let shown = Shown::new(folder, delay, (Arc::clone(&counts), Arc::clone(&gate)));
+        let shown = SlowFolder::new(folder, delay, (Arc::clone(&counts), Arc::clone(&gate)));
         let session = fuser::spawn_mount(shown, mount, &config)
             .map_err(|error| format!("cannot mount with FUSE at {mount:?}: {error}"))?;
         Ok(Self { session: Some(session), counts, gate })

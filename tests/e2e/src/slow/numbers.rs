@@ -46,7 +46,7 @@ impl Numbers {
         number
     }
 
-    /// A path is gone: who still has its number open goes on by the file's handle.
+    /// A path is gone: a process that still has its number open continues with the file's handle.
     pub(super) fn remove(&mut self, path: &Path) {
         if let Some(number) = self.numbers.remove(path) {
             self.paths.remove(&number);

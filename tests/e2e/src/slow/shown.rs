@@ -39,7 +39,7 @@ const PASSED_ON: i32 = 0o1000 | 0o10_000 | 0o40_000 | 0o4_000_000;
 type Handles = HashMap<u64, Arc<File>>;
 
 /// See the module.
-pub(super) struct Shown {
+pub(super) struct SlowFolder {
     root: PathBuf,
     delay: Duration,
     counts: Arc<Counts>,
@@ -50,7 +50,7 @@ pub(super) struct Shown {
     buffers: Buffers,
 }
 
-impl Shown {
+impl SlowFolder {
     /// Shows a folder.
     pub(super) fn new(
         root: PathBuf,
@@ -201,7 +201,7 @@ fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
 }
 
-impl Filesystem for Shown {
+impl Filesystem for SlowFolder {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.wait(Operation::Look);
         entry(self.below(parent, name).and_then(|path| self.entry(&path)), reply);

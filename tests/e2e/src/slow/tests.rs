@@ -49,7 +49,7 @@ fn a_local_socket_can_be_made_and_used() {
 
 #[test]
 fn direct_io_goes_through_and_a_short_read_ends_the_file() {
-    let target = crate::place::target_folder().unwrap();
+    let target = crate::paths::target_folder().unwrap();
     // Not below /tmp: a file system in memory refuses O_DIRECT.
     let (folder, mount) = (TempDir::new_in(&target).unwrap(), TempDir::new().unwrap());
     let _slow = Slow::mount(folder.path(), mount.path(), Duration::ZERO).unwrap();

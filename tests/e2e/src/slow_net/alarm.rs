@@ -29,7 +29,7 @@ impl Alarm {
         Ok(alarm)
     }
 
-    /// Ends the thread; who waits goes on at once.
+    /// Ends the thread; waiting callers continue at once.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = true;
@@ -57,7 +57,7 @@ impl Alarm {
                 self.changed.notify_all();
             }
         }
-        // Only the end of the thread is an error, and then nobody needs to wait.
+        // Only the end of the thread is an error, and then no caller needs to wait.
         rung.await.ok();
     }
 
@@ -68,7 +68,7 @@ impl Alarm {
             while let Some(entry) = state.waiting.first_entry()
                 && entry.key().0 <= now
             {
-                // Who waited may be gone.
+                // The waiting caller may be gone.
                 entry.remove().send(()).ok();
             }
             let next = state.waiting.first_key_value().map(|((at, _), _)| *at);

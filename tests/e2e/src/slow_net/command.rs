@@ -10,7 +10,7 @@
 //! show                                 counts, as JSON
 //! ```
 //!
-//! `there` is from who connected to the target.
+//! `there` is from the connecting side to the target.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
 
-use super::{Line, Net};
+use super::{Line, Wires};
 
 /// Bytes of one piece.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -24,7 +24,7 @@ struct Piece {
 
 /// Joins the two until both ways ended, one broke, or everything is reset.
 pub(super) async fn join(
-    net: &Net,
+    net: &Wires,
     client: TcpStream,
     target: TcpStream,
     resets: &mut watch::Receiver<u64>,
@@ -54,7 +54,7 @@ pub(super) async fn join(
 }
 
 async fn carry(
-    net: &Net,
+    net: &Wires,
     way: usize,
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

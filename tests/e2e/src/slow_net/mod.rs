@@ -41,15 +41,15 @@ pub struct Line {
 
 /// A proxy that runs until it is dropped.
 pub struct SlowNet {
-    net: Arc<Net>,
+    net: Arc<Wires>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
 }
 
-pub(crate) struct Net {
+pub(crate) struct Wires {
     target: String,
-    /// From who connected to the target, and back.
+    /// From the connecting side to the target, and back.
     ways: [watch::Sender<Line>; 2],
     /// Counts resets; connections that were there before a change end.
     resets: watch::Sender<u64>,
@@ -69,7 +69,7 @@ impl SlowNet {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let net = Arc::new(Net {
+        let net = Arc::new(Wires {
             target: target.to_owned(),
             ways: [watch::Sender::default(), watch::Sender::default()],
             resets: watch::Sender::default(),
@@ -99,7 +99,7 @@ impl SlowNet {
         self.address
     }
 
-    /// Carries out a command; what there is to tell is returned.
+    /// Carries out a command; returns the text of the answer.
     #[must_use]
     pub fn order(&self, command: Command) -> String {
         match command {
@@ -136,13 +136,13 @@ impl Drop for SlowNet {
         self.stop.send_replace(true);
         self.net.alarm.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic there was told already.
+            // A panic there was reported already.
             thread.join().ok();
         }
     }
 }
 
-impl Net {
+impl Wires {
     fn json(&self) -> String {
         let [there, back] = &self.bytes;
         serde_json::json!({
@@ -154,14 +154,14 @@ impl Net {
     }
 }
 
-async fn accept(net: Arc<Net>, listener: TcpListener) {
+async fn accept(net: Arc<Wires>, listener: TcpListener) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     while let Ok((client, _)) = listener.accept().await {
         tokio::spawn(serve(Arc::clone(&net), client));
     }
 }
 
-async fn serve(net: Arc<Net>, client: TcpStream) {
+async fn serve(net: Arc<Wires>, client: TcpStream) {
     let mut resets = net.resets.subscribe();
     resets.mark_unchanged();
     if *net.refuses.borrow() {
@@ -184,7 +184,7 @@ async fn serve(net: Arc<Net>, client: TcpStream) {
 }
 
 /// Connects to the target, once both ways are open.
-async fn connect(net: &Net) -> std::io::Result<TcpStream> {
+async fn connect(net: &Wires) -> std::io::Result<TcpStream> {
     for way in &net.ways {
         // Only dropping the sender is an error, and it is in `net`.
         way.subscribe().wait_for(|line| !line.cut).await.ok();

@@ -361,7 +361,7 @@ fn a_transfer_before_our_attach_detaches_the_link() {
     detaches(&mut peer, &condition::TRANSFER_LIMIT_EXCEEDED);
 }
 
-/// The next event, which must tell of a message that was too long: its length.
+/// The next event, which must report a message that was too long: its length.
 fn too_long(peer: &mut Peer) -> u64 {
     match peer.event() {
         Event::TooLong(told) => {

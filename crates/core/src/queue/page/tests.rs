@@ -6,7 +6,7 @@ use proptest::strategy::ValueTree;
 use super::*;
 use crate::message::{DeadLetter, DeadLetterReason};
 use crate::object::{LocalAttributes, LocalQueue, QueueKind};
-use crate::queue::{Away, Queue, Totals};
+use crate::queue::{PagedBlock, Queue, Totals};
 use crate::{Limits, QueueId};
 
 const EXTENT_BYTES: u64 = 1 << 16;
@@ -32,12 +32,12 @@ fn extra() -> impl Strategy<Value = Option<Extra>> {
     prop_oneof![4 => Just(None), 1 => some.prop_map(Some)]
 }
 
-fn state() -> impl Strategy<Value = State> {
+fn state() -> impl Strategy<Value = EntryState> {
     prop_oneof![
-        6 => Just(State::Available),
-        1 => Just(State::Held),
-        1 => Just(State::Leaving),
-        2 => Just(State::Gone)
+        6 => Just(EntryState::Available),
+        1 => Just(EntryState::Held),
+        1 => Just(EntryState::Leaving),
+        2 => Just(EntryState::Gone)
     ]
 }
 
@@ -46,10 +46,10 @@ fn message() -> impl Strategy<Value = (Entry, Option<Extra>)> {
     let ids = (prop::option::of(1..=u64::MAX), prop::option::of(1..=u64::MAX));
     let few = (0..10_u8, prop::bool::weighted(0.9), prop_oneof![Just(0), 0..=u32::MAX]);
     (times, ids, few, state(), body(), extra()).prop_map(|(times, ids, few, state, body, extra)| {
-        let gone = state == State::Gone;
+        let gone = state == EntryState::Gone;
         let chunked = extra.as_ref().is_some_and(|extra| extra.chunks.is_some());
         let (priority, persistent, backout_count) = few;
-        let here = Place::Memory(bytes::Bytes::from_static(b"here"));
+        let here = EntryBody::Memory(bytes::Bytes::from_static(b"here"));
         let entry = Entry {
             sequence: 0,
             expires_at: times.1.map_or(Time::NEVER, Time),
@@ -57,8 +57,8 @@ fn message() -> impl Strategy<Value = (Entry, Option<Extra>)> {
             correlation_hash: ids.0.unwrap_or(0),
             message_id_hash: ids.1.unwrap_or(0),
             place: match (persistent, chunked) {
-                (true, true) => Place::Log(BodyLocation::default()),
-                (true, false) => Place::Log(body),
+                (true, true) => EntryBody::Log(BodyLocation::default()),
+                (true, false) => EntryBody::Log(body),
                 (false, _) => here,
             },
             backout_count,
@@ -122,7 +122,7 @@ proptest! {
         let back = decode(&bytes).unwrap();
         prop_assert_eq!(back.entries.len(), kept.len());
         for (entry, wanted) in back.entries.iter().zip(&kept) {
-            let wanted = Entry { state: State::Available, ..(*wanted).clone() };
+            let wanted = Entry { state: EntryState::Available, ..(*wanted).clone() };
             prop_assert_eq!(format!("{entry:?}"), format!("{wanted:?}"));
             let extras = [&sheet, &back].map(|of| format!("{:?}", of.extras.get(&entry.sequence)));
             prop_assert_eq!(&extras[0], &extras[1]);
@@ -132,7 +132,7 @@ proptest! {
         let again = encoded(&back).unwrap();
         prop_assert_eq!(again.0, bytes, "there is one way to write a page");
         let mut queue = queue_of(&outline);
-        let came = queue.bring_in(Away { lane: 4, block: 0 }, back, EXTENT_BYTES);
+        let came = queue.bring_in(PagedBlock { lane: 4, block: 0 }, back, EXTENT_BYTES);
         prop_assert!(came);
         queue.audit();
     }
@@ -151,7 +151,7 @@ proptest! {
                 wrong[at] ^= 1 << bit;
                 let Ok(sheet) = decode(&wrong) else { continue };
                 let mut queue = queue_of(&outline);
-                queue.bring_in(Away { lane: 4, block: 0 }, sheet, EXTENT_BYTES);
+                queue.bring_in(PagedBlock { lane: 4, block: 0 }, sheet, EXTENT_BYTES);
                 queue.audit();
             }
         }
@@ -181,9 +181,9 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
         put_at: Time(5),
         correlation_hash: 0,
         message_id_hash: 0,
-        place: Place::Log(location),
+        place: EntryBody::Log(location),
         backout_count: 0,
-        state: State::Available,
+        state: EntryState::Available,
         priority: 4,
         persistent: true,
         marks: Marks::of(false),
@@ -192,13 +192,13 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
     let outline = outline(&page(entry.clone()), EXTENT_BYTES).unwrap();
     let comes = |entry: Entry| {
         let mut queue = queue_of(&outline);
-        queue.bring_in(Away { lane: 4, block: 0 }, page(entry), EXTENT_BYTES)
+        queue.bring_in(PagedBlock { lane: 4, block: 0 }, page(entry), EXTENT_BYTES)
     };
     assert!(comes(entry.clone()));
     let longer = BodyLocation { bytes: 101, ..location };
     let elsewhere = BodyLocation { lsn: Lsn(60_000), ..location };
     for place in [longer, elsewhere] {
-        assert!(!comes(Entry { place: Place::Log(place), ..entry.clone() }), "{place:?}");
+        assert!(!comes(Entry { place: EntryBody::Log(place), ..entry.clone() }), "{place:?}");
     }
     assert!(!comes(Entry { expires_at: Time::NEVER, ..entry.clone() }));
     assert!(!comes(Entry { sequence: 8, ..entry }));

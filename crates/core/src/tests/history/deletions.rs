@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Nobody has the queue open after this.
+    /// No connection has the queue open after this.
     fn close_all(&mut self, queue: usize) {
         let of_queue = |id: &ConsumerId| self.credit.get(id).is_some_and(|found| found.0 == queue);
         let consumers: Vec<ConsumerId> = self.consumers.iter().copied().filter(of_queue).collect();

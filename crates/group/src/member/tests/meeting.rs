@@ -7,7 +7,7 @@ use super::*;
 fn starts() -> Member {
     let options = Options { meets_first: true, ..first_of_three() };
     let places = (1..=3).map(|index| place_of(index, 1)).collect();
-    let held = Held { base: BatchPlace::default(), places, applied: 3 };
+    let held = RecoveredLog { base: BatchPlace::default(), places, applied: 3 };
     Member::new(options, noted(3), held, Time(1))
 }
 
@@ -91,7 +91,7 @@ fn a_copy_of_the_disk_that_lacks_what_a_peer_heard_promised_is_contradicted() {
             let said = trio.member(witness).witness(id(back));
             assert!(trio.member(back).may_vote(), "seed {seed}: it does not know by itself");
             assert!(trio.member(back).is_contradicted_by(said), "seed {seed} {of_leader} {said:?}");
-            // One that knows that it forgot is not told so again.
+            // One that knows that it forgot does not learn it again.
             trio.kill(back);
             trio.forget(back);
             trio.start(back);
@@ -111,10 +111,10 @@ fn what_was_acknowledged_and_never_committed_contradicts_nothing() {
     let member = trio.member(follower);
     let another = Witness { index: member.last().index + 1, ..acknowledged };
     assert!(member.is_contradicted_by(another), "it was committed, and is not here");
-    let mut of_none = Member::new(first_of_three(), noted(3), Held::default(), Time(1));
+    let mut of_none = Member::new(first_of_three(), noted(3), RecoveredLog::default(), Time(1));
     // A vote in a term in which this one did not take part: it has none to give.
     let ahead = RaftMessage { index: 9, log_term: 9, ..RaftMessage::default() };
     let mut out = Output::default();
     of_none.step(Time(2), message(MessageType::MsgRequestVote, 2, 9, ahead), &mut out);
-    assert!(of_none.witness(MemberId(2)).term <= of_none.kept().term);
+    assert!(of_none.witness(MemberId(2)).term <= of_none.hard_state().term);
 }

@@ -1,10 +1,10 @@
-//! A member that may have forgotten its newest term says nothing before all others have told
+//! A member that may have forgotten its newest term says nothing before all others have sent
 //! theirs.
 
 use super::promises::{alone, message, noted, place_of};
 use super::*;
 
-fn told(peer: u64, term: u64) -> Input {
+fn leader_commit(peer: u64, term: u64) -> Input {
     Input::PeerOpened { peer: MemberId(peer), last_index: 3, term }
 }
 
@@ -21,7 +21,7 @@ fn sent(member: &mut Member, input: Input) -> Vec<(u64, u64)> {
     out.send.iter().map(|(to, message)| (to.0, message.term())).collect()
 }
 
-/// A group whose leader was deposed and has not noticed; the new one and the third member committed
+/// A group with a deposed leader that has not noticed; the new one and the third member committed
 /// a batch that it lacks, and the third one then lost its disk, and reaches only the deposed
 /// leader. Yields the group, the deposed leader, the new one, and the one that forgot.
 fn one_forgot(seed: u64) -> (Trio, usize, usize, usize) {
@@ -77,7 +77,7 @@ fn a_member_that_lost_its_disk_helps_no_leader_of_an_older_term_than_it_took_par
 }
 
 #[test]
-fn a_silent_member_keeps_no_leader_in_its_place() {
+fn a_silent_member_keeps_no_leader_active() {
     let (mut trio, deposed, _, forgetful) = one_forgot(3);
     trio.run(TIMEOUT + Duration::from_millis(400));
     assert_ne!(trio.member(deposed).role(), Role::Leader, "one that is silent is no majority");
@@ -87,50 +87,50 @@ fn a_silent_member_keeps_no_leader_in_its_place() {
 }
 
 #[test]
-fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
-    let mut member = alone(Kept::default(), 3);
+fn it_takes_the_highest_term_that_it_hears_durably_and_refuses_older_ones() {
+    let mut member = alone(HardState::default(), 3);
     assert_eq!(member.unheard(), [MemberId(2), MemberId(3)]);
     assert!(sent(&mut member, batches(2, 4)).is_empty());
-    assert!(sent(&mut member, told(2, 4)).is_empty());
+    assert!(sent(&mut member, leader_commit(2, 4)).is_empty());
     assert!(sent(&mut member, batches(2, 4)).is_empty(), "only one of two was heard");
     let heartbeat = message(MessageType::MsgHeartbeat, 2, 4, RaftMessage::default());
     assert!(sent(&mut member, heartbeat).is_empty(), "it counts for no majority");
     // Again, on another connection: that is the same member.
-    assert!(sent(&mut member, told(2, 5)).is_empty() && !member.knows_term());
+    assert!(sent(&mut member, leader_commit(2, 5)).is_empty() && !member.knows_term());
     let mut out = Output::default();
-    member.step(Time(6), told(3, 9), &mut out);
-    let kept = out.keep.unwrap();
-    assert_eq!((kept.term, kept.knows_term, kept.may_vote), (9, true, false));
+    member.step(Time(6), leader_commit(3, 9), &mut out);
+    let hard_state = out.hard_state.unwrap();
+    assert_eq!((hard_state.term, hard_state.knows_term, hard_state.may_vote), (9, true, false));
     assert!(out.send.is_empty() && member.unheard().is_empty());
     assert_eq!(sent(&mut member, batches(2, 8)), [(2, 9)], "it says that there is a newer term");
     assert_eq!(member.progress().term, 9);
     assert_eq!(sent(&mut member, batches(3, 9)), [(3, 9)]);
     // Another start from what was kept asks no member.
-    let mut again = alone(kept, 3);
+    let mut again = alone(hard_state, 3);
     assert_eq!(sent(&mut again, batches(3, 9)), [(3, 9)]);
 }
 
 #[test]
 fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
-    let mut member = alone(Kept::default(), 3);
+    let mut member = alone(HardState::default(), 3);
     let mut out = Output::default();
-    member.step(Time(5), told(2, 4), &mut out);
-    assert_eq!(out.keep, None, "half of an answer is none");
-    let mut again = alone(member.kept(), 3);
+    member.step(Time(5), leader_commit(2, 4), &mut out);
+    assert_eq!(out.hard_state, None, "half of an answer is none");
+    let mut again = alone(member.hard_state(), 3);
     assert_eq!(again.unheard().len(), 2, "what the process before was told does not count");
-    assert!(sent(&mut again, told(3, 4)).is_empty());
+    assert!(sent(&mut again, leader_commit(3, 4)).is_empty());
     assert!(sent(&mut again, batches(3, 4)).is_empty());
 }
 
 #[test]
-fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
+fn what_it_hears_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
     // It may have voted in the term that it hears of, and for another.
-    let mut member = alone(Kept::default(), 3);
-    sent(&mut member, told(2, 5));
+    let mut member = alone(HardState::default(), 3);
+    sent(&mut member, leader_commit(2, 5));
     let mut out = Output::default();
-    member.step(Time(6), told(3, 4), &mut out);
-    assert_eq!(out.keep.unwrap().vote, Some(MemberId::NONE_OF_THEM));
-    let voting = Kept { may_vote: true, ..out.keep.unwrap() };
+    member.step(Time(6), leader_commit(3, 4), &mut out);
+    assert_eq!(out.hard_state.unwrap().vote, Some(MemberId::NONE_OF_THEM));
+    let voting = HardState { may_vote: true, ..out.hard_state.unwrap() };
     let mut again = alone(voting, 3);
     let asked = RaftMessage { index: 9, log_term: 4, ..RaftMessage::default() };
     let mut out = Output::default();
@@ -140,7 +140,7 @@ fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
 
 #[test]
 fn a_log_that_was_replaced_on_purpose_keeps_its_term_and_waits_for_no_other_member() {
-    let replaced = Kept { vote: Some(MemberId(2)), ..noted(3) }.without_vote();
+    let replaced = HardState { vote: Some(MemberId(2)), ..noted(3) }.without_vote();
     let mut member = alone(replaced, 0);
     assert!(member.knows_term() && !member.may_vote());
     let first = RaftMessage { commit: 0, ..RaftMessage::default() };
@@ -155,12 +155,12 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_casts_doubt_on_the_term_too() {
     let heartbeat = || message(MessageType::MsgHeartbeat, 2, 4, of_four.clone());
     let mut member = alone(noted(3), 3);
     assert!(sent(&mut member, heartbeat()).is_empty(), "it asks first");
-    assert!(sent(&mut member, told(2, 4)).is_empty());
-    assert!(sent(&mut member, told(3, 6)).is_empty());
+    assert!(sent(&mut member, leader_commit(2, 4)).is_empty());
+    assert!(sent(&mut member, leader_commit(3, 6)).is_empty());
     assert_eq!(sent(&mut member, batches(2, 4)), [(2, 6)]);
-    // Both have told this process already.
+    // This process has heard it from both already.
     let mut member = alone(noted(3), 3);
-    (2..4).for_each(|peer| assert!(sent(&mut member, told(peer, 4)).is_empty()));
+    (2..4).for_each(|peer| assert!(sent(&mut member, leader_commit(peer, 4)).is_empty()));
     assert_eq!(sent(&mut member, heartbeat()), [(2, 4)]);
     assert!(member.knows_term() && !member.may_vote());
     assert_eq!(member.last(), place_of(3, 1));

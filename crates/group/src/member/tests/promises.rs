@@ -3,10 +3,10 @@
 use super::*;
 
 /// One member of three, with a log of so many batches of term 1.
-pub(super) fn alone(kept: Kept, batches: u64) -> Member {
+pub(super) fn alone(hard_state: HardState, batches: u64) -> Member {
     let places = (1..=batches).map(|index| place_of(index, 1)).collect();
-    let held = Held { base: BatchPlace::default(), places, applied: kept.committed };
-    Member::new(first_of_three(), kept, held, Time(1))
+    let held = RecoveredLog { base: BatchPlace::default(), places, applied: hard_state.committed };
+    Member::new(first_of_three(), hard_state, held, Time(1))
 }
 
 pub(super) fn place_of(index: u64, term: u64) -> BatchPlace {
@@ -20,41 +20,41 @@ pub(super) fn message(kind: MessageType, from: u64, term: u64, more: RaftMessage
     Input::Message(Message { inner })
 }
 
-/// What it says to a question for its vote in term 5 of a member whose log is as long as any.
-pub(super) fn answer_to_vote(member: &mut Member, from: u64) -> (Option<Kept>, Option<bool>) {
+/// Its answer when a member with a log as long as any asks for its vote in term 5.
+pub(super) fn answer_to_vote(member: &mut Member, from: u64) -> (Option<HardState>, Option<bool>) {
     let more = RaftMessage { index: 1_000, log_term: 4, ..RaftMessage::default() };
     let mut out = Output::default();
     member.step(Time(10_000_000), message(MessageType::MsgRequestVote, from, 5, more), &mut out);
     let answers = out.send.iter().map(|(_, message)| &message.inner);
     let answers = answers.filter(|it| it.msg_type == MessageType::MsgRequestVoteResponse);
-    (out.keep, answers.map(|it| !it.reject).last())
+    (out.hard_state, answers.map(|it| !it.reject).last())
 }
 
-pub(super) fn noted(committed: u64) -> Kept {
+pub(super) fn noted(committed: u64) -> HardState {
     let committed_end = place_of(committed, 1).end;
-    Kept { term: 4, may_vote: true, committed, committed_end, ..Kept::default() }
+    HardState { term: 4, may_vote: true, committed, committed_end, ..HardState::default() }
 }
 
 #[test]
 fn a_vote_is_kept_with_its_term_and_no_other_gets_one_after_a_restart() {
     let mut member = alone(noted(3), 3);
-    let (kept, granted) = answer_to_vote(&mut member, 2);
-    let kept = kept.unwrap();
-    assert_eq!((kept.term, kept.vote, granted), (5, Some(MemberId(2)), Some(true)));
-    let mut again = alone(kept, 3);
+    let (hard_state, granted) = answer_to_vote(&mut member, 2);
+    let hard_state = hard_state.unwrap();
+    assert_eq!((hard_state.term, hard_state.vote, granted), (5, Some(MemberId(2)), Some(true)));
+    let mut again = alone(hard_state, 3);
     assert_eq!(answer_to_vote(&mut again, 3), (None, Some(false)), "it was given to another");
     assert_eq!(answer_to_vote(&mut again, 2).1, Some(true), "the same vote is repeated");
 }
 
 #[test]
 fn a_log_without_what_was_noted_as_committed_neither_votes_nor_asks_for_votes() {
-    let other_end = Kept { committed_end: Lsn(1), ..noted(3) };
-    for (kept, batches, votes) in
+    let other_end = HardState { committed_end: Lsn(1), ..noted(3) };
+    for (hard_state, batches, votes) in
         [(noted(3), 3, true), (noted(3), 5, true), (noted(3), 2, false), (other_end, 3, false)]
     {
-        let mut member = alone(kept, batches);
-        assert_eq!(member.may_vote(), votes, "{batches} batches of {kept:?}");
-        assert_eq!(member.kept().committed, 3, "what was noted stays owed");
+        let mut member = alone(hard_state, batches);
+        assert_eq!(member.may_vote(), votes, "{batches} batches of {hard_state:?}");
+        assert_eq!(member.hard_state().committed, 3, "what was noted stays owed");
         assert_eq!(answer_to_vote(&mut member, 2).1, votes.then_some(true));
         let mut out = Output::default();
         member.step(
@@ -93,8 +93,12 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
     let of_four = RaftMessage { commit: 4, ..RaftMessage::default() };
     member.step(Time(2), message(MessageType::MsgHeartbeat, 2, 4, of_four.clone()), &mut out);
     assert!(!member.may_vote());
-    assert_eq!(out.keep.map(|kept| kept.may_vote), Some(false), "before anything is sent");
-    let mut again = alone(out.keep.unwrap(), 3);
+    assert_eq!(
+        out.hard_state.map(|hard_state| hard_state.may_vote),
+        Some(false),
+        "before anything is sent"
+    );
+    let mut again = alone(out.hard_state.unwrap(), 3);
     assert_eq!(answer_to_vote(&mut again, 2), (None, None));
     let of_three = RaftMessage { commit: 3, ..of_four };
     let mut sound = alone(noted(3), 3);
@@ -103,8 +107,8 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
 }
 
 #[test]
-fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_was_not_told_of() {
-    // Five batches of an older log: the leader was told of as many, and they were others.
+fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_does_not_know() {
+    // Five batches of an older log: the leader knows of as many, and they were others.
     let owing = noted(1).without_vote();
     let mut member = alone(owing, 5);
     let mut out = Output::default();
@@ -149,7 +153,7 @@ fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     trio.run(Duration::from_millis(600));
     trio.note(short);
     let committed = trio.member(leader).committed();
-    assert_eq!(trio.kept(short).committed, committed);
+    assert_eq!(trio.hard_state(short).committed, committed);
     // Both that have it go; one of them comes back without it, with the one that never had it.
     trio.kill(leader);
     trio.kill(short);
@@ -165,7 +169,7 @@ fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     trio.check();
 }
 
-/// One that was away and was brought a copy by the active one, which then goes on with the third
+/// One that was away and got a copy from the active one, which then goes on with the third
 /// one, and is lost with its disk: the members, in this order.
 fn after_a_copy(seed: u64, away_was_wiped: bool) -> (Trio, [usize; 3]) {
     let mut trio = Trio::formed(seed);

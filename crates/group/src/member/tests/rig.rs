@@ -18,7 +18,7 @@ fn position(id: MemberId) -> usize {
 #[derive(Default)]
 struct Node {
     member: Option<Member>,
-    kept: Kept,
+    hard_state: HardState,
     /// All batches of the log from index 1 on, durable or not.
     log: Vec<Batch>,
     durable: usize,
@@ -43,7 +43,7 @@ pub(super) struct Trio {
     dice: u64,
     /// Every batch that any member ever saw committed, by index.
     seen: BTreeMap<u64, Batch>,
-    /// Set: what members want read waits here, with who wants it, until it is answered.
+    /// Set: what members want read waits here, with the member that wants it, until it is answered.
     reads_wait: Option<Vec<(usize, FetchOrder)>>,
 }
 
@@ -97,11 +97,11 @@ impl Trio {
         let node = &mut self.nodes[at];
         node.log.truncate(node.durable);
         let places = node.log.iter().map(Batch::place).collect();
-        let mut held = Held { base: BatchPlace::default(), places, applied: 0 };
-        if held.has(&node.kept) {
-            held.applied = node.kept.committed;
+        let mut held = RecoveredLog { base: BatchPlace::default(), places, applied: 0 };
+        if held.has(&node.hard_state) {
+            held.applied = node.hard_state.committed;
         }
-        node.member = Some(Member::new(options, node.kept, held, self.now));
+        node.member = Some(Member::new(options, node.hard_state, held, self.now));
         (node.copy_from, node.leads, node.begins_again) = (None, false, false);
         for other in (0..3).filter(|other| *other != at) {
             self.connect(at, other);
@@ -122,7 +122,7 @@ impl Trio {
     /// What a member says with a connection that it makes now.
     pub(super) fn opened(&self, at: usize) -> Input {
         let last_index = self.nodes[at].log.len() as u64;
-        Input::PeerOpened { peer: id(at), last_index, term: self.member(at).kept().term }
+        Input::PeerOpened { peer: id(at), last_index, term: self.member(at).hard_state().term }
     }
 
     /// There is no connection between two, and none can be made; each learns that at once.
@@ -154,7 +154,7 @@ impl Trio {
 
     pub(super) fn wipe(&mut self, at: usize) {
         let node = &mut self.nodes[at];
-        (node.log, node.durable, node.kept) = (Vec::new(), 0, Kept::default());
+        (node.log, node.durable, node.hard_state) = (Vec::new(), 0, HardState::default());
     }
 
     /// The last batches of a log are gone, and nothing else.
@@ -165,15 +165,15 @@ impl Trio {
     }
 
     /// A copy of all that is on its disk.
-    pub(super) fn copy_disk(&self, at: usize) -> (Vec<Batch>, Kept) {
+    pub(super) fn copy_disk(&self, at: usize) -> (Vec<Batch>, HardState) {
         let node = &self.nodes[at];
-        (node.log[..node.durable].to_vec(), node.kept)
+        (node.log[..node.durable].to_vec(), node.hard_state)
     }
 
     /// It is put back.
-    pub(super) fn put_disk_back(&mut self, at: usize, (log, kept): (Vec<Batch>, Kept)) {
+    pub(super) fn put_disk_back(&mut self, at: usize, (log, hard_state): (Vec<Batch>, HardState)) {
         let node = &mut self.nodes[at];
-        (node.durable, node.log, node.kept) = (log.len(), log, kept);
+        (node.durable, node.log, node.hard_state) = (log.len(), log, hard_state);
     }
 
     /// More is lost than a group of three survives: what was committed is not compared with what
@@ -184,7 +184,7 @@ impl Trio {
 
     /// What a driver keeps of a member that was put back.
     pub(super) fn forget(&mut self, at: usize) {
-        self.nodes[at].kept = self.nodes[at].kept.forgotten();
+        self.nodes[at].hard_state = self.nodes[at].hard_state.forgotten();
     }
 
     /// No connection with any other can be made from now on.
@@ -196,23 +196,23 @@ impl Trio {
 
     /// What a driver writes down now and then.
     pub(super) fn note(&mut self, at: usize) {
-        self.nodes[at].kept = self.member(at).noted();
+        self.nodes[at].hard_state = self.member(at).noted();
     }
 
-    pub(super) fn kept(&self, at: usize) -> Kept {
-        self.nodes[at].kept
+    pub(super) fn hard_state(&self, at: usize) -> HardState {
+        self.nodes[at].hard_state
     }
 
-    /// One gets the log of another, as a copy of its disk would bring it: it votes with that if the
-    /// copy bears out what it promised.
+    /// One gets the log of another, as it would have it from a copy of its disk: it votes with that
+    /// if the copy bears out what it promised.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         let log = self.nodes[from].log.clone();
         let last = |log: &[Batch]| log.last().map(Batch::place).unwrap_or_default();
         let node = &mut self.nodes[to];
-        if !node.kept.is_borne_out_by(last(&node.log), last(&log)) {
-            node.kept = node.kept.without_vote();
+        if !node.hard_state.is_borne_out_by(last(&node.log), last(&log)) {
+            node.hard_state = node.hard_state.without_vote();
         }
-        node.kept = node.kept.with_copy(last(&log));
+        node.hard_state = node.hard_state.with_copy(last(&log));
         (node.durable, node.log) = (log.len(), log);
     }
 
@@ -283,16 +283,16 @@ impl Trio {
 
     fn carry_out(&mut self, at: usize, out: Output) {
         let node = &mut self.nodes[at];
-        if let Some(kept) = out.keep {
-            node.kept = kept;
+        if let Some(hard_state) = out.hard_state {
+            node.hard_state = hard_state;
         }
         node.copy_from = out.copy_from.or(node.copy_from);
         if let Some(first) = out.receive.first() {
-            let kept = usize::try_from(first.index).unwrap() - 1;
-            assert!(kept <= node.log.len(), "no gap");
-            node.log.truncate(kept);
-            node.durable = node.durable.min(kept);
-            node.syncs.retain(|(_, upto)| *upto <= kept);
+            let behind = usize::try_from(first.index).unwrap() - 1;
+            assert!(behind <= node.log.len(), "no gap");
+            node.log.truncate(behind);
+            node.durable = node.durable.min(behind);
+            node.syncs.retain(|(_, upto)| *upto <= behind);
             node.log.extend(out.receive.iter().cloned());
             self.sync(at);
         }
@@ -318,7 +318,7 @@ impl Trio {
             let batch = self.append(at, term, Bytes::new());
             self.input(at, Input::Leading(batch.place()));
         }
-        // A process that leads no more begins again: it may have more in its log than was sent.
+        // A process that leads no more restarts: it may have more in its log than was sent.
         let node = &mut self.nodes[at];
         match out.role {
             Some(Role::Leader) => node.leads = true,

@@ -1,5 +1,6 @@
 //! A damaged byte costs the body that it is in, and no other of its batch.
 
+use crate::folder::names::extent_name;
 use std::sync::Arc;
 
 use towline_types::BodyLocation;
@@ -7,13 +8,14 @@ use towline_types::BodyLocation;
 use super::{fill, memory};
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ExtentHeader, extent_name};
-use crate::log::{Log, Urgency};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ExtentHeader};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::offline;
 use crate::options::Options;
 use crate::testing::{LOG_ID, Watch, append, body, head_of, image, recover, start};
 
-/// A log whose first extent has one batch of twenty bodies, and others behind it.
+/// A log with one batch of twenty bodies in its first extent, and others behind it.
 fn written(disk: &Arc<dyn Disk>) -> Vec<(BodyLocation, Vec<u8>)> {
     let watch = Watch::new();
     let log = start(disk, Options::small(), &watch);

@@ -1,6 +1,7 @@
 //! Calls that give, take and remove names of files fail, each once: the log goes on, and the next
 //! start takes what is there.
 
+use crate::folder::names::{extent_name, image_name};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use towline_types::{BodyLocation, Lsn};
 use super::memory;
 use crate::disk::{CrashPoint, CrashRule, Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::{Damage, LogError};
-use crate::format::{extent_name, image_name};
-use crate::log::{Log, Urgency};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::offline;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::record::CHECK_BYTES;
@@ -28,7 +29,7 @@ fn options() -> Options {
 struct Life {
     runs: Vec<(Lsn, Record)>,
     failed: bool,
-    /// Calls about images and room that were refused.
+    /// Calls about images and free space that were refused.
     refused: usize,
 }
 
@@ -69,7 +70,7 @@ fn live(disk: &Arc<dyn Disk>) -> Life {
     life
 }
 
-/// The next start finds all that was durable, agrees with the check, and has the room again.
+/// The next start finds all that was durable, agrees with the check, and has the space again.
 fn check_next_start(disk: &Arc<dyn Disk>, life: &Life, what: &str) {
     let checked = offline::verify_disk(disk).unwrap();
     assert!(checked.is_sound(), "{what}: {:?}", checked.findings);
@@ -168,7 +169,7 @@ fn an_extent_that_could_not_be_let_go_is_tried_again_at_the_next_call() {
         assert_eq!(log.shared().first_held().0 / EXTENT_BYTES_MIN, end.0 / EXTENT_BYTES_MIN);
         // Its threads rename files of the disk until it has ended.
         drop(log);
-        // Where a name is refused and a removal is not, the room is there at once.
+        // Where a name is refused and a removal is not, the space is free at once.
         let (log, ends) = long(&disk, 12);
         let end = *ends.last().unwrap();
         log.write_image(log.mark_at(end).unwrap(), b"image").unwrap();

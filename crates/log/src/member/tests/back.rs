@@ -4,7 +4,7 @@ use super::*;
 use crate::disk::{Fault, FaultOn};
 use crate::extents::Space;
 
-/// A replica that was brought a copy: its newest extent, the third, is as long as what is in it.
+/// A replica that received a copy: its newest extent, the third, is as long as what is in it.
 fn copied(batches: &[Batch]) -> MemoryDisk {
     let memory = MemoryDisk::new();
     let instance = Instance::start(&memory, Options::small());

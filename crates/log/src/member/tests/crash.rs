@@ -145,7 +145,7 @@ fn a_power_cut_at_any_moment_leaves_what_was_durable_and_nothing_that_was_cut_of
     }
 }
 
-/// The instance goes on in the same term, as its leader does, or leads; and begins again.
+/// The instance continues in the same term, as its leader does, or leads; and re-executes.
 fn go_on(found: Instance, random: &mut Random) {
     let mut all = found.log.read_batches(&found.places, usize::MAX).unwrap();
     let term = last(&all).term.max(1);

@@ -39,7 +39,7 @@ impl Group {
         self.logs[number] = Some(new);
     }
 
-    /// The most advanced of two instances leads; who led before begins again.
+    /// The most advanced of two instances leads; the former leader re-executes.
     fn elect(&mut self, random: &mut Random) {
         let absent = size(random.below(3));
         let newest = |number: &usize| {

@@ -1,4 +1,4 @@
-//! Reading batches back, images, places.
+//! Reading batches back, images, positions of batches.
 
 use super::*;
 use crate::testing::image;
@@ -94,7 +94,8 @@ fn a_replica_takes_images_lets_log_go_and_begins_again_with_them() {
     assert_eq!(follower.base, batches[50].place());
     assert_eq!(follower.places, places(&batches[51..]));
     assert_eq!(follower.records, streamed(&batches[51..]));
-    // Any batch behind the image can be cut off, and any end of a run be the place of an image.
+    // Any batch behind the image can be cut off, and any end of a run can be the position of an
+    // image.
     assert!(follower.log.mark_at(batches[55].end()).is_some_and(|m| m.at() == batches[55].end()));
     let other = made(batches[50].place(), 4, &[(b"other", Kind::Last)]);
     follower.log.receive(std::slice::from_ref(&other)).unwrap();

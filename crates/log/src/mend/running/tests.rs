@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Disk, Fault, FaultOn, MemoryDisk, Random};
-use crate::log::{Log, Urgency};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::mend::tests::{copy, extents, is_sound, other_instance};
 use crate::options::Options;
 use crate::testing::{LOG_ID, Watch, append, body, head_of, image, start};
@@ -59,7 +60,7 @@ impl Pair {
         begun(&self.there).0.batch_over(part).unwrap()
     }
 
-    /// The bodies of the second extent, one for each batch of it, and the place of the batch.
+    /// The bodies of the second extent, one for each batch of it, and the position of the batch.
     fn batches(&self) -> Vec<(BodyLocation, Vec<u8>, usize)> {
         let extent_bytes = Options::small().extent_bytes;
         let (log, _) = begun(&self.there);
@@ -87,7 +88,7 @@ fn a_damaged_batch_is_written_again_from_what_another_instance_has() {
     let pair = pair();
     let batches = pair.batches();
     assert!(batches.len() > 5 && batches[0].2 == EXTENT_HEADER_BYTES, "{}", batches.len());
-    // One at the beginning of an extent, whose neighbour is in another file, and one at the end.
+    // One at the beginning of an extent, with its neighbour in another file, and one at the end.
     for (part, body, offset) in [&batches[0], &batches[3], &batches[batches.len() - 1]] {
         let came = pair.asked(*part);
         // Each field of the header, its checksum, the body.
@@ -146,7 +147,7 @@ fn what_is_not_what_stood_here_is_refused_and_nothing_is_written() {
             "it has another position",
         ),
         (changed(&|header| header.lsn = Lsn(u64::MAX), LOG_ID, payload), "it has another position"),
-        // Whole, of this log and this place, and yet another batch.
+        // Whole, of this log and this position, and yet another batch.
         (changed(&|header| header.term += 1, LOG_ID, payload), PROOF),
         (changed(&|header| header.index += 1, LOG_ID, payload), PROOF),
         (changed(&same, LOG_ID, &other_content), PROOF),

@@ -12,7 +12,7 @@ type Live = BTreeMap<Lsn, Vec<u8>>;
 
 const PUT: u8 = 1;
 const GET: u8 = 2;
-/// Messages whose puts lie in one piece of the log of this size share a page.
+/// Messages with puts in one piece of the log of this size share a page.
 const PIECE: u64 = 64 * 1024;
 
 /// What the test knows.
@@ -135,11 +135,11 @@ fn read_pages(disk: &MemoryDisk, image: &[u8]) -> Live {
     live
 }
 
-/// Takes an image as of the newest durable run, lets go of what nobody needs.
+/// Takes an image as of the newest durable run, releases what is no longer needed.
 fn take_image(log: &Log, pages: &Pages, model: &Model, outlines: &mut Vec<Outline>) {
     let Some((at, live)) = model.after.range(..=log.durable()).next_back() else { return };
     let Some(mark) = log.mark_at(*at) else { return };
-    // It would take the place of the newest, and the older one would still be there.
+    // It would replace the newest, and the older one would still be there.
     if log.image_at() == Some(*at) {
         return;
     }

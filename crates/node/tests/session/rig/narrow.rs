@@ -1,4 +1,4 @@
-//! A session whose window is a few frames, shared by several links, driven one small step at a
+//! A session with a window of a few frames, shared by several links, driven one small step at a
 //! time. The client's side is written frame by frame: it opens the window when a test says so. It
 //! checks that no frame comes beyond the window and no delivery beyond the credit.
 

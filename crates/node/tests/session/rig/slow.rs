@@ -33,7 +33,7 @@ pub(crate) struct Slow {
     allowed: u64,
     /// Bodies of all deliveries that came, in order.
     pub(crate) bodies: Vec<String>,
-    /// Deliveries whose body turned out damaged, or gone.
+    /// Deliveries with a body that turned out damaged, or gone.
     pub(crate) unsent: Vec<u64>,
     /// Answers to drains that came.
     pub(crate) drains: usize,

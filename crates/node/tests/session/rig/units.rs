@@ -130,7 +130,7 @@ impl Rig {
         self.command(client, &command)
     }
 
-    /// As `discharge`, on a link whose source knows these outcomes only.
+    /// As `discharge`, on a link with a source that knows these outcomes only.
     pub(crate) fn discharge_knowing(
         &mut self,
         client: &mut Client,

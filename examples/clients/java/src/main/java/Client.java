@@ -36,7 +36,7 @@ public final class Client {
                 case "move" -> context.createProducer().send(context.createQueue(words[3]), text(context, queue));
                 default -> throw new IllegalArgumentException("put, get or move");
             }
-            // All of it takes place now, or nothing: without this line it is rolled back.
+            // All of it takes effect now, or nothing: without this line it is rolled back.
             context.commit();
         }
     }

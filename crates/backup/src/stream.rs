@@ -1,0 +1,158 @@
+//! A copy of a running log that goes straight from its files into a stream, and from the stream
+//! into the files of a new folder: for an instance of a group that has lost its log, or lags too
+//! far.
+//!
+//! ```text
+//! head, 112 bytes; numbers are little-endian:
+//!   0    8  "TWLCOPY1"
+//!   8    16 id of the log
+//!   24   8  bytes of an extent
+//!   32   8  first extent
+//!   40   8  end of the log        \
+//!   48   8  index of its last batch |
+//!   56   4  checksum of it          | as in a manifest
+//!   60   4  term of it              |
+//!   64   4  length of it           /
+//!   68   4  pages
+//!   72   8  position of the image
+//!   80   8  length of its file, without padding
+//!   88   8  length of the table of times; 0: none
+//!   96   8  length of all that follows, but for its checksum
+//!   104  4  zero
+//!   108  4  crc32c of the bytes before
+//! then the image's file; the table; each page in order: unit (4), length (4), crc32c (4), content;
+//! each extent from the first to the end of the log, whole blocks; crc32c (4) of all after the head
+//! ```
+//! Reading order: [`give`], [`take`].
+//!
+//! Not here: what carries the stream; when a copy is made; which pages an image refers to.
+//!
+//! Invariants: the giver writes no file; what it read counts only when its hold still held
+//! afterwards; the taker's folder is one that no queue manager starts with until all of it is
+//! checked and synced.
+
+pub(super) mod give;
+pub(super) mod take;
+
+use towline_log::format::LogId;
+use towline_types::Lsn;
+
+use crate::manifest::End;
+
+pub(super) const HEAD_BYTES: usize = 112;
+const MAGIC: [u8; 8] = *b"TWLCOPY1";
+/// In front of the content of a page.
+const PAGE_HEAD_BYTES: usize = 12;
+
+/// What a copy consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    log_id: LogId,
+    extent_bytes: u64,
+    first: u64,
+    end: End,
+    pages: u32,
+    image_at: Lsn,
+    image_bytes: u64,
+    times_bytes: u64,
+    bytes: u64,
+}
+
+impl Head {
+    fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&self.log_id.0.to_le_bytes());
+        for number in [self.extent_bytes, self.first, self.end.lsn, self.end.index] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.end.checksum, self.end.term, self.end.bytes, self.pages] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.image_at.0, self.image_bytes, self.times_bytes, self.bytes] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&bytes);
+        head
+    }
+
+    /// `None`: it is none, or not a whole one, or cannot be true.
+    fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
+        let long = |at: usize| {
+            let part = bytes.get(at..at + 8)?;
+            part.try_into().ok().map(u64::from_le_bytes)
+        };
+        let short = |at: usize| {
+            let part = bytes.get(at..at + 4)?;
+            part.try_into().ok().map(u32::from_le_bytes)
+        };
+        let id = bytes.get(8..24)?.try_into().ok().map(u128::from_le_bytes)?;
+        let whole = bytes.starts_with(&MAGIC)
+            && short(108)? == crc32c::crc32c(bytes.get(..HEAD_BYTES - 4)?);
+        let head = Head {
+            log_id: LogId(id),
+            extent_bytes: long(24)?,
+            first: long(32)?,
+            end: End {
+                lsn: long(40)?,
+                index: long(48)?,
+                checksum: short(56)?,
+                term: short(60)?,
+                bytes: short(64)?,
+            },
+            pages: short(68)?,
+            image_at: Lsn(long(72)?),
+            image_bytes: long(80)?,
+            times_bytes: long(88)?,
+            bytes: long(96)?,
+        };
+        (whole && head.is_possible()).then_some(head)
+    }
+
+    fn is_possible(&self) -> bool {
+        self.extent_bytes > 0
+            && self.end.lsn > 0
+            && self.image_at.0 <= self.end.lsn
+            && self.first <= self.end.place(self.extent_bytes).0
+            && [self.image_bytes, self.times_bytes].into_iter().all(|bytes| bytes <= self.bytes)
+    }
+
+    /// The extents, and how much of each.
+    fn extents(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (last, offset) = self.end.place(self.extent_bytes);
+        let whole = self.extent_bytes;
+        (self.first..=last).map(move |extent| (extent, if extent == last { offset } else { whole }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_comes_back_and_one_with_any_bit_flipped_is_refused() {
+        let head = Head {
+            log_id: LogId(7),
+            extent_bytes: 1 << 20,
+            first: 3,
+            end: End { lsn: (5 << 20) + 100, index: 9, checksum: 1, term: 2, bytes: 90 },
+            pages: 4,
+            image_at: Lsn(5 << 20),
+            image_bytes: 600,
+            times_bytes: 0,
+            bytes: 3 << 20,
+        };
+        let bytes = head.encode();
+        assert_eq!(Head::decode(&bytes), Some(head));
+        let extents: Vec<_> = head.extents().collect();
+        assert_eq!(extents, [(3, 1 << 20), (4, 1 << 20), (5, 4096)]);
+        for bit in 0..HEAD_BYTES * 8 {
+            let mut other = bytes;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::decode(&other), None, "bit {bit}");
+        }
+    }
+}

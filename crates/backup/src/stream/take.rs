@@ -1,0 +1,229 @@
+//! Makes a log folder from a stream: straight into its files.
+//!
+//! Order: a file that says *unfinished*; image, times, pages and extents, each synced; then all of
+//! it is checked (checksums of pages, image and stream, the chain of the log); that file goes.
+//!
+//! Not here: where the folder is, and what it replaces.
+//!
+//! Invariant: nothing is written before the disk is known to have space for all of it.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use towline_log::LogError;
+use towline_log::block::Aligned;
+use towline_log::disk::{Disk, DiskFile};
+use towline_log::folder::chain::Link;
+use towline_log::folder::files::{Files, Folder};
+use towline_log::folder::images::{self, LoadedImage};
+use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, TIMES_NAME, extent_name, image_name};
+use towline_log::folder::scan::Scan;
+use towline_log::format::{LogId, padded, size};
+use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
+
+use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
+use crate::account::Progress;
+use crate::error::BackupError;
+use crate::folder::PIECE_BYTES;
+use crate::restore;
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Where the log ends.
+    pub end: Lsn,
+    /// Index of its last batch.
+    pub index: u64,
+    /// Term of that batch.
+    pub term: u64,
+    /// Position of its image.
+    pub image: Lsn,
+    /// Bytes taken.
+    pub bytes: u64,
+}
+
+/// Space that must stay free for the log beside the copy: the instance that owns the log goes on
+/// writing.
+const ROOM_BESIDE_EXTENTS: u64 = 2;
+
+/// Takes a copy of the log `log_id` into a folder, which must be empty or left by an interrupted
+/// one. Blocks.
+///
+/// # Errors
+/// [`BackupError::NoRoom`] before anything is written; [`BackupError::Stream`] what the stream
+/// said, or that what came is none; [`BackupError::Log`]. The folder is then one that no queue
+/// manager starts with.
+pub fn take(
+    disk: &Arc<dyn Disk>,
+    log_id: LogId,
+    from: &mut dyn Read,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Taken, BackupError> {
+    let mut bytes = [0; HEAD_BYTES];
+    from.read_exact(&mut bytes).map_err(BackupError::Stream)?;
+    let head = Head::decode(&bytes).ok_or_else(|| refused("it does not begin as a copy does"))?;
+    if head.log_id != log_id {
+        return Err(LogError::OtherLog { file: image_name(head.image_at) }.into());
+    }
+    check_room(disk.as_ref(), &head)?;
+    let failed = |e| LogError::io("make the log folder", &disk.name(), e);
+    restore::check_empty(disk.as_ref())?;
+    restore::make_empty(disk.as_ref()).map_err(failed)?;
+    let now = Progress { done: 0, all: head.bytes, extent: head.first };
+    let mut coming = Coming { from, sum: 0, tell: progress, now };
+    write(disk, &head, &mut coming)?;
+    check(disk, &head)?;
+    let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
+    done.and_then(|()| disk.sync_names()).map_err(failed)?;
+    Ok(Taken {
+        end: Lsn(head.end.lsn),
+        index: head.end.index,
+        term: u64::from(head.end.term),
+        image: head.image_at,
+        bytes: head.bytes,
+    })
+}
+
+fn check_room(disk: &dyn Disk, head: &Head) -> Result<(), BackupError> {
+    let beside = head.extent_bytes.saturating_mul(ROOM_BESIDE_EXTENTS);
+    let (needed, free) = (head.bytes.saturating_add(beside), disk.free_bytes());
+    if free < needed { Err(BackupError::NoRoom { needed, free }) } else { Ok(()) }
+}
+
+fn refused(why: &'static str) -> BackupError {
+    BackupError::Stream(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
+}
+
+/// What went wrong between the stream and a file.
+enum Failed {
+    Came(BackupError),
+    Written(std::io::Error),
+}
+
+impl Failed {
+    fn in_file(self, name: &str) -> BackupError {
+        match self {
+            Failed::Came(error) => error,
+            Failed::Written(e) => LogError::io("write a file of the copy", name, e).into(),
+        }
+    }
+}
+
+struct Coming<'a> {
+    from: &'a mut dyn Read,
+    sum: u32,
+    tell: &'a mut dyn FnMut(Progress),
+    now: Progress,
+}
+
+impl Coming<'_> {
+    fn fill(&mut self, place: &mut [u8]) -> Result<(), BackupError> {
+        if self.now.done + place.len() as u64 > self.now.all {
+            return Err(refused("it is longer than it said"));
+        }
+        self.from.read_exact(place).map_err(BackupError::Stream)?;
+        self.sum = crc32c::crc32c_append(self.sum, place);
+        self.now.done += place.len() as u64;
+        (self.tell)(self.now);
+        Ok(())
+    }
+
+    /// Writes the next `bytes` bytes to the beginning of a new file, and syncs it.
+    fn file(&mut self, disk: &dyn Disk, name: &str, bytes: u64) -> Result<(), BackupError> {
+        let failed = |e| LogError::io("write a file of the copy", name, e);
+        let file = disk.create(name).map_err(failed)?;
+        file.reserve(bytes).map_err(failed)?;
+        self.write(file.as_ref(), 0, bytes).map_err(|error| error.in_file(name))?;
+        Ok(file.sync_data().map_err(failed)?)
+    }
+
+    /// Writes the next bytes at an offset of a file, padded to whole blocks; yields their checksum.
+    fn write(&mut self, file: &dyn DiskFile, at: u64, bytes: u64) -> Result<u32, Failed> {
+        let (mut done, mut sum) = (0, 0);
+        while done < bytes {
+            let wanted = (bytes - done).min(PIECE_BYTES as u64);
+            let mut buffer = Aligned::zeroed(size(padded(wanted)));
+            let place = buffer.bytes_mut().get_mut(..size(wanted)).unwrap_or_default();
+            self.fill(place).map_err(Failed::Came)?;
+            sum = crc32c::crc32c_append(sum, place);
+            file.write_at(buffer.bytes(), at + done).map_err(Failed::Written)?;
+            done += wanted;
+        }
+        Ok(sum)
+    }
+
+    fn pages(&mut self, disk: &dyn Disk, count: u32) -> Result<(), BackupError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let failed = |e| LogError::io("write pages", PAGES_NAME, e);
+        let file = disk.create(PAGES_NAME).map_err(failed)?;
+        let mut behind = 0;
+        for _ in 0..count {
+            let mut row = [0; PAGE_HEAD_BYTES];
+            self.fill(&mut row)?;
+            let page = page_of(&row).ok_or_else(|| refused("a page without a place"))?;
+            if u64::from(page.unit) < behind {
+                return Err(refused("its pages overlap"));
+            }
+            behind = u64::from(page.unit) + u64::from(page.units());
+            let at = u64::from(page.unit) * PAGE_UNIT_BYTES;
+            let sum = self.write(file.as_ref(), at, u64::from(page.bytes));
+            let sum = sum.map_err(|error| error.in_file(PAGES_NAME))?;
+            if sum != page.checksum {
+                return Err(refused("a page has another checksum"));
+            }
+        }
+        Ok(file.sync_data().map_err(failed)?)
+    }
+}
+
+fn page_of(row: &[u8; PAGE_HEAD_BYTES]) -> Option<PageRef> {
+    let number = |at: usize| {
+        let bytes = row.get(at..at + 4)?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    };
+    let page = PageRef { unit: number(0)?, bytes: number(4)?, checksum: number(8)? };
+    (page.bytes > 0).then_some(page)
+}
+
+fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(), BackupError> {
+    let disk = disk.as_ref();
+    coming.file(disk, &image_name(head.image_at), head.image_bytes)?;
+    if head.times_bytes > 0 {
+        coming.file(disk, TIMES_NAME, head.times_bytes)?;
+    }
+    coming.pages(disk, head.pages)?;
+    for (extent, bytes) in head.extents() {
+        coming.now.extent = extent;
+        coming.file(disk, &extent_name(extent), bytes)?;
+    }
+    let mut sum = [0; 4];
+    coming.from.read_exact(&mut sum).map_err(BackupError::Stream)?;
+    if coming.now.done != head.bytes || u32::from_le_bytes(sum) != coming.sum {
+        return Err(refused("its checksum is wrong"));
+    }
+    Ok(())
+}
+
+/// Reads what was written: the image, and the chain of the log from its beginning to the end that
+/// was announced.
+fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
+    match images::load(disk.as_ref(), head.image_at)? {
+        LoadedImage::Whole(header, _) if header.log_id == head.log_id => {}
+        LoadedImage::Whole(..) | LoadedImage::Damaged => {
+            return Err(refused("its image is damaged"));
+        }
+    }
+    let extents = head.extents().map(|(extent, _)| extent).collect();
+    let folder = Folder { extents, images: vec![head.image_at], ..Folder::default() };
+    let none = || BackupError::NoLog { folder: disk.name() };
+    let mut files = Files::of(disk, &folder)?.ok_or_else(none)?;
+    files.check(disk.as_ref(), ..)?;
+    let mut scan = Scan::new(&files, head.first);
+    let read = |e| LogError::io("read the copy", &disk.name(), e);
+    while scan.next_batch().map_err(read)?.is_some() {}
+    let whole = scan.end == Lsn(head.end.lsn)
+        && (head.end.index == 0 || scan.link == Some(Link::of_seam(head.end.seam())));
+    if whole { Ok(()) } else { Err(refused("its log is damaged")) }
+}

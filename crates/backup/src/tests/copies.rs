@@ -1,0 +1,188 @@
+//! Copies that go through a stream: what arrives is the log that was sent, or nothing that starts.
+
+use super::*;
+use towline_log::Hold;
+
+impl Rig {
+    /// What the giver writes.
+    fn given(&self) -> Vec<u8> {
+        let mut stream = Vec::new();
+        self.give(&self.log.hold(Lsn::ZERO), &mut stream, &mut |_| {}).unwrap();
+        stream
+    }
+
+    fn give(
+        &self,
+        hold: &Hold,
+        to: &mut dyn std::io::Write,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<u64, BackupError> {
+        let keep_from = self.log.first_held();
+        let source = Source::running(&self.log, self.image_at, keep_from)?.unwrap();
+        let rows = [Row { at: Time(5), upto: self.log.durable() }];
+        give(&source, (&self.pages, &self.used), &rows, hold, to, progress)
+    }
+}
+
+fn rig() -> Rig {
+    let mut rig = Rig::new(12);
+    rig.append(40);
+    rig.image(0, 9);
+    rig.append(20);
+    rig
+}
+
+fn taken(disk: &MemoryDisk, mut stream: &[u8]) -> Result<Taken, BackupError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    take(&disk, LOG_ID, &mut stream, &mut |_| {})
+}
+
+#[test]
+fn a_copy_ends_where_the_log_did_in_the_same_term_and_has_its_pages_and_times() {
+    let rig = rig();
+    let stream = rig.given();
+    let memory = MemoryDisk::new();
+    let copy = taken(&memory, &stream).unwrap();
+    assert_eq!((copy.end, copy.image), (rig.end(), rig.image_at));
+    let disk: Arc<dyn Disk> = Arc::new(memory);
+    assert!(offline::verify_disk(&disk).unwrap().findings.is_empty());
+    assert_eq!(towline_log::times::read(disk.as_ref()).unwrap().len(), 1);
+    let pages = Pages::open(Arc::clone(&disk), rig.used.clone()).unwrap();
+    assert!(pages.read_all(&rig.used).iter().all(Result::is_ok));
+    let mut recovery = Recovery::open(disk, Options::small(), LOG_ID).unwrap();
+    recovery.keep_places();
+    let mut records = Vec::new();
+    let replayed = recovery.replay(|lsn, bytes| {
+        records.push((lsn, bytes.to_vec()));
+        Ok::<(), std::convert::Infallible>(())
+    });
+    replayed.unwrap();
+    assert_eq!(records, rig.records(rig.image_at, rig.end()));
+    let (base, places) = recovery.places();
+    let last = places.last().copied().unwrap_or(base);
+    let seam = rig.log.mark_at(rig.log.durable()).unwrap().seam();
+    assert_eq!((last.index, last.term), (seam.index, u64::from(seam.term)));
+}
+
+#[test]
+fn a_bit_that_is_flipped_on_the_way_or_an_early_end_leaves_a_folder_that_nobody_starts_with() {
+    let rig = rig();
+    let stream = rig.given();
+    let mut random = Random(3);
+    for turn in 0..60 {
+        let mut other = stream.clone();
+        let at = usize::try_from(random.below(other.len() as u64)).unwrap();
+        if turn % 3 == 0 {
+            other.truncate(at);
+        } else {
+            other[at] ^= 1 << random.below(8);
+        }
+        let memory = MemoryDisk::new();
+        let refused = taken(&memory, &other).unwrap_err();
+        let of_stream = matches!(refused, BackupError::Stream(_) | BackupError::Log(_));
+        assert!(of_stream, "byte {at}: {refused}");
+        // Before the head is known to be whole, nothing is written.
+        let begun: Arc<dyn Disk> = Arc::new(MemoryDisk::with_files(memory.files()));
+        let found = Recovery::open(begun, Options::small(), LOG_ID);
+        let marked = matches!(found, Err(LogError::Restoring { .. }));
+        assert!(marked != memory.files().is_empty(), "byte {at}");
+        taken(&memory, &stream).unwrap();
+    }
+}
+
+#[test]
+fn a_power_cut_while_a_copy_arrives_leaves_one_that_is_whole_or_refused() {
+    let rig = rig();
+    let stream = rig.given();
+    let target = MemoryDisk::recording();
+    let copy = taken(&target, &stream).unwrap();
+    let journal = target.journal();
+    let (mut whole, mut refused) = (0, 0);
+    for point in 0..=journal.len() {
+        let rule = CrashRule { keep_percent: 50, unit_bytes: 512, seed: point as u64 };
+        let found = journal.crash(CrashPoint(point), rule);
+        if found.files().is_empty() {
+            continue;
+        }
+        let disk: Arc<dyn Disk> = Arc::new(found.clone());
+        match recover(&disk, Options::small()) {
+            Err(LogError::Restoring { .. }) => {
+                refused += 1;
+                assert_eq!(taken(&found, &stream).unwrap(), copy);
+            }
+            Ok((_, _, records)) => {
+                whole += 1;
+                assert_eq!(records, rig.records(rig.image_at, rig.end()), "point {point}");
+            }
+            Err(other) => panic!("point {point}: {other}"),
+        }
+    }
+    assert!(whole > 0 && refused > 10, "{whole} {refused}");
+}
+
+#[test]
+fn a_copy_that_finds_no_room_is_refused_before_anything_is_written() {
+    let rig = rig();
+    let stream = rig.given();
+    let memory = MemoryDisk::new();
+    memory.set_capacity(Some(stream.len() as u64));
+    let refused = taken(&memory, &stream).unwrap_err();
+    let words = refused.to_string();
+    assert!(matches!(refused, BackupError::NoRoom { .. }), "{words}");
+    assert!(words.contains("free space"), "{words}");
+    assert!(memory.files().is_empty());
+}
+
+#[test]
+fn a_copy_of_another_log_is_refused_before_anything_is_written() {
+    let stream = rig().given();
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let other = towline_log::format::LogId(1);
+    let refused = take(&disk, other, &mut stream.as_slice(), &mut |_| {}).unwrap_err();
+    assert!(matches!(refused, BackupError::Log(LogError::OtherLog { .. })), "{refused}");
+    assert!(memory.files().is_empty());
+}
+
+#[test]
+fn the_log_moves_on_while_a_copy_is_sent_and_what_was_sent_is_let_go() {
+    let mut rig = rig();
+    let extent_bytes = Options::small().extent_bytes;
+    rig.append(400);
+    let (log, end) = (rig.log.clone(), rig.end());
+    let hold = log.hold(Lsn::ZERO);
+    let (mut stream, mut seen) = (Vec::new(), Vec::new());
+    // Nothing needs more than the tail any more.
+    let mark = log.mark_at(end).unwrap();
+    let mut reclaim = |now: Progress| {
+        if seen.is_empty() {
+            log.write_image(mark, &image_of(&[])).unwrap();
+            log.write_image(mark, &image_of(&[])).unwrap();
+            log.drop_older_images().unwrap();
+        }
+        log.reclaim(end).unwrap();
+        let first = log.first_held().0 / extent_bytes;
+        assert!(first <= now.extent, "extent {} is being sent, {first} is there", now.extent);
+        seen.push(first);
+    };
+    rig.give(&hold, &mut stream, &mut reclaim).unwrap();
+    assert!(seen.first() == Some(&0) && seen.last().unwrap() + 1 >= end.0 / extent_bytes);
+    assert_eq!(hold.from(), Some(end), "what comes behind its end is held for whoever took it");
+    assert_eq!(taken(&MemoryDisk::new(), &stream).unwrap().end, end);
+}
+
+#[test]
+fn a_hold_that_is_let_go_ends_the_copy() {
+    let rig = rig();
+    let hold = rig.log.hold(Lsn::ZERO);
+    let mut stream = Vec::new();
+    let mut pieces = 0;
+    let refused = rig.give(&hold, &mut stream, &mut |_| {
+        pieces += 1;
+        if pieces == 4 {
+            hold.let_go();
+        }
+    });
+    assert!(matches!(refused, Err(BackupError::LetGo)), "{refused:?}");
+    assert_eq!(pieces, 4, "nothing that is read afterwards is sent");
+}

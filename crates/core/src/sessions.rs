@@ -1,0 +1,184 @@
+//! The users of queues: connections, their consumers and their open units of work. All of it
+//! is the active instance's memory; nothing here is logged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use towline_types::{Payload, Time, limits};
+
+use crate::hash::FastMap;
+use crate::message::Header;
+use crate::queue::{Attention, LANES, Rank, Spot, Visitor};
+use crate::request::{ConsumerMode, Filter, Outcome};
+use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
+
+/// What a connection has open.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    /// Queues open for put, and how often.
+    pub(crate) outputs: BTreeMap<QueueId, u32>,
+    pub(crate) consumers: BTreeSet<ConsumerId>,
+    pub(crate) units: BTreeSet<UnitId>,
+    /// TEMPDYN queues that go with it.
+    pub(crate) temporary: BTreeSet<QueueId>,
+}
+
+/// A consumer or browser.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) id: ConsumerId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) queue: QueueId,
+    pub(crate) mode: ConsumerMode,
+    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) attention: Attention,
+    pub(crate) credit: u32,
+    pub(crate) drain: bool,
+    /// It is in one of its queue's rings.
+    pub(crate) waiting: bool,
+    /// It is closing: it gets nothing more, but may still settle what it has.
+    pub(crate) closing: bool,
+    /// Messages that it has and did not settle.
+    pub(crate) held: FastMap<u64, HeldMessage>,
+    /// Messages that it does not get again.
+    pub(crate) refused: BTreeSet<u64>,
+    pub(crate) cursor: Cursor,
+    /// The content of this message must come before it can look further.
+    pub(crate) fetching: Option<u64>,
+}
+
+/// A message that a consumer has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldMessage {
+    pub(crate) lane: u8,
+    /// A unit of work in which it was settled was rolled back: a backout is counted when it comes
+    /// back to its queue.
+    pub(crate) failed: bool,
+}
+
+/// How far a consumer has looked.
+#[derive(Debug)]
+pub(crate) enum Cursor {
+    /// Plain: the queue knows what is first.
+    None,
+    /// In each lane, the first position not looked at.
+    Lanes(Box<[u64; LANES]>),
+    /// Among the messages of its key, the first position not looked at.
+    Key(Rank),
+}
+
+impl Consumer {
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor { consumer: self.id, attention: self.attention }
+    }
+
+    pub(crate) fn browses(&self) -> bool {
+        self.mode == ConsumerMode::Browse
+    }
+
+    /// Whether it can be given a message.
+    pub(crate) fn wants(&self) -> bool {
+        self.credit > 0 && !self.closing && self.fetching.is_none()
+    }
+}
+
+/// A put that waits for its unit of work to commit.
+#[derive(Debug)]
+pub(crate) struct StagedPut {
+    pub(crate) queue: QueueId,
+    pub(crate) header: Header,
+    pub(crate) body: StagedBody,
+}
+
+/// Where the body of a staged put is.
+#[derive(Debug)]
+pub(crate) enum StagedBody {
+    Here(Payload),
+    /// On its way to the log, or there, in chunks.
+    Spilled {
+        body: BodyId,
+        chunks: u32,
+        bytes: u64,
+    },
+}
+
+impl StagedPut {
+    /// Bytes of the body that are in memory.
+    pub(crate) fn bytes_here(&self) -> u64 {
+        match &self.body {
+            StagedBody::Here(content) => content.len() as u64,
+            StagedBody::Spilled { .. } => 0,
+        }
+    }
+
+    /// Bytes of memory that are counted for it.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.bytes_here() + limits::STAGED_PUT_BYTES
+    }
+
+    /// Bytes that could be in the log instead of in memory.
+    pub(crate) fn bytes_to_spill(&self) -> u64 {
+        if self.header.persistent { self.bytes_here() } else { 0 }
+    }
+}
+
+/// A settlement that waits for its unit of work to commit. The message stays held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StagedGet {
+    /// The consumer that had it.
+    pub(crate) consumer: ConsumerId,
+    /// The consumer has forgotten it: it cannot have it back after a rollback.
+    pub(crate) settled: bool,
+    pub(crate) queue: QueueId,
+    pub(crate) spot: Spot,
+    pub(crate) outcome: Outcome,
+}
+
+/// A unit of work that the queue manager rolled back and that its connection has not discharged.
+#[derive(Debug)]
+pub(crate) struct EndedUnit {
+    pub(crate) connection: ConnectionId,
+    pub(crate) reason: Refusal,
+    /// What was settled in it since: held until the discharge, which says that it failed.
+    pub(crate) late: Vec<StagedGet>,
+}
+
+/// An open unit of work.
+#[derive(Debug)]
+pub(crate) struct UnitOfWork {
+    pub(crate) connection: ConnectionId,
+    pub(crate) opened_at: Time,
+    pub(crate) puts: Vec<StagedPut>,
+    pub(crate) gets: Vec<StagedGet>,
+    /// Of all puts.
+    pub(crate) bytes: u64,
+    /// Of them: persistent bodies in memory.
+    pub(crate) staged_bytes: u64,
+    /// Puts before this one have no persistent body in memory, unless it is empty.
+    pub(crate) spilled_puts: usize,
+    /// Of them: bodies in the log, or on their way there.
+    pub(crate) spilled_bytes: u64,
+    /// The ids of its bodies in the log, as ranges: the first one, and how many.
+    pub(crate) spilled_bodies: Vec<(BodyId, u64)>,
+}
+
+impl UnitOfWork {
+    pub(crate) fn new(connection: ConnectionId, opened_at: Time) -> UnitOfWork {
+        UnitOfWork {
+            connection,
+            opened_at,
+            puts: Vec::new(),
+            gets: Vec::new(),
+            bytes: 0,
+            staged_bytes: 0,
+            spilled_puts: 0,
+            spilled_bytes: 0,
+            spilled_bodies: Vec::new(),
+        }
+    }
+
+    /// Puts and gets in it.
+    pub(crate) fn messages(&self) -> usize {
+        self.puts.len() + self.gets.len()
+    }
+}

@@ -1,0 +1,150 @@
+//! From an address to a connection to the member that it should reach: TCP, TLS,
+//! hello.
+//!
+//! Not here: when it is tried again (`outgoing`), what a stream is for (`relay`).
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
+use super::identity::{in_date, reason};
+use super::stream::LinkStream;
+use super::{Peer, Shared, names};
+
+/// Until TLS and hello are done.
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// Bytes of frames that the system may hold and has not sent: what is in there cannot be overtaken.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+/// The shortest time that the system takes between two probes of a silent connection.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// A connection for frames to `peer`.
+pub(super) async fn frames(
+    shared: &Shared,
+    peer: Peer,
+) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
+    let connected = connect(shared, peer, Matter::Frames).await?;
+    SockRef::from(connected.0.get_ref().0).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    Ok(connected)
+}
+
+/// A stream to `peer`.
+pub(super) async fn stream(
+    shared: &Shared,
+    peer: Peer,
+    purpose: &StreamPurpose,
+) -> io::Result<LinkStream> {
+    let (stream, _) = connect(shared, peer, Matter::Stream(purpose.clone())).await?;
+    Ok(LinkStream::new(stream))
+}
+
+async fn connect(
+    shared: &Shared,
+    peer: Peer,
+    matter: Matter,
+) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
+    let settings = &shared.settings;
+    if peer == settings.this || peer >= settings.members.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no such peer"));
+    }
+    let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, what.to_owned());
+    let longest = settings.heartbeat_timeout.min(HANDSHAKE_MAX);
+    let socket = timeout(longest, TcpStream::connect(settings.address(peer)));
+    let socket = socket.await.map_err(|_| late("no answer"))??;
+    tune(&socket, settings.heartbeat_timeout)?;
+    let greeted = timeout(HANDSHAKE_MAX, greet(shared, peer, socket, matter));
+    greeted.await.map_err(|_| late("no answer to the handshake"))?
+}
+
+async fn greet(
+    shared: &Shared,
+    peer: Peer,
+    socket: TcpStream,
+    matter: Matter,
+) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
+    let identity = shared.identity();
+    let config = match matter {
+        Matter::Frames => &identity.client_frames,
+        Matter::Stream(_) | Matter::Refused(_) => &identity.client_stream,
+    };
+    // Not sent: the certificate is checked for the member's name below. Tickets are kept by it.
+    let name = format!("member-{peer}.towline.invalid");
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let connector = TlsConnector::from(Arc::clone(config));
+    let mut stream = connector.connect(name, socket).await.map_err(in_words)?;
+    let settings = &shared.settings;
+    let only_asks = matches!(matter, Matter::Stream(StreamPurpose::Status | StreamPurpose::Batch));
+    let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = own_certificate(shown);
+    let certificate = certificate.ok_or_else(|| refused("it showed no certificate".into()))?;
+    names::belongs(certificate, &settings.names(peer)).map_err(refused)?;
+    in_date(shown, UnixTime::now()).map_err(refused)?;
+    let for_frames = matter == Matter::Frames;
+    let hello = Hello::of(settings, shared.inbox.standing(), shared.inbox.known(peer), matter);
+    // When it fails the reason can still be read, and is a better one.
+    hello::say(&mut stream, &hello).await.ok();
+    let answer = hello::hear(&mut stream, true).await.map_err(in_words)?;
+    if let Matter::Refused(why) = &answer.matter {
+        return Err(refused(format!("it refused: {}", printable(why))));
+    }
+    let version = answer.version().map_err(refused)?;
+    let place = [&answer.queue_manager, &answer.group, &answer.instance];
+    let expected = [&*settings.queue_manager, &*settings.group, settings.name(peer)];
+    if place.iter().zip(expected).any(|(said, expected)| *said != expected) {
+        let [queue_manager, group, instance] = place.map(|text| text.escape_default());
+        return Err(refused(format!(
+            "it is instance '{instance}' of group '{group}' of '{queue_manager}'"
+        )));
+    }
+    let differs = match only_asks {
+        true => String::new(),
+        false => answer.agrees(settings).map_err(refused)?,
+    };
+    let greeting = answer.greeting(version, &differs);
+    if for_frames {
+        shared.inbox.greets(peer, &greeting).map_err(refused)?;
+    }
+    Ok((stream, greeting))
+}
+
+/// What a peer says, as it may stand in a line of a log; quotes in it stay what they are.
+fn printable(said: &str) -> String {
+    let mut text = String::with_capacity(said.len());
+    for letter in said.chars() {
+        match letter {
+            ' '..='~' => text.push(letter),
+            _ => text.extend(letter.escape_default()),
+        }
+    }
+    text
+}
+
+/// The error with a text that says which certificate is at fault, if one is.
+fn in_words(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), reason(&error))
+}
+
+/// The certificate that the other end showed for itself.
+pub(super) fn own_certificate<'a>(
+    chain: Option<&'a [CertificateDer<'static>]>,
+) -> Option<&'a CertificateDer<'static>> {
+    chain.and_then(<[_]>::first)
+}
+
+/// Has the system notice a dead network: bytes without an answer, or silence, for `longest`.
+pub(super) fn tune(socket: &TcpStream, longest: Duration) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let socket = SockRef::from(socket);
+    let probes = TcpKeepalive::new().with_time(PROBE_EVERY).with_interval(PROBE_EVERY);
+    socket.set_tcp_keepalive(&probes)?;
+    socket.set_tcp_user_timeout(Some(longest))
+}

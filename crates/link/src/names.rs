@@ -1,0 +1,96 @@
+//! Whether a certificate is that of a certain instance.
+//!
+//! An instance is named by its certificate's common name `<queue manager>.<group>.<instance>`, or
+//! by a DNS name in it (subjectAltName, RFC 5280 section 4.2.1.6): the same in full. Case counts in
+//! the common name and does not in a DNS name; there are no wildcards. The instance's name alone is
+//! not enough: an authority that signs for other things too may have given `a` to any machine of
+//! that name.
+//!
+//! Not here: its issuer and expiry (`identity`, rustls).
+
+use rustls::pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// Names by which a certificate may call one instance.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    full: String,
+}
+
+impl Names {
+    pub(super) fn of(queue_manager: &str, group: &str, instance: &str) -> Names {
+        Names { full: format!("{queue_manager}.{group}.{instance}") }
+    }
+}
+
+/// Checks that the certificate is that instance's.
+///
+/// # Errors
+/// What it is instead.
+pub(super) fn belongs(certificate: &CertificateDer<'_>, names: &Names) -> Result<(), String> {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return Err("the certificate cannot be read".into());
+    };
+    let dns: Vec<&str> = match parsed.subject_alternative_name() {
+        Ok(Some(extension)) => {
+            let names = extension.value.general_names.iter();
+            names
+                .filter_map(|name| match name {
+                    GeneralName::DNSName(name) => Some(*name),
+                    _ => None,
+                })
+                .collect()
+        }
+        Ok(None) => Vec::new(),
+        Err(_) => return Err("the certificate's names cannot be read".into()),
+    };
+    let common = parsed.subject().iter_common_name();
+    let common: Vec<&str> = common.filter_map(|name| name.as_str().ok()).collect();
+    let by_dns = dns.iter().any(|name| name.eq_ignore_ascii_case(&names.full));
+    if by_dns || common.contains(&names.full.as_str()) {
+        return Ok(());
+    }
+    Err(format!(
+        "the certificate is for common name '{}' and DNS names [{}], not for '{}'",
+        common.join(", ").escape_default(),
+        dns.join(", ").escape_default(),
+        names.full
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn certificate(common: &str, dns: &[&str]) -> CertificateDer<'static> {
+        let dns: Vec<String> = dns.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(dns).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common);
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().clone()
+    }
+
+    #[test]
+    fn an_instance_is_named_in_full_as_common_name_or_as_dns_name() {
+        let names = Names::of("QM1", "G", "a");
+        for (common, dns, fits) in [
+            ("QM1.G.a", &[][..], true),
+            ("x", &["b", "A"], false),
+            ("x", &["a"], false),
+            ("x", &["qm1.g.a"], true),
+            ("QM1.G.b", &[], false),
+            ("qm1.g.a", &[], false),
+            ("a", &[], false),
+            ("x", &["*", "*.g.a", "a.b", "aa"], false),
+            ("x", &["QM2.G.a"], false),
+        ] {
+            let result = belongs(&certificate(common, dns), &names);
+            assert_eq!(result.is_ok(), fits, "{common} {dns:?}: {result:?}");
+        }
+        let why = belongs(&certificate("x", &["y"]), &names).unwrap_err();
+        assert!(why.contains("'x'") && why.contains("[y]") && why.contains("'QM1.G.a'"), "{why}");
+        assert!(belongs(&CertificateDer::from(vec![1, 2, 3]), &names).is_err());
+    }
+}

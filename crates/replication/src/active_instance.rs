@@ -1,0 +1,25 @@
+//! What serves clients while this instance is active, as its part in the group needs to know it.
+//!
+//! Not here: clients, queues, or how the instance is locked: the caller of [`crate::driver`]
+//! provides all of that.
+
+use towline_log::Space;
+use towline_types::Lsn;
+
+/// See the module. Calls come from any thread, and must not wait for the driver.
+pub trait ActiveInstance: Send + Sync {
+    /// The group has committed the log up to this position.
+    fn committed(&self, upto: Lsn);
+
+    /// The free space of the log changed.
+    fn space(&self, space: Space);
+
+    /// Closes all client connections, because another instance becomes active.
+    fn close_clients(&self);
+
+    /// Runs of records that are decided and not committed yet.
+    fn runs_pending(&self) -> usize;
+
+    /// Runs `act` while no client decides anything; yields what it yields.
+    fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool;
+}

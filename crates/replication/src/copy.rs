@@ -1,0 +1,232 @@
+//! A full copy for a replica that lags so far that the log which it needs is gone. The active
+//! instance sends image, pages and extents straight from its files; the replica writes a new log
+//! beside its own and re-executes itself, and the new log replaces the old one (`log_swap`).
+//!
+//! ```text
+//! giver to taker: a copy (`towline_backup`); taker to giver, once all is checked and synced: '+'
+//! ```
+//!
+//! Not here: which replica needs one (`towline_group`); the log that is retained until the replica
+//! is in sync (`retention`). Invariants: the log that is replaced stays until the copy is whole and
+//! on the disk; neither side waits for the other without an end.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
+use towline_admin::catalogue::{
+    GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
+};
+use towline_backup::{Progress, Source, Taken, give as give_log, take as take_log};
+use towline_log::times::Row;
+use towline_log::{Disk, LinuxDisk, Log, Pages};
+use towline_types::{BatchPlace, PageRef};
+
+use crate::driver::Driver;
+use crate::{log_swap, repair};
+use towline_link::{LinkStream, Peer, StreamPurpose};
+use towline_logging::log as say;
+
+/// A stream that stands still for so long is given up. An image is taken before the first byte
+/// comes.
+const STILL_MAX: Duration = Duration::from_secs(20);
+/// How long the taker may check what came.
+const CHECK_MAX: Duration = Duration::from_secs(300);
+/// How often the taker says how far it is.
+const TELL_INTERVAL: Duration = Duration::from_secs(5);
+/// Read from the stream at once.
+const READ_BYTES: usize = 256 * 1024;
+/// What the taker answers.
+const WHOLE: u8 = b'+';
+
+/// What a copy is made of besides the log: an image, the pages that it refers to, and when the log
+/// was how long.
+pub trait CopySource: Send + Sync {
+    /// Takes an image, and yields it with the log behind it as the source of a copy.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator.
+    fn source(&self, log: &Log) -> Result<Source, String>;
+
+    /// No page that an image refers to is used again before the result is dropped.
+    fn hold_pages(&self) -> Box<dyn Send + '_>;
+
+    /// The pages that an image refers to.
+    ///
+    /// # Errors
+    /// When it cannot be read, in words for the operator.
+    fn pages_of(&self, image: &Bytes) -> Result<Vec<PageRef>, String>;
+
+    /// The page file.
+    fn pages(&self) -> &Pages;
+
+    /// When the log was how long.
+    fn times(&self) -> Vec<Row>;
+}
+
+/// Sends a copy of this instance's log to a peer, on a thread of its own.
+pub fn give(driver: Arc<Driver>, from: Arc<dyn CopySource>, peer: Peer, stream: LinkStream) {
+    let handle = Handle::current();
+    let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
+        let name = driver.name(peer);
+        match give_all(&driver, from.as_ref(), peer, Patient { stream, handle }) {
+            Ok(bytes) => say(&GROUP_COPY_GIVEN, &[name, &bytes.to_string()]),
+            Err(why) => say(&GROUP_COPY_FAILED, &[name, &why]),
+        }
+    });
+    if let Err(error) = started {
+        say(&GROUP_COPY_FAILED, &["", &error.to_string()]);
+    }
+}
+
+fn give_all(
+    driver: &Driver,
+    from: &dyn CopySource,
+    peer: Peer,
+    mut stream: Patient,
+) -> Result<u64, String> {
+    let log = driver.log();
+    // Before the image is taken: what it refers to must not go meanwhile.
+    let giving = driver.retention().begin(peer, log);
+    let mut pages_hold = Some(from.hold_pages());
+    let source = from.source(log)?;
+    giving.hold().only_from(source.first());
+    let used = source.image().map_or_else(|| Ok(Vec::new()), |image| from.pages_of(image))?;
+    let rows = from.times();
+    let first = source.first().0 / log.extent_bytes();
+    let mut progress = |now: Progress| {
+        if now.extent > first {
+            // All pages are sent.
+            pages_hold = None;
+        }
+    };
+    let pages = (from.pages(), used.as_slice());
+    let given = give_log(&source, pages, &rows, giving.hold(), &mut stream, &mut progress);
+    let bytes = given.map_err(|error| error.to_string())?;
+    match stream.answer() {
+        Ok(WHOLE) => {
+            giving.given();
+            Ok(bytes)
+        }
+        Ok(_) => Err("its answer is not understood".into()),
+        Err(error) => {
+            // All of it was sent, and perhaps what this disk gave was not what was written: the
+            // next copy is of what is repaired.
+            repair::look_over(driver);
+            Err(format!("it did not take it: {error}"))
+        }
+    }
+}
+
+/// A stream as blocking reads and writes, none of which waits longer than [`STILL_MAX`].
+struct Patient {
+    stream: LinkStream,
+    handle: Handle,
+}
+
+impl Patient {
+    fn wait<T>(
+        &mut self,
+        most: Duration,
+        act: impl AsyncFnOnce(&mut LinkStream) -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let stream = &mut self.stream;
+        self.handle.block_on(async {
+            let done = tokio::time::timeout(most, act(stream)).await;
+            done.unwrap_or_else(|_| {
+                let still = format!("nothing moved for {} seconds", most.as_secs());
+                Err(std::io::Error::new(std::io::ErrorKind::TimedOut, still))
+            })
+        })
+    }
+
+    fn answer(&mut self) -> std::io::Result<u8> {
+        self.wait(CHECK_MAX, async |stream| stream.read_u8().await)
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, place: &mut [u8]) -> std::io::Result<usize> {
+        self.wait(STILL_MAX, async |stream| stream.read(place).await)
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.wait(STILL_MAX, async |stream| stream.write(bytes).await)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.wait(STILL_MAX, async |stream| stream.flush().await)
+    }
+}
+
+/// Gets a copy from a peer, which replaces this instance's log when the caller re-executes itself.
+/// `drawn` is a random number for it.
+///
+/// # Errors
+/// Why not, in words for the operator: the log is as it was.
+pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), String> {
+    let words = |error: std::io::Error| error.to_string();
+    let links = driver.links().ok_or("there are no links")?;
+    let handle = links.streams().clone();
+    let made = log_swap::begin(data).map_err(words)?;
+    let taken = take_into(driver, &made, peer, handle);
+    if taken.is_err() {
+        // Its free space is wanted, and the next copy starts from the beginning.
+        std::fs::remove_dir_all(&made).ok();
+    }
+    let (mut stream, came) = taken?;
+    let told = stream.wait(STILL_MAX, async |stream| {
+        stream.write_u8(WHOLE).await?;
+        stream.flush().await
+    });
+    if let Err(error) = told {
+        // The copy is good, but what comes behind it may not be held back.
+        tracing::warn!(%error, "the end of a copy could not be acknowledged");
+    }
+    let last = BatchPlace { index: came.index, term: came.term, ..BatchPlace::default() };
+    driver
+        .replaced_by(last, |hard_state| log_swap::hand_in(data, &made, hard_state, drawn))
+        .map_err(words)?;
+    say(&GROUP_COPY_TAKEN, &[driver.name(peer), &came.end.to_string()]);
+    std::fs::remove_dir_all(&made).ok();
+    Ok(())
+}
+
+/// Makes `made/log`; yields what came.
+fn take_into(
+    driver: &Driver,
+    made: &Path,
+    peer: Peer,
+    handle: Handle,
+) -> Result<(Patient, Taken), String> {
+    let links = driver.links().ok_or("there are no links")?;
+    let opening = links.open_stream(peer, StreamPurpose::Copy);
+    let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });
+    let opened = opened.map_err(|_| "it does not answer".to_owned())?;
+    let stream = opened.map_err(|error| error.to_string())?;
+    let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let name = driver.name(peer);
+    let mut told = Instant::now();
+    let mut progress = |now: Progress| {
+        if told.elapsed() >= TELL_INTERVAL {
+            told = Instant::now();
+            let percent = u128::from(now.done) * 100 / u128::from(now.all.max(1));
+            let [done, all] = [now.done, now.all].map(|bytes| bytes.to_string());
+            say(&GROUP_COPY_COMES, &[name, &done, &all, &percent.to_string()]);
+        }
+    };
+    let mut from = BufReader::with_capacity(READ_BYTES, Patient { stream, handle });
+    let taken = take_log(&disk, driver.log().id(), &mut from, &mut progress);
+    let taken = taken.map_err(|error| error.to_string())?;
+    // The folder's own name must be there before it gets another one.
+    File::open(made).and_then(|made| made.sync_all()).map_err(|error| error.to_string())?;
+    Ok((from.into_inner(), taken))
+}

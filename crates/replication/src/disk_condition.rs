@@ -1,0 +1,69 @@
+//! The condition of an instance's disk, as instances report it to each other: whether the log has
+//! free space, and how long a sync has been overdue.
+//!
+//! Not here: when it is reported, and what follows from it (`disk_watch`).
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use towline_link::Peer;
+
+/// How long a report counts.
+const REPORT_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// See the module. Fields that a later version adds are ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskCondition {
+    /// Puts are refused, because the log has no free space.
+    pub log_full: bool,
+    /// For so long the disk has not answered; 0: it does.
+    pub sync_overdue_ms: u64,
+}
+
+/// The newest report of each of the others, and when it came.
+#[derive(Default)]
+pub struct DiskConditions {
+    told: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
+}
+
+impl DiskConditions {
+    /// Takes a report of a peer.
+    pub fn told(&self, peer: Peer, body: &[u8]) {
+        match serde_json::from_slice(body) {
+            Ok(condition) => {
+                let mut told = self.told.lock();
+                told.retain(|(of, ..)| *of != peer);
+                told.push((peer, Instant::now(), condition));
+            }
+            Err(error) => tracing::warn!(%error, peer, "the condition of another instance"),
+        }
+    }
+
+    /// The condition of a peer, unless its report is missing or too old.
+    pub fn of(&self, peer: Peer) -> Option<DiskCondition> {
+        let told = self.told.lock();
+        let found =
+            told.iter().find(|(of, when, _)| *of == peer && when.elapsed() < REPORT_AGE_MAX);
+        found.map(|(.., condition)| *condition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_a_peer_replaces_the_one_before_and_fields_of_a_later_version_are_ignored() {
+        let conditions = DiskConditions::default();
+        assert_eq!(conditions.of(1), None);
+        conditions.told(1, b"{\"log_full\":true,\"colour\":\"red\"}");
+        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: true, sync_overdue_ms: 0 }));
+        conditions.told(1, b"nonsense");
+        conditions.told(1, b"{\"sync_overdue_ms\":7}");
+        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: false, sync_overdue_ms: 7 }));
+        assert_eq!(conditions.of(2), None);
+    }
+}

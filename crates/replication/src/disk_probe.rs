@@ -1,0 +1,50 @@
+//! What the process of a former leader does while its disk does not answer.
+//!
+//! It cannot re-execute itself: a program is executed only when all other threads are gone, and
+//! those that wait for the disk do not go; and a start would wait for the disk as well. So it stays
+//! until the disk answers: its clients are disconnected, and new ones are relayed to the instance
+//! that is active then.
+//!
+//! Not here: how that is noticed (`driver`).
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use towline_admin::catalogue::SYSTEM_REFUSED;
+use towline_logging::log as say;
+
+/// Written, synced and removed, where the log is and beside it.
+const PROBE: &str = "disk-probe";
+
+/// Calls `close_clients`, waits until the disk answers, and calls `answers`; returns at once.
+pub fn wait_for_disk(
+    data: &Path,
+    close_clients: impl FnOnce() + Send + 'static,
+    answers: impl FnOnce() + Send + 'static,
+) {
+    let folders = [data.join("log"), data.to_owned()];
+    let goodbye = std::thread::Builder::new().name("goodbye".into()).spawn(move || {
+        // Its holder leaves when the log was given up.
+        close_clients();
+    });
+    let probe = std::thread::Builder::new().name("disk-probe".into()).spawn(move || {
+        for folder in folders {
+            // A refusal is an answer too: what it means the next start finds out.
+            if let Err(error) = probe(&folder.join(PROBE)) {
+                tracing::warn!(%error, "the disk answers, and refuses");
+            }
+        }
+        answers();
+    });
+    for error in [goodbye.err(), probe.err()].into_iter().flatten() {
+        say(&SYSTEM_REFUSED, &[&error.to_string()]);
+    }
+}
+
+fn probe(path: &Path) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&[0; 4_096])?;
+    file.sync_all()?;
+    std::fs::remove_file(path)
+}

@@ -1,0 +1,33 @@
+//! What a driver takes from its process and its configuration.
+
+use std::time::Duration;
+
+use towline_config::GroupConfig;
+use towline_types::Time;
+
+/// What a driver takes from its process.
+pub struct Surroundings {
+    /// The time now; it never jumps.
+    pub now: Box<dyn Fn() -> Time + Send + Sync>,
+    /// Exit status of a process after a failure of its log.
+    pub log_failed_status: i32,
+    /// HeartbeatInterval and HeartbeatTimeout of the group.
+    pub heartbeat: Heartbeat,
+}
+
+/// The times of a group's heartbeats.
+#[derive(Clone, Copy, Debug)]
+pub struct Heartbeat {
+    /// HeartbeatInterval.
+    pub interval: Duration,
+    /// HeartbeatTimeout.
+    pub timeout: Duration,
+}
+
+impl Heartbeat {
+    /// That of a configured group.
+    #[must_use]
+    pub fn of(group: &GroupConfig) -> Heartbeat {
+        Heartbeat { interval: group.heartbeat_interval(), timeout: group.heartbeat_timeout() }
+    }
+}

@@ -1,0 +1,50 @@
+//! One instance's part in a group, with a real log, real files and real links: it steps the member
+//! of the group, keeps its hard state, and keeps the log complete.
+//!
+//! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
+//! [`incarnation`] (what outlives the process beside the log, and for which log), [`trusted_log`]
+//! (how far a start believes both), [`membership`], [`lifecycle`], [`driver`] (the member,
+//! stepped), [`ticker`], [`inbox`] (what comes over the links); [`hand_over`] and [`preferred`]
+//! (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and [`disk_probe`] (disks
+//! that are full or do not answer); [`retention`], [`retention_watch`], [`copy`] and [`log_swap`]
+//! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
+//! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`].
+//!
+//! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
+//! (`towline_log`); clients, queues, what a record means: the caller provides
+//! [`active_instance::ActiveInstance`], [`inbox::InboxHost`] and [`copy::CopySource`].
+//!
+//! Invariants: what must be kept is durable before a message leaves; a log that led takes nothing
+//! from others; the log that is replaced stays until the copy is whole.
+
+#![forbid(unsafe_code)]
+
+pub mod active_instance;
+pub mod agreement;
+pub mod applicable;
+mod batch;
+pub mod copy;
+pub mod disk_condition;
+pub mod disk_probe;
+pub mod disk_watch;
+pub mod driver;
+pub mod frames;
+pub mod hand_over;
+pub mod hard_state_file;
+pub mod inbox;
+pub mod incarnation;
+pub mod lifecycle;
+pub mod log_swap;
+pub mod membership;
+pub mod no_active;
+pub mod preferred;
+pub mod redirect;
+pub mod reexec;
+pub mod repair;
+pub mod repair_at_start;
+pub mod repair_queue;
+pub mod retention;
+pub mod retention_watch;
+pub mod ticker;
+pub mod trusted_log;
+pub mod vote;

@@ -1,0 +1,45 @@
+//! What a copy of this instance's log is made of: the image of the active instance, or of the
+//! replica that is about to become active, and its pages.
+//!
+//! Not here: sending it (`copy`).
+
+use bytes::Bytes;
+use towline_backup::{BackupError, Source};
+use towline_log::times::Row;
+use towline_log::{Log, Pages};
+use towline_types::PageRef;
+
+use super::start::Opened;
+use crate::backup::{pages_of, patiently};
+use towline_replication::copy::CopySource;
+
+impl CopySource for Opened {
+    fn source(&self, log: &Log) -> Result<Source, String> {
+        let words = |error: BackupError| error.to_string();
+        let taken = patiently(|| {
+            let taken = match self.door() {
+                Some(door) => self.images.take(door.as_ref()),
+                // It leads, and what it has is not committed yet: perhaps only with this copy.
+                None => self.images.take(self.replica.as_ref()),
+            };
+            taken.map_err(|error| error.to_string())
+        })?;
+        patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))
+    }
+
+    fn hold_pages(&self) -> Box<dyn Send + '_> {
+        Box::new(self.images.hold_pages())
+    }
+
+    fn pages_of(&self, image: &Bytes) -> Result<Vec<PageRef>, String> {
+        pages_of(image)
+    }
+
+    fn pages(&self) -> &Pages {
+        self.images.pages()
+    }
+
+    fn times(&self) -> Vec<Row> {
+        self.images.times().map(|times| times.rows()).unwrap_or_default()
+    }
+}
