@@ -12,7 +12,7 @@ mod clock;
 pub mod folder;
 pub mod random;
 
-pub use clock::Clock;
+pub use clock::{Clock, since_boot};
 
 /// Exit code when the recovery log failed: what is acknowledged is safe, a restart reads it.
 pub const EXIT_LOG_FAILED: i32 = 70;
