@@ -1,5 +1,5 @@
 //! What a process asks of its operating system: clocks, random bytes, folders whose names are
-//! durable; and what it says of itself: its version and its exit codes.
+//! durable; and its exit codes.
 //!
 //! Reading order: [`Clock`], [`random`], [`folder`].
 //!
