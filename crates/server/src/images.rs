@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use towline_log::times::Times;
+use towline_log::time_index::Times;
 use towline_log::{Log, LogError, Mark, Pages};
 use towline_node::{ImagePlan, Instance};
 use towline_types::{Lsn, PageRef, Time};

@@ -13,7 +13,7 @@ use towline_admin::catalogue::{
 };
 use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
-use towline_log::times::Times;
+use towline_log::time_index::Times;
 use towline_log::{
     Begin, Damage, DelayDisk, Disk, Finding, LinuxDisk, LogError, LogId, Options, Pages, Recovery,
     Report,
