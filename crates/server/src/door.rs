@@ -20,7 +20,7 @@ use towline_core::{
 };
 use towline_log::{Listener, Log, LogError, Space};
 use towline_node::{
-    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -456,7 +456,7 @@ fn post(
     to_wake: &mut Vec<Waker>,
 ) {
     let mut last: Option<(ConnectionId, Filling<'_>)> = None;
-    for Routed { connection, response } in out.routed.drain(..) {
+    for RoutedResponse { connection, response } in out.routed.drain(..) {
         if let Some((known, outbox)) = &mut last
             && *known == connection
         {

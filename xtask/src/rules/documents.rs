@@ -1,5 +1,6 @@
 //! The documents of the house: those that must exist, decisions named by their date and complete,
-//! and links that lead somewhere. Does *not* follow links out of the project.
+//! and links that lead somewhere: one whose text is a path leads to the file of that path. Does
+//! *not* follow links out of the project.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
@@ -29,6 +30,10 @@ const DECISION_HEADINGS: &[&str] = &[
     "## Consequences",
     "## How we would notice that it was wrong",
 ];
+
+/// Endings by which the text of a link is taken for a path.
+const PATH_ENDINGS: &[&str] =
+    &["/", ".conf", ".go", ".java", ".js", ".json", ".md", ".py", ".rs", ".service", ".sh", ".toml"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let missing = MUST_EXIST.iter().filter(|path| !tree.has(path));
@@ -70,7 +75,7 @@ fn starts_with_a_date(name: &str) -> bool {
         })
 }
 
-/// Links to files of the project that do not exist.
+/// Links to files of the project that do not exist, or have another name than the link says.
 fn broken_links(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut in_example = false;
@@ -79,21 +84,45 @@ fn broken_links(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
         if in_example {
             continue;
         }
-        for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for (text, link) in links(line) {
             let target = link.split('#').next().unwrap_or_default();
             if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
-            if !tree.has(&resolve(path, target)) {
-                findings.push(Finding::line(
-                    path,
-                    index + 1,
-                    format!("link to `{link}` leads nowhere"),
-                ));
-            }
+            let target = resolve(path, target);
+            let what = if !tree.has(&target) {
+                format!("link to `{link}` leads nowhere")
+            } else if !fits(text, &target) {
+                format!("link `{text}` leads to `{target}`, which has another name")
+            } else {
+                continue;
+            };
+            findings.push(Finding::line(path, index + 1, what));
         }
     }
     findings
+}
+
+/// Text and target of the links of a line.
+fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut before = line;
+    std::iter::from_fn(move || {
+        let (text, rest) = before.split_once("](")?;
+        let (link, behind) = rest.split_once(')')?;
+        before = behind;
+        let text = text.rsplit('[').next().unwrap_or(text);
+        Some((text.trim_matches('`'), link))
+    })
+}
+
+/// Whether a link's text, when it is a path, is the end of its target's: of a file the whole end,
+/// of a folder any folder on the way.
+fn fits(text: &str, target: &str) -> bool {
+    let is_path = !text.contains(' ') && PATH_ENDINGS.iter().any(|ending| text.ends_with(ending));
+    let target = format!("/{target}");
+    let text = format!("/{text}");
+    let is_folder = text.ends_with('/');
+    !is_path || target.ends_with(&text) || is_folder && format!("{target}/").contains(&text)
 }
 
 /// A relative link as a path from the root.
@@ -125,6 +154,23 @@ mod tests {
         let found = broken_links(&files, "docs/b.md", text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].what.contains("gone.md"));
+    }
+
+    #[test]
+    fn a_link_whose_text_is_another_path_than_its_target_is_found() {
+        let files = tree(&[("x/src/door.rs", ""), ("x/src/door/lock.rs", ""), ("docs/door.md", "")]);
+        let found = |text: &str| broken_links(&files, "docs/b.md", text);
+        let fits = "[`door.rs`](../x/src/door.rs) [src/door.rs](../x/src/door.rs) [why](door.md#a) \
+                    [`door/lock.rs`](../x/src/door/lock.rs) [`src/door/`](../x/src/door/lock.rs)";
+        assert_eq!(found(fits), []);
+        for (text, target) in [
+            ("`gate.rs`", "../x/src/door.rs"),
+            ("y/src/door.rs", "../x/src/door.rs"),
+            ("`gate/`", "../x/src/door/lock.rs"),
+            ("door.rs", "door.md"),
+        ] {
+            assert_eq!(found(&format!("see [{text}]({target}), [a](door.md)")).len(), 1, "{text}");
+        }
     }
 
     #[test]
