@@ -23,7 +23,7 @@ use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
 use towline_backup::{Progress, Source, Taken, give as give_log, take as take_log};
-use towline_log::times::Row;
+use towline_log::time_index::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
 use towline_types::{BatchPlace, PageRef};
 
