@@ -29,7 +29,7 @@ use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose, WITH_STARTS};
 use super::identity::{ALPN_STREAM, in_date, reason};
-use super::known::{self, Known};
+use super::known::{self, StartsReport};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
@@ -202,7 +202,7 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
     };
     let known = match &judged {
         Ok((peer, _)) => shared.inbox.known(*peer),
-        Err(_) => Known::default(),
+        Err(_) => StartsReport::default(),
     };
     let answer = Hello::of(&shared.settings, shared.inbox.standing(), known, matter);
     let said = bounded(&place, hello::say(&mut stream, &answer)).await;

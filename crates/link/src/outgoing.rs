@@ -24,6 +24,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use towline_admin::catalogue::{LINK_DIFFERS, LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
 use towline_group::Start;
 
+use super::dial::DialledLink;
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{Greeting, WITH_STARTS};
 use super::known::put_start;
@@ -66,8 +67,9 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
             () = kicked_late(lane) => continue,
         };
         match dialled {
-            Ok((stream, greeting)) => {
-                (pause, told) = (first, String::new());
+            Ok(DialledLink { stream, greeting }) => {
+                pause = first;
+                told.clear();
                 lane.trouble.lock().clear();
                 // Once for each difference: connections come and go.
                 if !greeting.differs.is_empty() && greeting.differs != differed {
@@ -118,7 +120,7 @@ async fn serve(
     let why = tokio::select! {
         biased;
         why = listen(shared, lane, &flight, reader) => why,
-        why = write(shared, lane, (&flight, declares), writer) => why,
+        why = write(shared, lane, &flight, declares, writer) => why,
     };
     lane.queue.close();
     lane.counters.connected_out(false);
@@ -144,7 +146,7 @@ async fn listen(
             match frame::decode(&mut input) {
                 Ok(None) => break,
                 Ok(Some(frame)) if frame.kind == PONG => {
-                    let Some((sent, written)) = read_pong(frame.body) else {
+                    let Some(Pong { sent, written }) = read_pong(frame.body) else {
                         return "it answered a ping that we did not send".to_owned();
                     };
                     lane.counters.round_trip(shared.began.elapsed().saturating_sub(sent));
@@ -172,16 +174,25 @@ fn ping_body(shared: &Shared, written: u64) -> FrameBody {
     FrameBody::from([now.to_be_bytes(), written.to_be_bytes()].concat())
 }
 
-fn read_pong(mut body: Bytes) -> Option<(Duration, u64)> {
+/// What an answer to a ping repeats of it.
+struct Pong {
+    /// When the ping was sent, since the links began.
+    sent: Duration,
+    /// The bytes of frames that were written before it.
+    written: u64,
+}
+
+fn read_pong(mut body: Bytes) -> Option<Pong> {
     let sent = Duration::from_micros(body.try_get_u64().ok()?);
-    Some((sent, body.try_get_u64().ok()?))
+    Some(Pong { sent, written: body.try_get_u64().ok()? })
 }
 
 /// Writes what waits until the connection breaks; why it did is returned.
 async fn write(
     shared: &Shared,
     lane: &Lane,
-    (flight, declares): (&Flight, Option<Start>),
+    flight: &Flight,
+    declares: Option<Start>,
     mut writer: impl AsyncWrite + Unpin,
 ) -> String {
     let mut encoder = Encoder::new(shared.settings.compression_threshold);

@@ -120,6 +120,7 @@ impl Relay {
                 client.write_all(close).await?;
                 client.flush().await
             };
+            // A client that does not read it in time goes without.
             tokio::time::timeout(FAREWELL, told).await.unwrap_or(Ok(()))?;
         }
         Ok(false)

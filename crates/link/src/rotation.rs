@@ -116,6 +116,7 @@ pub(super) fn tell_expiry(
 
 /// What is to be reported of a certificate that expires at `at` (seconds since 1970).
 pub fn expiry(at: i64) -> Expiry {
+    // A clock before 1970 shows no certificate to be out of date.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     expiry_at(at, now)
 }

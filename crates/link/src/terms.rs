@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
+use towline_types::fitting;
 
 use super::text::{put_text, text};
 
@@ -93,8 +94,8 @@ impl Terms {
     }
 
     pub(super) fn encode(&self, body: &mut Vec<u8>) {
-        body.put_u8(u8::try_from(self.terms.len()).unwrap_or(u8::MAX));
-        for term in self.terms.iter().take(usize::from(u8::MAX)) {
+        body.put_u8(fitting(self.terms.len()));
+        for term in &self.terms {
             body.put_u8(u8::from(term.binding));
             put_text(body, &term.name);
             put_text(body, &term.value);

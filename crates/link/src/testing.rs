@@ -19,7 +19,7 @@ use towline_group::Start;
 
 use crate::identity::IdentityFiles;
 use crate::settings::{LinkSettings, Member};
-use crate::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
+use crate::{Greeting, Inbox, LinkStream, Links, Peer, Standing, StartsReport, StreamPurpose};
 
 /// Far beyond what anything here takes.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -122,9 +122,9 @@ impl Inbox for Recorder {
         self.standing
     }
 
-    fn known(&self, _peer: Peer) -> Known {
+    fn known(&self, _peer: Peer) -> StartsReport {
         let start = Start { number: 1, nonce: self.standing.last_index + 1 };
-        Known { start, ..Known::default() }
+        StartsReport { start, ..StartsReport::default() }
     }
 
     fn greets(&self, _peer: Peer, _greeting: &Greeting) -> Result<(), String> {

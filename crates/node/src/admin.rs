@@ -2,7 +2,7 @@
 
 use towline_admin::command as mqsc;
 use towline_admin::run_script;
-use towline_admin::status::{QueueStatus, State};
+use towline_admin::status::{QueueManagerState, QueueStatus};
 use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
     Usage,
@@ -11,7 +11,7 @@ use towline_core::{ConnectionId, Decision, FastMap, MoveCounts, QueueManager, Re
 use towline_types::Time;
 
 use crate::damaged::DamagedMessages;
-use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound, Routed};
+use crate::instance::{Chore, ChoreTicket, ConnectedClient, Instance, Outbound, RoutedResponse};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
@@ -54,7 +54,7 @@ impl Instance {
         let response = Response::Admin(AdminReply { token, json });
         if !changed && self.is_stalled() {
             // Freeing log space may need the operator, and the operator looks at the state first.
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
             return;
         }
         self.answer_durable(connection, response, journal, out);
@@ -80,7 +80,7 @@ impl Instance {
         let reply = run_script(&mut target, text);
         let Administered { decisions, stopped, .. } = target;
         for connection in stopped {
-            out.routed.push(Routed { connection, response: Response::Stopped });
+            out.routed.push(RoutedResponse { connection, response: Response::Stopped });
         }
         let changed = !decisions.is_empty();
         for decision in decisions {
@@ -96,7 +96,11 @@ impl Instance {
     pub fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
         let mut status = journal.surroundings(now);
         status.name.clone_from(&self.name);
-        status.state = if self.is_quiescing() { State::Quiescing } else { State::Running };
+        status.state = if self.is_quiescing() {
+            QueueManagerState::Quiescing
+        } else {
+            QueueManagerState::Running
+        };
         status.connections = self.connections.len() as u64;
         status.memory.message_bytes = self.rules.memory_bytes();
         status.memory.message_bytes_max = self.rules.limits().memory_bytes_max;
@@ -131,7 +135,7 @@ struct Administered<'a> {
     name: &'a str,
     now: Time,
     rules: &'a mut QueueManager,
-    connections: &'a FastMap<ConnectionId, Connected>,
+    connections: &'a FastMap<ConnectionId, ConnectedClient>,
     damaged: &'a DamagedMessages,
     /// One for each command that changed something.
     decisions: Vec<Decision>,
@@ -302,7 +306,7 @@ fn json(answer: &impl serde::Serialize) -> String {
 }
 
 /// What is known of a connection without asking what it has open.
-fn connection(id: ConnectionId, connected: &Connected) -> ConnectionRow<'_> {
+fn connection(id: ConnectionId, connected: &ConnectedClient) -> ConnectionRow<'_> {
     ConnectionRow {
         id: id.0,
         user: connected.user.as_deref().unwrap_or_default(),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod fitting;
 pub mod limits;
 mod lsn;
 mod page;
@@ -17,6 +18,7 @@ mod time;
 mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
+pub use fitting::fitting;
 pub use lsn::{BodyLocation, Lsn};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;

@@ -11,12 +11,12 @@ pub(super) struct Clause {
     /// Where the name starts.
     pub(super) position: usize,
     /// What stood in parentheses, if there were any.
-    pub(super) values: Option<Vec<Given>>,
+    pub(super) values: Option<Vec<ClauseValue>>,
 }
 
 /// A value as it was given.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct ClauseValue {
     /// In upper case unless it stood in quotes.
     pub(super) text: String,
     /// Where it starts.
@@ -48,11 +48,14 @@ pub(super) fn clauses((tokens, end): (Vec<TokenAt>, usize)) -> Result<(Vec<Claus
 }
 
 /// What stands between parentheses; the opening one is taken already.
-fn values(tokens: &mut impl Iterator<Item = TokenAt>, open: usize) -> Result<Vec<Given>, Fault> {
+fn values(
+    tokens: &mut impl Iterator<Item = TokenAt>,
+    open: usize,
+) -> Result<Vec<ClauseValue>, Fault> {
     let mut values = Vec::new();
     for TokenAt { token, position } in tokens {
         match token {
-            Token::Word(text) | Token::Quoted(text) => values.push(Given { text, position }),
+            Token::Word(text) | Token::Quoted(text) => values.push(ClauseValue { text, position }),
             Token::Close => return Ok(values),
             Token::Open => {
                 return Err(Fault::new(
@@ -67,7 +70,7 @@ fn values(tokens: &mut impl Iterator<Item = TokenAt>, open: usize) -> Result<Vec
 
 impl Clause {
     /// The one value of a clause that takes one.
-    pub(super) fn value(&self) -> Result<&Given, Fault> {
+    pub(super) fn value(&self) -> Result<&ClauseValue, Fault> {
         let name = &self.name;
         let behind = self.position.saturating_add(name.len());
         match self.values.as_deref() {

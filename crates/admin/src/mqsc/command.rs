@@ -5,7 +5,7 @@ use towline_core::object::{DeliverySequence, QueueKind};
 use towline_types::limits;
 
 use super::Fault;
-use super::clause::{Clause, Given};
+use super::clause::{Clause, ClauseValue};
 use super::suggest::suggestion;
 use crate::attributes::{
     self, ATTRIBUTES, Attribute, AttributeId as Id, Kind, OBJECTS, Object, VERBS, Verb,
@@ -142,7 +142,7 @@ fn unknown_clause(clause: &Clause, object: Object, more: &[&'static str]) -> Fau
 }
 
 /// A name that stands for one object.
-fn full_name(given: &Given) -> Result<String, Fault> {
+fn full_name(given: &ClauseValue) -> Result<String, Fault> {
     let name = name(given)?;
     if name.is_empty() {
         return Err(Fault::new(given.position, "a name is empty"));
@@ -155,7 +155,7 @@ fn full_name(given: &Given) -> Result<String, Fault> {
 }
 
 /// A name, perhaps empty.
-fn name(given: &Given) -> Result<String, Fault> {
+fn name(given: &ClauseValue) -> Result<String, Fault> {
     let name = given.text.trim();
     let limit = limits::QUEUE_NAME_BYTES_MAX;
     if name.len() > limit {

@@ -1,6 +1,6 @@
 //! The status as text, at most 80 columns wide.
 
-use super::{InstanceRole, SharedStatus, Space, State, Status, instances};
+use super::{InstanceRole, QueueManagerState, SharedStatus, Space, Status, instances};
 use crate::text::{count, cut, line, printable, row};
 
 /// A write that is out for so long is worth a line.
@@ -13,14 +13,14 @@ const NAME: usize = 32;
 pub fn table(status: &Status) -> String {
     let mut text = String::new();
     let state = match status.state {
-        State::Starting => "starting",
-        State::Running => "running",
-        State::Quiescing => "quiescing",
+        QueueManagerState::Starting => "starting",
+        QueueManagerState::Running => "running",
+        QueueManagerState::Quiescing => "quiescing",
     };
     row(&mut text, "Queue manager", &cut(&printable(&status.name), 58));
     row(
         &mut text,
-        "State",
+        "QueueManagerState",
         &format!("{state}, process {}, up {}", status.pid, duration(status.uptime_s)),
     );
     row(&mut text, "Version", &cut(&status.version, 58));

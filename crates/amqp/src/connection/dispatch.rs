@@ -11,7 +11,7 @@ use crate::codec::Value;
 use crate::connection::clock::PEER_IDLE_MIN;
 use crate::connection::phase::Phase;
 use crate::connection::{Connection, LINKS_MAX, name_key};
-use crate::event::{Event, LinkId, Opened};
+use crate::event::{Event, LinkId, PeerOpen};
 use crate::link::Violation;
 use crate::session::{Session, SessionState};
 use crate::types::{
@@ -172,7 +172,7 @@ impl Connection {
         self.peer.channel_max = open.channel_max;
         self.output.set_frame_bytes_max(open.max_frame_bytes);
         self.clock.login_done();
-        self.events.push_back(Event::Opened(Box::new(Opened {
+        self.events.push_back(Event::Opened(Box::new(PeerOpen {
             container_id: open.container_id,
             hostname: open.hostname,
             user: self.user.clone(),

@@ -24,7 +24,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameKind, Protocol};
 use crate::output::Output;
 use crate::sasl::{ClientStep, SaslClient, SaslError, SaslServer, ScramCredentials, ServerStep};
-use crate::session::Unfinished;
+use crate::session::UnfinishedDeliveries;
 use crate::types::{Error, Open, SaslCode, SaslFrame, condition};
 
 fn idle_timeout_ms(timeout: Duration) -> Option<u32> {
@@ -55,7 +55,7 @@ fn connection(
         channels: Vec::new(),
         names: BTreeMap::new(),
         links: 0,
-        unfinished: Unfinished::default(),
+        unfinished: UnfinishedDeliveries::default(),
         outcomes: None,
         generation: 0,
         output: Output::new(),

@@ -37,7 +37,7 @@ use towline_types::Time;
 
 use crate::event::{Event, LinkId};
 use crate::output::Output;
-use crate::session::{Outcomes, Session, Unfinished};
+use crate::session::{Outcomes, Session, UnfinishedDeliveries};
 use crate::types::{Error, Open, Role, condition};
 
 pub use options::{ClientOptions, ServerOptions};
@@ -64,7 +64,7 @@ pub struct Connection {
     /// Links that are up, by name and by the peer's role (names are per direction, AMQP 2.6.1).
     names: BTreeMap<(bool, Arc<str>), LinkId>,
     links: usize,
-    unfinished: Unfinished,
+    unfinished: UnfinishedDeliveries,
     /// What is left of a long disposition; nothing behind it is looked at before.
     outcomes: Option<Outcomes>,
     generation: u32,
@@ -295,7 +295,7 @@ impl Connection {
 
     fn forget_sessions(&mut self) {
         self.sessions.clear();
-        self.unfinished = Unfinished::default();
+        self.unfinished = UnfinishedDeliveries::default();
         self.outcomes = None;
         self.channels.clear();
         self.names.clear();

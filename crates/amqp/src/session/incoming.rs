@@ -8,7 +8,7 @@ use towline_types::{Payload, limits};
 use crate::event::{self, Deliveries, Event, IncomingId, LinkId, SessionId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
 use crate::output::Output;
-use crate::session::{Session, Unfinished};
+use crate::session::{Session, UnfinishedDeliveries};
 use crate::types::{
     DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,
 };
@@ -60,7 +60,7 @@ impl Session {
         transfer: Transfer,
         payload: Bytes,
         events: &mut VecDeque<Event>,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<(), Violation> {
         if !self.window.came_in() {
             let text = "a transfer beyond the session window";
@@ -180,7 +180,7 @@ impl Session {
         if !link.is_live() {
             return;
         }
-        let mut event = event::Flow {
+        let mut event = event::LinkFlow {
             link: id,
             credit: 0,
             sends: 0,
@@ -237,7 +237,7 @@ impl Receiving {
         id: LinkId,
         transfer: Transfer,
         payload: Bytes,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<Event>, Violation> {
         let (more, aborted) = (transfer.more, transfer.aborted);
         let bytes = payload.len() as u64;
@@ -267,7 +267,7 @@ impl Receiving {
         id: LinkId,
         (partial, payload): (Partial, Bytes),
         more: bool,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<Event>, Violation> {
         let bytes = payload.len() as u64;
         let total = partial.bytes.saturating_add(partial.dropped).saturating_add(bytes);
@@ -299,7 +299,7 @@ impl Receiving {
     /// we keep none of an earlier attach, and it must be ignored (AMQP 2.7.5).
     fn aborted(&self, link: LinkId) -> Event {
         let credit = self.credit;
-        Event::Flow(event::Flow { link, credit, sends: 0, drain: false, available: None })
+        Event::Flow(event::LinkFlow { link, credit, sends: 0, drain: false, available: None })
     }
 }
 
@@ -397,13 +397,13 @@ impl Partial {
         self.payload.push(self.gathered.split().freeze());
     }
 
-    fn finish(mut self, link: LinkId) -> event::Transfer {
+    fn finish(mut self, link: LinkId) -> event::IncomingDelivery {
         self.flush();
         let payload = std::mem::take(&mut self.payload);
         self.into_event(link, payload)
     }
 
-    fn into_event(mut self, link: LinkId, payload: Payload) -> event::Transfer {
+    fn into_event(mut self, link: LinkId, payload: Payload) -> event::IncomingDelivery {
         let state = self.state.take();
         self.event(link, payload, state)
     }
@@ -413,8 +413,8 @@ impl Partial {
         link: LinkId,
         payload: Payload,
         state: Option<DeliveryState>,
-    ) -> event::Transfer {
-        event::Transfer {
+    ) -> event::IncomingDelivery {
+        event::IncomingDelivery {
             link,
             delivery: IncomingId { link, delivery: self.delivery, settled: self.settled },
             tag: self.tag,

@@ -7,7 +7,7 @@
 use towline_amqp::codec::Value;
 use towline_amqp::sections::{MessageBuilder, Properties, PropertyValue, Sections};
 use towline_amqp::types::{DeliveryState, Error, condition};
-use towline_amqp::{Outgoing, Transfer};
+use towline_amqp::{IncomingDelivery, Outgoing};
 use towline_types::Payload;
 
 use super::links::LinkUse;
@@ -27,7 +27,7 @@ impl Front {
         self.logins.may_administer(self.user.as_deref())
     }
 
-    pub(super) fn administer(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
+    pub(super) fn administer(&mut self, transfer: &IncomingDelivery, requests: &mut Vec<Request>) {
         let delivery = transfer.delivery;
         let whole = transfer.payload.to_contiguous();
         match parse(&whole) {

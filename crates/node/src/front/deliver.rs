@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use towline_amqp::sections::{self, Header as AmqpHeader};
 use towline_amqp::types::{DeliveryState, TxnId};
-use towline_amqp::{Flow, LinkId, Outgoing};
+use towline_amqp::{LinkFlow, LinkId, Outgoing};
 use towline_core::{Delivery, MessageSequence, Outcome, Refusal, UnitId};
 use towline_types::{Payload, Time, limits};
 
@@ -85,7 +85,7 @@ impl Front {
     }
 
     /// The peer moved the credit of a link.
-    pub(super) fn flow(&mut self, flow: Flow, requests: &mut Vec<Request>) {
+    pub(super) fn flow(&mut self, flow: LinkFlow, requests: &mut Vec<Request>) {
         let Some(link) = self.links.get_mut(flow.link) else { return };
         match &mut link.used_for {
             LinkUse::Consumer { .. } => self.credit_moved(flow, requests),

@@ -25,13 +25,13 @@
 //! are together what the instance has dispatched to the consumer and this connection has heard of,
 //! and never more than `granted`.
 
-use towline_amqp::{Flow, LinkId};
+use towline_amqp::{LinkFlow, LinkId};
 use towline_core::{ConsumerId, Delivery, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
 use super::deliver::wire_bytes_max;
-use super::link_schedule::{Place, Standing};
+use super::link_schedule::{Standing, TargetLine};
 use super::links::LinkUse;
 use super::outbound::{Settling, Supply, got, settle};
 use crate::request::{LinkToken, Request, Response};
@@ -182,25 +182,25 @@ impl Front {
         match verdict {
             Verdict::Goes => {}
             Verdict::Stays => {
-                self.links.stand(token, Place::Nowhere);
+                self.links.stand(token, TargetLine::Nowhere);
                 return None;
             }
             Verdict::Large => {
-                self.links.stand(token, Place::Large);
+                self.links.stand(token, TargetLine::Large);
                 return None;
             }
             Verdict::Window => {
                 match (has_turn, is_ready) {
                     (true, _) => self.links.lines.not_due(),
-                    (false, true) => self.links.stand(token, Place::WindowFirst),
-                    (false, false) => self.links.stand(token, Place::Window),
+                    (false, true) => self.links.stand(token, TargetLine::WindowFirst),
+                    (false, false) => self.links.stand(token, TargetLine::Window),
                 }
                 return None;
             }
         }
         let supply = self.links.supply_mut(token)?;
         let response = supply.held.pop_front();
-        let place = if supply.held.is_empty() { Place::Nowhere } else { Place::Window };
+        let place = if supply.held.is_empty() { TargetLine::Nowhere } else { TargetLine::Window };
         if has_turn {
             self.links.lines.rotate();
         }
@@ -233,7 +233,7 @@ impl Front {
         // One that is large may fit into its window by now. They take turns.
         for _ in 0..self.links.lines.large_count().min(LARGE_LOOKED_AT) {
             if let Some(token) = self.links.lines.large() {
-                self.links.stand(token, Place::Ready);
+                self.links.stand(token, TargetLine::Ready);
             }
         }
     }
@@ -318,7 +318,7 @@ impl Front {
     }
 
     /// The peer moved the credit of a consumer.
-    pub(super) fn credit_moved(&mut self, flow: Flow, requests: &mut Vec<Request>) {
+    pub(super) fn credit_moved(&mut self, flow: LinkFlow, requests: &mut Vec<Request>) {
         let ahead = self.dispatched_ahead();
         let link = self.links.get_mut(flow.link).map(|link| &mut link.used_for);
         let Some(LinkUse::Consumer { consumer, supply, .. }) = link else { return };

@@ -28,7 +28,7 @@ use slab::Slab;
 use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
-use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
+use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, ServerOptions};
 use towline_core::{FastMap, UnitId};
 use towline_types::{Payload, Time};
 
@@ -403,7 +403,7 @@ impl Front {
         }
     }
 
-    fn opened(&mut self, opened: &Opened, requests: &mut Vec<Request>) {
+    fn opened(&mut self, opened: &PeerOpen, requests: &mut Vec<Request>) {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
         if let Some(error) = self.unserved.take() {

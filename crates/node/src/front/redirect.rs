@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use towline_amqp::Opened;
+use towline_amqp::PeerOpen;
 use towline_amqp::codec::Value;
 use towline_amqp::types::{Error, condition};
 
@@ -41,7 +41,7 @@ impl Elsewhere {
 }
 
 /// Whether this client asks for it: by our property, or by desiring the capability of that name.
-pub(super) fn is_wanted(opened: &Opened) -> bool {
+pub(super) fn is_wanted(opened: &PeerOpen) -> bool {
     matches!(opened.properties.get(PROPERTY), Some(Value::Bool(true)))
         || opened.desired_capabilities.contains(condition::CONNECTION_REDIRECT.as_str())
 }

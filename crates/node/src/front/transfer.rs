@@ -5,18 +5,23 @@ use std::collections::HashSet;
 use towline_amqp::types::{
     CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
 };
-use towline_amqp::{IncomingId, LinkId, Transfer, coordinator};
+use towline_amqp::{IncomingDelivery, IncomingId, LinkId, coordinator};
 use towline_core::{Refusal, UnitId};
 use towline_types::{Time, limits};
 
 use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
-use super::refused::Refused;
+use super::refused::RefusedMessage;
 use super::{Front, InFlight, NO_REQUESTER, OpenUnit, error, message};
 use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
-    pub(super) fn transfer(&mut self, now: Time, transfer: Transfer, requests: &mut Vec<Request>) {
+    pub(super) fn transfer(
+        &mut self,
+        now: Time,
+        transfer: IncomingDelivery,
+        requests: &mut Vec<Request>,
+    ) {
         let Some(link) = self.links.get_mut(transfer.link) else {
             // It was detached behind a frame that came with this one.
             return self.lost(transfer.state.as_ref());
@@ -49,13 +54,13 @@ impl Front {
     fn put(
         &mut self,
         now: Time,
-        transfer: Transfer,
+        transfer: IncomingDelivery,
         producer: Option<ProducerId>,
         requests: &mut Vec<Request>,
     ) {
         let delivery = transfer.delivery;
         let tag = producer.is_none().then_some(transfer.tag);
-        let mut refused = Refused { delivery, tag, unit: None, avoidable: true };
+        let mut refused = RefusedMessage { delivery, tag, unit: None, avoidable: true };
         let unit = match self.open_unit_of(transfer.state.as_ref()) {
             Ok(unit) => unit,
             Err(error) => return self.refuse_message(refused, error, requests),
@@ -134,7 +139,7 @@ impl Front {
                 self.refill(delivery.link);
             }
             Err(refusal) => {
-                let refused = Refused { delivery, tag, unit, avoidable: false };
+                let refused = RefusedMessage { delivery, tag, unit, avoidable: false };
                 self.refuse_message(refused, error::of_refusal(&refusal), requests);
             }
         }
@@ -176,7 +181,7 @@ impl Front {
         }
     }
 
-    fn coordinate(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
+    fn coordinate(&mut self, transfer: &IncomingDelivery, requests: &mut Vec<Request>) {
         let delivery = transfer.delivery;
         let command = match coordinator::parse(&transfer.payload) {
             Ok(command) => command,

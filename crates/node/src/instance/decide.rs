@@ -9,9 +9,9 @@ use towline_core::{
     ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, PutTarget,
     QueueId, Refusal, Settlement, UnitId,
 };
-use towline_types::Time;
+use towline_types::{Time, fitting};
 
-use super::{Connected, Consumer, Instance, Outbound, Producer, Routed};
+use super::{ConnectedClient, Consumer, Instance, Outbound, Producer, RoutedResponse};
 use crate::admin::Asker;
 use crate::journal::Journal;
 use crate::request::{
@@ -107,7 +107,8 @@ impl Instance {
                 self.administer(now, who, (&kind, &text), journal, out);
             }
             Request::Connected { container, user, address, sole } => {
-                let entered = self.enter(caller, Connected { container, user, address }, sole);
+                let entered =
+                    self.enter(caller, ConnectedClient { container, user, address }, sole);
                 self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
@@ -122,7 +123,7 @@ impl Instance {
     }
 
     /// Whether its container id lets the connection in (see `containers`); then it is known.
-    fn enter(&mut self, caller: &Caller<'_>, connected: Connected, sole: bool) -> bool {
+    fn enter(&mut self, caller: &Caller<'_>, connected: ConnectedClient, sole: bool) -> bool {
         let entered = self.containers.enter(&connected.container, sole);
         if entered {
             let before = self.connections.insert(caller.connection, connected);
@@ -241,7 +242,7 @@ impl Instance {
         self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
         if beyond {
             let response = Response::Withdrawn { consumer, flow };
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
         }
     }
 
@@ -439,15 +440,12 @@ impl Instance {
 
     fn answer(&mut self, caller: &Caller<'_>, response: Response, out: &mut Outbound) {
         self.decision.clear();
-        out.routed.push(Routed { connection: caller.connection, response });
+        out.routed.push(RoutedResponse { connection: caller.connection, response });
     }
 }
 
 fn slot(producer: ProducerId) -> usize {
-    match usize::try_from(producer.0) {
-        Ok(slot) => slot,
-        Err(_) => unreachable!("{producer:?} is no slot of this process"),
-    }
+    fitting(producer.0)
 }
 
 fn filter_of(selector: Arc<Selector>) -> Arc<Filter> {

@@ -25,7 +25,7 @@ use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 use self::units::reusable;
-use crate::annotated::Annotated;
+use crate::annotated::MessageAnnotations;
 use crate::damaged::{DamagedMessage, DamagedMessages};
 use crate::journal::Journal;
 use crate::live::LiveExtents;
@@ -124,7 +124,7 @@ pub struct Fetch {
 
 /// A response and the connection that it is for.
 #[derive(Debug)]
-pub struct Routed {
+pub struct RoutedResponse {
     /// The connection that it is for.
     pub connection: ConnectionId,
     /// What.
@@ -135,7 +135,7 @@ pub struct Routed {
 #[derive(Debug, Default)]
 pub struct Outbound {
     /// For connections, in order.
-    pub routed: Vec<Routed>,
+    pub routed: Vec<RoutedResponse>,
     /// Bodies to be read.
     pub fetches: Vec<Fetch>,
     /// Pages to be read: step the instance with [`Input::Page`].
@@ -167,7 +167,7 @@ pub struct Instance {
     contents: Contents,
     producers: Slab<Producer>,
     consumers: FastMap<ConsumerId, Consumer>,
-    pub(crate) connections: FastMap<ConnectionId, Connected>,
+    pub(crate) connections: FastMap<ConnectionId, ConnectedClient>,
     containers: Containers,
     holdings: Holdings,
     quiescing: bool,
@@ -176,7 +176,7 @@ pub struct Instance {
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
     pub(crate) damaged: DamagedMessages,
-    pub(crate) annotated: Annotated,
+    pub(crate) annotated: MessageAnnotations,
 }
 
 /// A run that waits for space in the log.
@@ -209,7 +209,7 @@ struct Consumer {
 
 /// What is known of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Connected {
+pub(crate) struct ConnectedClient {
     pub(crate) container: String,
     pub(crate) user: Option<String>,
     pub(crate) address: String,
@@ -246,7 +246,7 @@ impl Instance {
             stalled: VecDeque::new(),
             units_ended_for_log: 0,
             damaged: DamagedMessages::default(),
-            annotated: Annotated::default(),
+            annotated: MessageAnnotations::default(),
         }
     }
 
@@ -288,7 +288,7 @@ impl Instance {
             }
             Input::ChoreDone { ticket: ChoreTicket { connection, token }, json } => {
                 let response = Response::Admin(AdminReply { token, json });
-                out.routed.push(Routed { connection, response });
+                out.routed.push(RoutedResponse { connection, response });
             }
             Input::Tick => {
                 self.retry_stalled(journal);
@@ -305,7 +305,7 @@ impl Instance {
             Input::End(farewell) => {
                 for connection in self.connections.keys() {
                     let (connection, response) = (*connection, Response::Ending(farewell));
-                    out.routed.push(Routed { connection, response });
+                    out.routed.push(RoutedResponse { connection, response });
                 }
             }
         }
@@ -374,7 +374,7 @@ impl Instance {
             assert!(end <= self.durable, "a run is applied before it is durable");
             self.applied = self.applied.max(end);
             if let Some((connection, response)) = reply {
-                out.routed.push(Routed { connection, response });
+                out.routed.push(RoutedResponse { connection, response });
             }
         }
         self.durable_facts = reusable(facts);
@@ -404,7 +404,7 @@ impl Instance {
             let reply = Some((connection, response));
             self.log_run(StalledRun { facts, logged: 0, durability, reply }, journal);
         } else {
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
         }
     }
 
@@ -457,7 +457,7 @@ impl Instance {
         }
         self.decision.clear();
         if let Some((connection, response)) = reply {
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
         }
         self.take_outputs(journal, out);
     }
@@ -592,6 +592,6 @@ impl Instance {
                 (connection, Response::UnitRolledBack { unit, reason })
             }
         };
-        out.routed.push(Routed { connection, response });
+        out.routed.push(RoutedResponse { connection, response });
     }
 }

@@ -18,8 +18,8 @@ use towline_amqp::types::{
 };
 use towline_amqp::types::{ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
-    AttachRequest, Attached, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing,
-    ServerOptions, SessionId, Transfer,
+    AttachRequest, ClientOptions, Connection, Event, IncomingDelivery, IncomingId, LinkId,
+    Outgoing, PeerAttach, ServerOptions, SessionId,
 };
 use towline_core::{Body, ConnectionId, Limits};
 use towline_node::{
@@ -485,7 +485,7 @@ impl Rig {
         let events = client.events.drain(..);
         events
             .filter_map(|event| match event {
-                Event::Transfer(Transfer { delivery, message_format, payload, .. }) => {
+                Event::Transfer(IncomingDelivery { delivery, message_format, payload, .. }) => {
                     Some(Received { delivery, message_format, payload: payload.to_contiguous() })
                 }
                 _ => None,
