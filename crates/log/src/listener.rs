@@ -1,6 +1,6 @@
 //! What the log reports to its user, and how soon the user wants a run durable.
 //!
-//! Not here: when the listener is called (`writer`, `keeper`).
+//! Not here: when the listener is called (`writer`, `space_notifier`).
 
 use towline_types::Lsn;
 

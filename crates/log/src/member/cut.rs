@@ -78,7 +78,7 @@ fn erase(
     keep: KnownBatch,
     strays: &[KnownBatch],
 ) -> Result<Vec<Arc<Extent>>, LogError> {
-    let (sequence, _) = next_place(keep, shared.options.extent_bytes);
+    let sequence = next_place(keep, shared.options.extent_bytes).sequence;
     let current = Arc::clone(&shared.state().extents.current);
     let mut extents = Vec::new();
     for sequence in sequence..current.sequence {
@@ -162,7 +162,7 @@ fn enter(shared: &Shared, keep: KnownBatch, mut extents: Vec<Arc<Extent>>) -> Re
         follower.cut(keep.index);
         Ok(())
     })?;
-    let (_, position) = next_place(keep, shared.options.extent_bytes);
+    let position = next_place(keep, shared.options.extent_bytes).offset;
     let behind = extents.split_off(1);
     if let Some(to) = extents.pop() {
         state.extents.go_back(to, behind, position);
