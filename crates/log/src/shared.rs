@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use towline_delegation::DelegationLock;
 use towline_types::Lsn;
 
 use crate::batch::Batch;
@@ -63,7 +64,8 @@ pub(crate) struct Shared {
     pub(crate) written: Mutex<WriteFigures>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
     /// The listener may append, and so wait: a writer never waits for this lock while others work.
-    pub(crate) reported: Mutex<ReportPosition>,
+    /// News that is posted: the log is durable further than `upto`.
+    pub(crate) reported: DelegationLock<ReportPosition>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
     /// What the figures say about images and free space; locked for a moment.

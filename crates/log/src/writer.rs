@@ -7,8 +7,8 @@
 //! no writer waits for one that is inside the listener, which may itself wait for writers.
 
 use std::io;
-use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use crate::lock::{lock, wait};
 use crate::member::ReceivedBatches;
 use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
-use crate::shared::{Job, LogState, Phase, Shared, WrittenBatch};
+use crate::shared::{Job, LogState, Phase, ReportPosition, Shared, WrittenBatch};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
@@ -303,41 +303,23 @@ fn finish(shared: &Shared, batches: &[WrittenBatch], began: Instant, done: Done)
             shared.wake_appenders(&state);
         }
     }
+    shared.reported.post();
     report(shared);
     true
 }
 
-/// Notifies the listener how far the log is durable, in order. Never waits for another writer: one
-/// that is inside the listener looks again when it comes out.
-///
-/// No position goes unreported. Say that A stored `durable`, passed its first fence and found the
-/// lock held by B. Had B passed its second fence before A passed the first, A would have seen the
-/// lock released, because B did that before its fence. So B passes its second fence after A passed
-/// the first, and what B reads then is what A stored, or more: B reports it, or finds the lock held
-/// in its turn, and the same applies to B and that holder.
-fn report(shared: &Shared) {
-    loop {
-        fence(Ordering::SeqCst);
-        let mut reported = match shared.reported.try_lock() {
-            Ok(reported) => reported,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        if reported.failed {
-            return;
-        }
+/// Notifies the listener how far the log is durable, in order, when that was posted. Never waits:
+/// a thread that is inside the listener looks again when it comes out. A thread that locked
+/// [`Shared::reported`] calls this when it has released the lock.
+pub(crate) fn report(shared: &Shared) {
+    let take = |reported: &mut ReportPosition| {
         let upto = shared.durable();
-        if upto > reported.upto {
+        if !reported.failed && upto > reported.upto {
             reported.upto = upto;
             shared.listener.durable(upto);
         }
-        let told = reported.upto;
-        drop(reported);
-        fence(Ordering::SeqCst);
-        if shared.durable() <= told {
-            return;
-        }
-    }
+    };
+    shared.reported.take_posted(take, |()| ());
 }
 
 /// Ends the log: the first failure is reported, all threads stop.
@@ -353,9 +335,11 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     shared.preallocation.notify_all();
     shared.space_notifier.notify_all();
     if first {
-        let mut reported = lock(&shared.reported);
+        let mut reported = shared.reported.lock();
         reported.failed = true;
         shared.listener.failed(error);
+        drop(reported);
+        report(shared);
     }
 }
 

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 
+use towline_delegation::DelegationLock;
 use towline_types::Lsn;
 
 use super::{Recovery, Tail};
@@ -204,7 +205,7 @@ impl Recovery {
             handles: self.files.handles,
             chain: Chain::new(link.index + 1, link.checksum),
             written: Mutex::new(WriteFigures::default()),
-            reported: Mutex::new(ReportPosition { upto: end, failed: false }),
+            reported: DelegationLock::new(ReportPosition { upto: end, failed: false }),
             needs: Mutex::new(Needs::new(first, &images)),
             holds: Arc::default(),
             housekeeping: Mutex::new(Housekeeping { images }),
