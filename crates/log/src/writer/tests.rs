@@ -107,7 +107,7 @@ impl Fed {
 fn a_listener_that_appends_under_back_pressure_goes_on(writers: usize) {
     let disk = MemoryDisk::new();
     let options = Options {
-        // Filled at once: the keeper's syncs are not held.
+        // Filled at once: the syncs of preallocation are not held.
         extent_bytes: 4 * MIB as u64,
         batch_bytes_target: MIB,
         writes_in_flight_max: writers,
@@ -185,7 +185,7 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
         image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();
     }
-    // The run needs more extents than are held ready: the keeper must be free to make them so.
+    // The run needs more extents than are held ready: preallocation must be free to make them so.
     let (mut end, mut upto) = (None, Lsn::ZERO);
     while end.is_none_or(|end| upto < end) {
         let (told, fed_to) = fed.told.recv_timeout(HANGS).unwrap();

@@ -71,7 +71,8 @@ fn one_of(
     folder: &std::path::Path,
 ) -> (Arc<Driver>, Receiver<EndReason>) {
     let recovery = recovered(disk);
-    let (base, places) = recovery.places();
+    let known = recovery.places();
+    let (base, places) = (known.base, known.batches);
     let options = Options {
         id: MemberId(1),
         voters: (0..names.len()).map(member_of).collect(),
