@@ -8,8 +8,8 @@ use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
 
 use super::status::View;
-use crate::door::GroupView;
 use towline_config::GroupConfig;
+use towline_engine::GroupView;
 use towline_link::{self as link, Answered, LinkStream};
 
 /// Where a member stands.
@@ -71,12 +71,11 @@ pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer
 /// Answers, and ends the stream.
 pub(super) async fn tell(view: &View, mut stream: LinkStream) {
     let report = Report { group: view.group(), stand: view.stand() };
-    let bytes = serde_json::to_vec(&report).unwrap_or_default();
-    let told = async {
-        stream.write_all(&bytes).await?;
+    let written = async {
+        stream.write_all(&serde_json::to_vec(&report)?).await?;
         stream.shutdown().await
     };
-    if let Err(error) = told.await {
-        tracing::debug!(%error, "who asked for a report is gone");
+    if let Err(error) = written.await {
+        tracing::debug!(%error, "the report cannot be sent");
     }
 }
