@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use towline_tls::{in_date, reason};
 
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
-use super::identity::{in_date, reason};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 

@@ -28,13 +28,14 @@ use towline_admin::catalogue::ACCEPT_FAILED;
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose, WITH_STARTS};
-use super::identity::{ALPN_STREAM, in_date, reason};
+use super::identity::ALPN_STREAM;
 use super::known::{self, StartsReport};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 use towline_config::client_network;
 use towline_logging::log;
+use towline_tls::{in_date, reason};
 
 /// Handshakes under way at once. For one more, the oldest of the address that has most is given up:
 /// at once, so that no number of silent connections keeps a member waiting.

@@ -67,7 +67,6 @@ pub use identity::expires;
 pub use incoming::part;
 pub use known::StartsReport;
 pub use relay::{Relay, Route, Where};
-pub use rotation::{Expiry, expiry};
 pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
 pub use statistics::LinkState;

@@ -25,7 +25,8 @@ use crate::users::Users;
 use towline_config::{Config, GroupConfig, ListenerConfig};
 use towline_engine::inspection::{self, Inspection, InspectionError, UndefinedNames};
 use towline_engine::{StartError, defaults, name_file, settings};
-use towline_link::{self as link, Expiry, expiry};
+use towline_link as link;
+use towline_tls::{Expiry, expiry};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +176,8 @@ fn listener(
 fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<Verdict, RunError> {
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     group.own().map_err(wrong)?;
-    let (at, until) = link::expires(&args.name, group, &group.instance).map_err(wrong)?;
-    let expiry = expiry(at);
+    let expires = link::expires(&args.name, group, &group.instance).map_err(wrong)?;
+    let (expiry, until) = (expires.expiry(), expires.to_string());
     if let Expiry::Over = expiry {
         // A start takes it: the files may be replaced while the instance runs.
         return Ok(Verdict::Warning(GROUP_CERTIFICATE_EXPIRED.message(&[&until]).to_string()));

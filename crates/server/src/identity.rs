@@ -13,12 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 use towline_amqp::ServerOptions;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::Mechanism;
 use towline_node::{FrontOptions, Logins, SOLE_CONNECTION};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::attempts::Attempts;
 use crate::users::Users;
@@ -258,11 +256,4 @@ fn no_users(users: &Users) -> &'static str {
         "there are no users; make some with `towline user NAME --file FILE` and name the file in \
          [users] file, or set client_authorities or allow_anonymous"
     }
-}
-
-/// Common name of the first certificate of a chain.
-pub(crate) fn certificate_name(chain: Option<&[CertificateDer<'_>]>) -> Option<Arc<str>> {
-    let (_, certificate) = X509Certificate::from_der(chain?.first()?.as_ref()).ok()?;
-    let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
-    Some(Arc::from(name))
 }

@@ -25,6 +25,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "logging",
     "replication",
     "sim",
+    "tls",
     "types",
     "xtask",
 ];

@@ -27,6 +27,7 @@ const WITH_GOOD_NAMES: &[&str] = &[
     "logging",
     "replication",
     "sim",
+    "tls",
     "types",
     "xtask",
 ];

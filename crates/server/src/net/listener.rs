@@ -420,7 +420,7 @@ async fn enter<S>(
         Ok(socket) => socket,
         Err(error) => return log_seldom(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
     };
-    let tls_identity = crate::identity::certificate_name(socket.get_ref().1.peer_certificates());
+    let tls_identity = towline_tls::common_name(socket.get_ref().1.peer_certificates());
     run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, host).await;
 }
 
