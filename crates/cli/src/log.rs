@@ -10,7 +10,8 @@ use towline_log::folder::scan::Casualties;
 use towline_log::offline::{self, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
 use towline_server::backup::check_images;
-use towline_server::lacking::{self, Lacking};
+use towline_server::inspection;
+use towline_server::missing_extents::MissingExtents;
 use towline_types::Lsn;
 
 use crate::arguments::{Log, LogPlace};
@@ -205,10 +206,10 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
     // The log itself does not say which messages live: that is known when it is read as a start
     // does.
     let lacking = match report.is_sound() && pages.is_sound() && report.last.is_some() {
-        true => lacking::look(&place.data),
+        true => inspection::missing_extents(&place.data),
         false => Err("the damage found prevents reading the log as a start does".to_owned()),
     };
-    let none_lacks = lacking.as_ref().is_ok_and(Lacking::is_empty) || lacking.is_err();
+    let none_lacks = lacking.as_ref().is_ok_and(MissingExtents::is_empty) || lacking.is_err();
     let sound = report.is_sound() && pages.is_sound() && none_lacks;
     if place.json {
         let position = |lsn: Option<Lsn>| lsn.map(|lsn| lsn.to_string());
@@ -236,7 +237,7 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
 }
 
 /// Missing extents and their messages; null when it is not known.
-fn missing(lacking: &Result<Lacking, String>) -> Value {
+fn missing(lacking: &Result<MissingExtents, String>) -> Value {
     let Ok(lacking) = lacking else { return Value::Null };
     let extents = lacking.extents().map(|(extent, messages)| {
         json!({ "file": format!("extent-{extent:016x}"), "extent": extent, "messages": messages })
@@ -247,7 +248,7 @@ fn missing(lacking: &Result<Lacking, String>) -> Value {
 fn summary(
     report: &VerifyReport,
     checked: &CheckReport,
-    (sound, lacking): (bool, &Result<Lacking, String>),
+    (sound, lacking): (bool, &Result<MissingExtents, String>),
 ) -> Result<(), Failure> {
     for finding in &report.findings {
         show::line(&format!("! {finding}"))?;
@@ -280,7 +281,7 @@ fn summary(
     show::line(if sound { "The log is sound." } else { "The log is damaged." })
 }
 
-fn missing_extents(lacking: &Lacking) -> Result<(), Failure> {
+fn missing_extents(lacking: &MissingExtents) -> Result<(), Failure> {
     if !lacking.is_empty() {
         let messages = lacking.messages();
         show::line(&format!("! missing, with {messages} live messages in them: {lacking}"))?;

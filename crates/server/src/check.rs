@@ -18,14 +18,13 @@ use towline_log::LinuxDisk;
 
 use crate::attempts::Attempts;
 use crate::identity::Doorman;
-use crate::lacking::{self, Unknown};
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
 use crate::run::{RunArgs, check_socket, of_file, with_command_line};
-use crate::start::{self, StartError};
 use crate::users::Users;
-use crate::{defaults, name};
 use towline_config::{Config, GroupConfig, ListenerConfig};
+use towline_engine::inspection::{self, Inspection, InspectionError, UndefinedNames};
+use towline_engine::{StartError, defaults, name_file, settings};
 use towline_link::{self as link, Expiry, expiry};
 
 /// One thing that was looked at.
@@ -211,11 +210,11 @@ fn folder(seen: &mut Seen, args: &RunArgs, config: &Config) {
     };
     let there = there.map_err(|error| refused(StartError::Folder(error)));
     let Some(there) = seen.take(&what, there) else { return };
-    let owner = name::check(data, &args.name).map_err(refused);
+    let owner = name_file::check(data, &args.name).map_err(refused);
     if seen.take(&what, owner).is_none() {
         return;
     }
-    if !there || crate::log_folder(data).is_ok_and(|log| log.is_none()) {
+    if !there || towline_standby::log_folder(data).is_ok_and(|log| log.is_none()) {
         seen.add(&what, Ok("a new queue manager is made there".into()));
         return of_new(seen, config);
     }
@@ -225,27 +224,27 @@ fn folder(seen: &mut Seen, args: &RunArgs, config: &Config) {
 /// What a new queue manager has is known.
 fn of_new(seen: &mut Seen, config: &Config) {
     let name = &config.queue_manager.deadq;
-    let dead_letters = (!name.is_empty() && !defaults::is_there(name)).then(|| name.clone());
+    let dead_letters = (!name.is_empty() && !defaults::is_default(name)).then(|| name.clone());
     let rules = config.auto_define.iter();
     let models = rules
-        .filter(|rule| !defaults::is_there(&rule.model))
+        .filter(|rule| !defaults::is_default(&rule.model))
         .map(|rule| (rule.pattern.clone(), rule.model.clone()));
-    names(seen, (dead_letters, models.collect()));
+    names(seen, UndefinedNames { dead_letter_queue: dead_letters, models: models.collect() });
 }
 
 fn of_log(seen: &mut Seen, (what, data): (&str, &Path), args: &RunArgs, config: &Config) {
-    match lacking::look_with(data, start::rules(config)) {
-        Ok((lacking, _)) if !lacking.is_empty() && !args.without_missing_extents => {
-            let (count, extents) = (lacking.messages().to_string(), lacking.to_string());
+    match inspection::inspect(data, settings::rules(config)) {
+        Ok(Inspection { missing, .. }) if !missing.is_empty() && !args.without_missing_extents => {
+            let (count, extents) = (missing.messages().to_string(), missing.to_string());
             let message = MESSAGES_MISSING.message(&[&count, &extents]);
             seen.push(what, Verdict::Refused(message.to_string()));
         }
-        Ok((_, dangling)) => {
+        Ok(Inspection { undefined, .. }) => {
             seen.add(what, Ok(format!("the log of '{}' can be read", args.name)));
-            names(seen, dangling);
+            names(seen, undefined);
         }
         // The log of a running one moves while it is read, and members of a group help each other.
-        Err(Unknown::Refused(error)) if config.group.is_none() && !is_in_use(data) => {
+        Err(InspectionError::Refused(error)) if config.group.is_none() && !is_in_use(data) => {
             let (name, data) = (args.name.as_str().into(), data.into());
             seen.add(what, Err(RunError::Start { name, data, error }));
         }
@@ -258,11 +257,12 @@ fn of_log(seen: &mut Seen, (what, data): (&str, &Path), args: &RunArgs, config: 
 }
 
 fn is_in_use(data: &Path) -> bool {
-    let folder = crate::log_folder(data).ok().flatten();
+    let folder = towline_standby::log_folder(data).ok().flatten();
     folder.is_some_and(|folder| LinuxDisk::is_in_use(&folder))
 }
 
-fn names(seen: &mut Seen, (dead_letters, models): (Option<String>, Vec<(String, String)>)) {
+fn names(seen: &mut Seen, undefined: UndefinedNames) {
+    let UndefinedNames { dead_letter_queue: dead_letters, models } = undefined;
     if dead_letters.is_none() && models.is_empty() {
         seen.add("names", Ok("the dead-letter queue and the models are there".into()));
     }

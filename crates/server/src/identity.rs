@@ -21,10 +21,10 @@ use towline_node::{FrontOptions, Logins, SOLE_CONNECTION};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::attempts::Attempts;
-use crate::clock::Clock;
 use crate::users::Users;
 pub(crate) use gate::Gate;
 use towline_config::{LimitsConfig, ListenerConfig};
+use towline_process::Clock;
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Doorman {
             limits: limits.clone(),
             attempts: Arc::clone(attempts),
             salt_secret: users.salt_secret(),
-            default_model: Arc::from(crate::defaults::DEFAULT_DYNAMIC_MODEL),
+            default_model: Arc::from(towline_engine::defaults::DEFAULT_DYNAMIC_MODEL),
         })
     }
 
@@ -107,7 +107,7 @@ impl Doorman {
             limits: limits.clone(),
             attempts: Arc::default(),
             salt_secret: users.salt_secret(),
-            default_model: Arc::from(crate::defaults::DEFAULT_DYNAMIC_MODEL),
+            default_model: Arc::from(towline_engine::defaults::DEFAULT_DYNAMIC_MODEL),
         }
     }
 
@@ -150,7 +150,7 @@ impl Doorman {
             sasl_mechanisms: self.mechanisms.clone(),
             require_sasl: !self.anonymous_allowed,
             tls_identity: tls_identity.clone(),
-            nonce: crate::random::nonce(),
+            nonce: towline_process::random::nonce(),
             salt_secret: Arc::clone(&self.salt_secret),
             offered_capabilities: ["ANONYMOUS-RELAY", SOLE_CONNECTION].into_iter().collect(),
             properties: Map::default()

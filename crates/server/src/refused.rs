@@ -10,8 +10,8 @@ use towline_admin::catalogue::{
 };
 use towline_log::LogError;
 
-use crate::start::StartError;
 use towline_config::ConfigError;
+use towline_engine::StartError;
 use towline_logging::BadVariable;
 
 /// Why the queue manager did not run. Its text is one line, with the id of the catalogue.
@@ -74,7 +74,7 @@ impl RunError {
             RunError::Start { error: StartError::Log(LogError::Damaged(finding)), .. } => {
                 LOG_DAMAGED.message(&[&finding.to_string()])
             }
-            RunError::Start { error: StartError::Lacking(lacking), .. } => {
+            RunError::Start { error: StartError::MissingExtents(lacking), .. } => {
                 MESSAGES_MISSING.message(&[&lacking.messages().to_string(), &lacking.to_string()])
             }
             RunError::Start {

@@ -17,10 +17,10 @@ use towline_admin::catalogue::{
     LISTENER_CERTIFICATE_UNREADABLE, NO_USER_LEFT, RELOAD_FAILED, RELOAD_LATER, RELOADED,
 };
 
-use crate::backup::Folders;
 use crate::net::ListenerTls;
 use crate::users::Users;
 use towline_config::{Config, UsersConfig};
+use towline_engine::{AdminJobs, BackupFolders};
 use towline_link::{Expiry, expiry};
 use towline_logging::{log, set_level};
 
@@ -53,7 +53,7 @@ pub(crate) struct Reload {
     /// The configuration as it was last read and taken.
     in_force: Mutex<Config>,
     pub(crate) users: Arc<Users>,
-    pub(crate) folders: Arc<Folders>,
+    pub(crate) folders: Arc<BackupFolders>,
     listeners: Mutex<Vec<Arc<ListenerTls>>>,
 }
 
@@ -64,9 +64,19 @@ impl Reload {
     /// What is wrong with the users file.
     pub(crate) fn new(file: Option<PathBuf>, config: &Config) -> Result<Arc<Reload>, String> {
         let users = Arc::new(Users::read(&config.users)?);
-        let folders = Arc::new(Folders::new(&config.backup.folders));
+        let folders = Arc::new(BackupFolders::new(&config.backup.folders));
         let (in_force, listeners) = (Mutex::new(config.clone()), Mutex::default());
         Ok(Arc::new(Reload { file, in_force, users, folders, listeners }))
+    }
+
+    /// What administration jobs of the queue manager `name` need.
+    pub(crate) fn jobs(self: &Arc<Self>, name: &str) -> AdminJobs {
+        let this = Arc::clone(self);
+        AdminJobs {
+            name: name.to_owned(),
+            backup_folders: Arc::clone(&self.folders),
+            reload: Arc::new(move || serde_json::json!(this.now()).to_string()),
+        }
     }
 
     /// Looks after the certificates of one more listener. Tells at once if they expire.

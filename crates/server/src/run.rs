@@ -12,10 +12,7 @@ use towline_admin::catalogue::{
 use towline_node::Farewell;
 
 use crate::attempts::Attempts;
-use crate::clock::Clock;
-use crate::door::Door;
 use crate::identity::Doorman;
-use crate::images::Images;
 use crate::net::{
     Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
     server_settings,
@@ -23,10 +20,14 @@ use crate::net::{
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::signals::{Event, Signals};
-use crate::start::Wishes;
-use crate::{clerk, descriptors, fetcher, hint, housekeeping, pager, shared_folder, start};
+use crate::{descriptors, hint};
 use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
+use towline_engine::Door;
+use towline_engine::{OpenInstance, RunningInstance, StartError, StartOptions, settings};
 use towline_logging::log;
+use towline_process::Clock;
+use towline_process::folder;
+use towline_standby::{Entry, EntryError, Home};
 
 /// Where clients come in when neither the command line nor the configuration says: the port of
 /// AMQP.
@@ -83,8 +84,11 @@ impl RunArgs {
         }
     }
 
-    pub(crate) fn wishes(&self) -> Wishes {
-        Wishes { sync_delay: self.log_sync_delay, without_missing: self.without_missing_extents }
+    pub(crate) fn wishes(&self) -> StartOptions {
+        StartOptions {
+            sync_delay: self.log_sync_delay,
+            without_missing: self.without_missing_extents,
+        }
     }
 }
 
@@ -118,9 +122,9 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         return crate::group::run(args, (&config, group), &of_process, clock, &signals);
     }
     signals.starting(&args.name);
-    let home = shared_folder::enter(args, &mut config)?;
-    let start::Opened { door, fetches, page_requests, chores, images } =
-        start::open(&args.name, &home, &config, args.wishes(), clock).map_err(|error| {
+    let home = enter(args, &mut config)?;
+    let open =
+        OpenInstance::open(&args.name, &home, &config, args.wishes(), clock).map_err(|error| {
             RunError::Start {
                 name: args.name.as_str().into(),
                 data: args.data.as_path().into(),
@@ -128,18 +132,16 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
             }
         })?;
     home.settle();
-    fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
-    let pages = images.pages().clone();
-    pager::start(page_requests, Arc::clone(&door), pages).map_err(RunError::System)?;
-    let files = (&images, &of_process.reload);
-    clerk::start(&args.name, chores, &door, files).map_err(RunError::System)?;
-    door.define_defaults();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let served = runtime.block_on(serve(args, &config, &of_process, (&door, &images, &signals)));
+    let jobs = of_process.reload.jobs(&args.name);
+    let running = open.start(&config, jobs, runtime.handle()).map_err(RunError::System)?;
+    let door = Arc::clone(running.door());
+    let images = Arc::clone(running.images());
+    let served = runtime.block_on(serve(args, &config, &of_process, running, &signals));
     if let Err(error) = images.take(door.as_ref()) {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
@@ -149,6 +151,42 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     served?;
     log(&ENDED, &[&args.name]);
     Ok(())
+}
+
+/// Returns when this process may open the log: at once, or, with `--standby`, when the active
+/// instance of a shared data folder has ended. There, more of the log is reserved than the
+/// configuration says.
+fn enter(args: &RunArgs, config: &mut Config) -> Result<Home, RunError> {
+    let name: Box<str> = args.name.as_str().into();
+    let data: Box<std::path::Path> = args.data.as_path().into();
+    let refused = |error| RunError::Start { name: name.clone(), data: data.clone(), error };
+    folder::make(&args.data).map_err(|error| refused(StartError::Folder(error)))?;
+    let is_shared = towline_standby::is_shared(&args.data);
+    if !args.standby && !is_shared.map_err(|error| refused(StartError::Folder(error)))? {
+        return Ok(Home::single(&args.data));
+    }
+    let window_bytes = settings::options(config).stray_bytes();
+    config.log.reserve_bytes = towline_standby::reserve_bytes(&config.log, window_bytes);
+    for listener in &config.listener {
+        // A setting that would make the takeover fail is refused now.
+        server_settings(listener).map_err(RunError::Tls)?;
+    }
+    let entry = Entry {
+        name: &args.name,
+        data: &args.data,
+        shared: &config.shared,
+        stands_by: args.standby,
+        window_bytes: settings::options(config).stray_bytes(),
+        announce: &|line| {
+            // The supervisor need not read it.
+            say(line);
+        },
+    };
+    entry.enter().map_err(|error| match error {
+        EntryError::Folder(error) => refused(error.into()),
+        EntryError::InUse { holder } => RunError::InUse { data: args.data.clone(), holder },
+        EntryError::Thread(error) => RunError::System(error),
+    })
 }
 
 /// The configuration as its file says it.
@@ -191,9 +229,11 @@ async fn serve(
     args: &RunArgs,
     config: &Config,
     of_process: &Process,
-    (door, images, signals): (&Arc<Door>, &Arc<Images>, &Signals),
+    mut running: RunningInstance,
+    signals: &Signals,
 ) -> Result<(), RunError> {
     signals.serving();
+    let door = &Arc::clone(running.door());
     let io = IoThreads::start(io_threads(config), door).map_err(RunError::System)?;
     let io = Arc::new(io);
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
@@ -216,11 +256,6 @@ async fn serve(
     }
     let mut chores = JoinSet::new();
     chores.spawn(reload::watch(Arc::clone(&of_process.reload)));
-    chores.spawn(housekeeping::tick(Arc::clone(door)));
-    chores.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
-    let policy = housekeeping::Policy::of(config, door.extent_bytes());
-    chores.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(images), policy));
-    door.load_first_pages();
     door.set_listeners(addresses.clone());
     welcome(args, &addresses, door.clock(), false);
     until_stop(signals, &of_process.reload).await;
@@ -235,6 +270,7 @@ async fn serve(
         log(&ENDING_NOW, &[&args.name]);
     }
     chores.abort_all();
+    running.stop_housekeeping();
     let removed = std::fs::remove_file(&socket);
     if let Err(error) = removed {
         tracing::debug!(%error, "the local socket was gone");

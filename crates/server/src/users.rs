@@ -46,7 +46,7 @@ impl Users {
         Ok(Users {
             known: RwLock::new(Arc::new(Known::read(config)?)),
             named: config.file.is_some(),
-            salt_secret: Some(Arc::from(crate::random::bytes::<32>())),
+            salt_secret: Some(Arc::from(towline_process::random::bytes::<32>())),
             comparing: Arc::default(),
         })
     }

@@ -40,10 +40,28 @@ const MATRIX: &[CrateRule] = &[
     CrateRule { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
     CrateRule { folder: "crates/disktest", may_use: &[], tests_may_use: &[] },
     CrateRule { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
+    CrateRule {
+        folder: "crates/process",
+        may_use: &["types", "admin", "logging"],
+        tests_may_use: &[],
+    },
     CrateRule { folder: "crates/config", may_use: &["types", "logging"], tests_may_use: &[] },
     CrateRule {
         folder: "crates/floating",
         may_use: &["admin", "config", "logging"],
+        tests_may_use: &[],
+    },
+    CrateRule {
+        folder: "crates/standby",
+        may_use: &["log", "admin", "logging", "config", "process"],
+        tests_may_use: &[],
+    },
+    CrateRule {
+        folder: "crates/engine",
+        may_use: &[
+            "types", "core", "node", "log", "backup", "admin", "logging", "config", "process",
+            "standby",
+        ],
         tests_may_use: &[],
     },
     CrateRule {
@@ -82,6 +100,9 @@ const MATRIX: &[CrateRule] = &[
             "floating",
             "link",
             "replication",
+            "process",
+            "standby",
+            "engine",
         ],
         tests_may_use: &["client"],
     },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use towline_log::mend::{self, MendReport};
-use towline_server::lacking;
+use towline_server::inspection;
 
 use super::{failed, found};
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use crate::{progress, show};
 /// Runs the command on the log in `folder`.
 pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result<(), Failure> {
     // What is damaged otherwise may keep this from being known; then it is after the repair.
-    let lacking = lacking::look(data).unwrap_or_default();
+    let lacking = inspection::missing_extents(data).unwrap_or_default();
     // Messages that were set aside too: their notes are messages again with the extent.
     let wanted: Vec<u64> = lacking.of_all().extents().map(|(extent, _)| extent).collect();
     let bar = progress::byte_bar(json);

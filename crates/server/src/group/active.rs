@@ -6,19 +6,18 @@ use std::time::Instant;
 
 use towline_admin::catalogue::GROUP_ACTIVE;
 use towline_log::{Listener, Space};
-use towline_node::{Farewell, Restart};
-use towline_types::{BatchPlace, Lsn};
+use towline_node::Restart;
+use towline_types::BatchPlace;
 
+use super::adapters::{ActiveDoor, GroupRepairs};
 use super::start::Opened;
-use crate::clock::Clock;
-use crate::door::{Door, GroupView};
 use crate::net::{Accepted, Away, Here, IoThreads};
 use crate::reload::Reload;
-use crate::start::Made;
-use crate::{clerk, fetcher, pager};
+use tokio::runtime::Handle;
 use towline_config::Config;
+use towline_engine::{GroupView, LogContext, OpenInstance, RunningInstance};
 use towline_logging::log as say;
-use towline_replication::active_instance::ActiveInstance;
+use towline_process::Clock;
 use towline_replication::driver::Driver;
 use towline_replication::no_active;
 
@@ -60,28 +59,6 @@ impl Here for Serving {
     }
 }
 
-impl ActiveInstance for Door {
-    fn committed(&self, upto: Lsn) {
-        self.durable(upto);
-    }
-
-    fn space(&self, space: Space) {
-        Listener::space(self, space);
-    }
-
-    fn close_clients(&self) {
-        self.end(Farewell::HandsOver);
-    }
-
-    fn runs_pending(&self) -> usize {
-        self.look(|instance| instance.runs_pending())
-    }
-
-    fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
-        Door::hold_still(self, act)
-    }
-}
-
 /// Makes this instance active.
 ///
 /// # Errors
@@ -92,34 +69,38 @@ pub(crate) fn open_door(
     (restart, tail): (Restart, BatchPlace),
     (serving, reload): (&Serving, &Arc<Reload>),
     (listeners, group): (Vec<String>, Arc<dyn GroupView>),
-) -> std::io::Result<Arc<Door>> {
+    runtime: &Handle,
+) -> std::io::Result<RunningInstance> {
     let began = Instant::now();
     let driver: &Arc<Driver> = &opened.driver;
     let instance = restart.finish(tail.end);
-    let about = (config, opened.extent_bytes, opened.restart.clone());
-    let files = (&opened.pages, opened.marker.as_path(), None);
-    let made = Door::make(instance, about, files, opened.clock);
-    let Made { door, fetches, page_requests, chores } = made;
-    door.set_log(driver.log().clone());
+    let context = LogContext {
+        extent_bytes: opened.extent_bytes,
+        restart: opened.restart.clone(),
+        pages: opened.pages.clone(),
+        rebuild_marker: opened.marker.clone(),
+        lease: None,
+    };
+    let log = driver.log().clone();
+    let images = Arc::clone(&opened.images);
+    let open = OpenInstance::of_leader(instance, config, context, log, images, opened.clock);
+    let door = Arc::clone(open.door());
     door.set_listeners(listeners);
     door.set_group(group);
-    door.set_repairs(Arc::clone(driver.repairs()));
-    fetcher::start(fetches, Arc::clone(&door))?;
-    pager::start(page_requests, Arc::clone(&door), opened.pages.clone())?;
-    clerk::start(name, chores, &door, (&opened.images, reload))?;
+    let repairs = Arc::new(GroupRepairs(Arc::clone(driver.repairs())));
+    door.set_repairs(repairs);
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
     opened.set_door(Arc::clone(&door));
-    driver.set_active(door.clone());
+    driver.set_active(Arc::new(ActiveDoor(Arc::clone(&door))));
     let mut said = Space::Ample;
     // The log says each change once, and what it said before there was a door is not said again.
     while driver.log().space() != said {
         said = driver.log().space();
         Listener::space(door.as_ref(), said);
     }
-    door.define_defaults();
-    door.load_first_pages();
+    let running = open.start(config, reload.jobs(name), runtime)?;
     let (term, took) = (tail.term.to_string(), began.elapsed().as_micros().to_string());
     say(&GROUP_ACTIVE, &[&term, &took]);
-    Ok(door)
+    Ok(running)
 }

@@ -2,14 +2,16 @@
 //! group elects it.
 //!
 //! Reading order: [`start`] (from a folder to a replica), [`replica`] (applies what is committed),
-//! [`host`] and [`copy_source`] (what its part in the group gets from here), [`active`] (it serves
-//! clients), [`listener_handover`] (its listening sockets outlive a re-exec), [`switch`] and
-//! [`socket`] (what administrators ask for), [`status`], [`report`], [`run`] (all of it in order).
+//! [`host`] and [`copy_source`] (what its part in the group gets from here), [`adapters`],
+//! [`active`] (it serves clients), [`listener_handover`] (its listening sockets outlive a re-exec),
+//! [`switch`] and [`socket`] (what administrators ask for), [`status`], [`report`], [`run`] (all of
+//! it in order).
 //!
 //! Not here: its part in the group (`towline_replication`), consensus (`towline_group`), the
 //! connections between instances (`towline_link`).
 
 mod active;
+mod adapters;
 mod copy_source;
 mod host;
 mod listener_handover;
@@ -23,7 +25,6 @@ mod switch;
 
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
-pub(crate) use towline_replication::repair_queue::RepairQueue;
 pub use towline_replication::vote::{HardStateReport, give_up_vote, hard_state};
 
 /// See [`towline_replication::vote::force_vote`].
@@ -31,5 +32,9 @@ pub use towline_replication::vote::{HardStateReport, give_up_vote, hard_state};
 /// # Errors
 /// What the disk said.
 pub fn force_vote(data: &std::path::Path, term: u64) -> std::io::Result<()> {
-    towline_replication::vote::force_vote(data, term, u64::from_le_bytes(crate::random::bytes()))
+    towline_replication::vote::force_vote(
+        data,
+        term,
+        u64::from_le_bytes(towline_process::random::bytes()),
+    )
 }

@@ -16,13 +16,10 @@ use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
-use crate::clock::Clock;
-use crate::door::Door;
-use crate::housekeeping::{self, Complaint, Policy};
-use crate::images::{Images, Stand, Taken};
-use crate::lacking::Doubt;
-use crate::start::make_room;
+use towline_engine::housekeeping::{self, Complaint, ImagePolicy};
+use towline_engine::{Door, Doubt, ImageReport, ImageSource, Images, evict};
 use towline_logging::log as say;
+use towline_process::Clock;
 use towline_replication::applicable::CommittedBatches;
 use towline_replication::driver::{ApplyProgress, Driver};
 use towline_replication::repair;
@@ -132,7 +129,7 @@ impl Replica {
         let lacking = due.judge(restart, &|page| self.pages.read(page).ok());
         if !lacking.is_empty() {
             say(&MESSAGES_MISSING, &[&lacking.messages().to_string(), &lacking.to_string()]);
-            std::process::exit(crate::EXIT_LOG_FAILED);
+            std::process::exit(towline_process::EXIT_LOG_FAILED);
         }
     }
 
@@ -146,12 +143,12 @@ impl Replica {
         if batch.payload.is_empty() {
             restart.new_term();
         }
-        make_room(restart, &self.pages);
+        evict(restart, &self.pages);
     }
 
     /// Images when they are due, until this instance leads or the process ends.
-    pub(crate) fn keep_house(&self, images: &Images, policy: Policy) {
-        let mut last = housekeeping::LastImage::begin(self.driver.log());
+    pub(crate) fn keep_house(&self, images: &Images, policy: ImagePolicy) {
+        let mut last = housekeeping::LastImage::at_start(self.driver.log());
         let (mut turns, mut complaint) = (0_u32, Complaint::default());
         while self.is_replica() {
             self.driver.pause(HOUSEKEEPING_INTERVAL);
@@ -165,7 +162,7 @@ impl Replica {
                 tracing::warn!(%error, "how far the log is committed cannot be written down");
             }
             let taken = housekeeping::image_if_due(self, images, policy, last);
-            last.came(taken, &mut complaint);
+            last.update(taken, &mut complaint);
             forget_old_places(&self.driver);
         }
     }
@@ -186,7 +183,7 @@ pub(crate) fn forget_old_places(driver: &Driver) {
     }
 }
 
-impl Stand for Replica {
+impl ImageSource for Replica {
     fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
         let mut state = self.state.lock();
         if let Some(restart) = state.restart.as_mut() {
@@ -216,12 +213,12 @@ impl Stand for Replica {
         towline_log::Listener::failed(self.driver.as_ref(), error);
     }
 
-    fn image_taken(&self, _taken: &Taken, _now: Time) {}
+    fn image_taken(&self, _image: &ImageReport, _now: Time) {}
 }
 
 /// The log has what no instance of this version wrote, or what does not fit: it cannot be gone on
 /// with.
 fn cannot_apply(why: &str) -> ! {
     say(&GROUP_CANNOT_APPLY, &[why]);
-    std::process::exit(crate::EXIT_LOG_FAILED);
+    std::process::exit(towline_process::EXIT_LOG_FAILED);
 }

@@ -8,8 +8,8 @@ use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
 
 use super::status::View;
-use crate::door::GroupView;
 use towline_config::GroupConfig;
+use towline_engine::GroupView;
 use towline_link::{self as link, Answered, LinkStream};
 
 /// Where a member stands.

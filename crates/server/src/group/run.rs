@@ -22,9 +22,6 @@ use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
 use crate::attempts::Attempts;
-use crate::clock::Clock;
-use crate::door::{Door, GroupView};
-use crate::housekeeping;
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
@@ -34,9 +31,13 @@ use crate::run::{
 };
 use crate::signals::Signals;
 use towline_config::{Config, GroupConfig};
+use towline_engine::GroupView;
+use towline_engine::RunningInstance;
+use towline_engine::housekeeping::{self, ImagePolicy};
 use towline_floating::Floating;
 use towline_link::{self as link, LinkSettings, Links, Peer, StreamPurpose};
 use towline_logging::log as say;
+use towline_process::Clock;
 use towline_replication::driver::Driver;
 use towline_replication::inbox::GroupInbox;
 use towline_replication::lifecycle::EndReason;
@@ -57,7 +58,7 @@ const TELL_INTERVAL: Duration = Duration::from_millis(500);
 /// What happens to the process as a whole.
 enum Event {
     /// This instance became active.
-    Active(Arc<Door>),
+    Active(RunningInstance),
     /// It cannot go on as it is.
     EndReason(EndReason),
     /// The disk that had not answered does.
@@ -118,7 +119,7 @@ pub(crate) fn run(
             next,
             |program| sockets.hand_over(program),
             || floating.let_go(),
-            crate::EXIT_REEXEC_FAILED,
+            towline_process::EXIT_REEXEC_FAILED,
         );
     }
     // No listener accepts any more.
@@ -193,7 +194,7 @@ async fn serve(
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
-    let mut attending = Attending { args, parts, view, admission, events, tasks };
+    let mut attending = Attending { args, parts, view, admission, events, tasks, running: None };
     loop {
         let ended = tokio::select! {
             () = until_stop(signals, reload) => {
@@ -250,6 +251,8 @@ struct Attending<'a> {
     admission: Arc<Admission>,
     events: UnboundedSender<Event>,
     tasks: JoinSet<()>,
+    /// The instance, once this one is active.
+    running: Option<RunningInstance>,
 }
 
 impl Attending<'_> {
@@ -271,10 +274,11 @@ impl Attending<'_> {
     ) -> Result<Option<Ended>, RunError> {
         let (config, opened, floating) = self.parts;
         match event {
-            Event::Active(door) => {
+            Event::Active(running) => {
                 let leading = Arc::clone(&opened.driver);
                 floating.hold(move || leading.group().role == Role::Leader);
-                serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
+                serve_as_active(&mut self.tasks, config, opened, &self.view);
+                self.running = Some(running);
             }
             Event::EndReason(EndReason::LostLeadership | EndReason::PutBack) => {
                 // The re-executed program serves new clients; the others have their close.
@@ -288,6 +292,7 @@ impl Attending<'_> {
             Event::EndReason(EndReason::DiskHangs) => {
                 let answers = self.events.clone();
                 self.tasks.abort_all();
+                self.running.iter_mut().for_each(RunningInstance::stop_housekeeping);
                 let of_clients = Arc::clone(opened);
                 let close_clients = move || {
                     if let Some(door) = of_clients.door() {
@@ -511,19 +516,20 @@ fn start_threads(
     let of_repairs = Arc::clone(&opened.driver);
     spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
     let house = Arc::clone(opened);
-    let policy = housekeeping::Policy::of(config, opened.extent_bytes);
+    let policy = ImagePolicy::of(config, opened.extent_bytes);
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
     let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
     let view: Arc<dyn GroupView> = entrance.view.clone();
     let (name, config, reload) = (args.name.clone(), config.clone(), Arc::clone(reload));
+    let runtime = tokio::runtime::Handle::current();
     spawn(
         "group-apply",
         Box::new(move || {
             let Some((restart, tail)) = opened.replica.apply() else { return };
-            let about = (urls, view);
-            let (of, back) = ((name.as_str(), &config), (restart, tail));
-            let event = match active::open_door(of, &opened, back, (&serving, &reload), about) {
-                Ok(door) => Event::Active(door),
+            let (of, back, about) = ((name.as_str(), &config), (restart, tail), (urls, view));
+            let made = active::open_door(of, &opened, back, (&serving, &reload), about, &runtime);
+            let event = match made {
+                Ok(running) => Event::Active(running),
                 Err(error) => Event::Failed(error),
             };
             // The receiver is gone when the process ends anyway.
@@ -536,10 +542,8 @@ fn serve_as_active(
     tasks: &mut JoinSet<()>,
     config: &Config,
     opened: &Arc<Opened>,
-    (door, view): (&Arc<Door>, &Arc<View>),
+    view: &Arc<View>,
 ) {
-    tasks.spawn(housekeeping::tick(Arc::clone(door)));
-    tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     let reserve_bytes = config.log.reserve_bytes;
     let percent_full =
         move |stats: &Stats| housekeeping::percent_full(stats.bytes_in_use, stats, reserve_bytes);
@@ -549,8 +553,6 @@ fn serve_as_active(
         None => Ok(()),
     };
     tasks.spawn(retention_watch::watch(Arc::clone(&opened.driver), percent_full, reclaim));
-    let policy = housekeeping::Policy::of(config, door.extent_bytes());
-    tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
     tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {
@@ -568,7 +570,7 @@ fn serve_as_active(
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let drawn = u64::from_le_bytes(crate::random::bytes());
+        let drawn = u64::from_le_bytes(towline_process::random::bytes());
         let event = match copy::take(&opened.driver, &data, peer, drawn) {
             Ok(()) => Event::Copied,
             Err(why) => {

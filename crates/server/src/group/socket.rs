@@ -16,9 +16,9 @@ use towline_admin::status::GroupStatus;
 
 use super::start::Opened;
 use super::switch;
-use crate::door::GroupView;
 use crate::reload::Reload;
 use crate::run::LocalEvent;
+use towline_engine::GroupView;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
 

@@ -10,13 +10,11 @@ use towline_group::{FetchOrder, Member, Options, RecoveredLog};
 use towline_log::{Finding, Listener, LogError, Pages, Replicator};
 
 use super::replica::Replica;
-use crate::clock::Clock;
-use crate::door::Door;
-use crate::images::Images;
-use crate::shared_folder::Home;
-use crate::start::{self, Found, REBUILD_MARKER, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
+use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
 use towline_link::Peer;
+use towline_log::REBUILD_MARKER;
+use towline_process::Clock;
 use towline_replication::driver::{Driver, Heartbeat, Surroundings};
 use towline_replication::frames::member_of;
 use towline_replication::hard_state_file::HardStateFile;
@@ -26,6 +24,7 @@ use towline_replication::membership;
 use towline_replication::reexec;
 use towline_replication::repair_at_start::{self, StartRepair};
 use towline_replication::trusted_log::{self, TrustedLog};
+use towline_standby::Home;
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {
@@ -63,32 +62,33 @@ pub(crate) fn open(
     name: &str,
     data: &Path,
     (config, group, this): (&Config, &GroupConfig, Peer),
-    wishes: Wishes,
+    wishes: StartOptions,
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let id = membership::log_id(name, &group.name);
-    log_swap::settle(data, REBUILD_MARKER)?;
+    log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
     let hard_state_file = HardStateFile::of(data);
     let about = StartRepair { queue_manager: name, group, this, log: id };
-    let read_back = |known| {
-        let home = Home::single(data);
-        let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
-        let found = repair_at_start::reading(&about, home.log_folder(), damage, back)?;
-        let recovered = recovered(&found);
-        Ok((found, recovered))
-    };
-    let refused = StartError::Folder;
-    let trusted =
-        trusted_log::read_back(data, member_of(this), &hard_state_file, read_back, refused)?;
-    let TrustedLog { hard_state, recovered: held, log: found } = trusted;
-    let Found { restart, recovery, pages, status, marker, disk, lacks, doubt, .. } = found;
+    let TrustedLog { hard_state, recovered: held, log: found } =
+        read_back(data, config, wishes, &hard_state_file, &about)?;
+    let ReplayedLog {
+        restart,
+        recovery,
+        pages,
+        status,
+        marker,
+        disk,
+        lacks_extents: lacks,
+        doubt,
+        ..
+    } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
     log_swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
     let meets_first = reexec::start_before() != Some(hard_state_file.starts().own().nonce);
-    let drawn = u64::from_le_bytes(crate::random::bytes());
+    let drawn = u64::from_le_bytes(towline_process::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed = hard_state_file.prepare().and_then(|()| {
         incarnation::renew(data, &hard_state_file, &hard_state, member_of(this), drawn)
@@ -98,7 +98,7 @@ pub(crate) fn open(
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
-    let seed = u64::from_le_bytes(crate::random::bytes());
+    let seed = u64::from_le_bytes(towline_process::random::bytes());
     let options =
         Options { meets_first, lacks_batches: lacks, ..membership::options(group, this, seed) };
     let member = Member::new(options, hard_state, held, clock.now());
@@ -107,7 +107,7 @@ pub(crate) fn open(
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;
-    let images = start::images_of(disk, log.durable(), pages.clone());
+    let images = Images::open(disk, log.durable(), pages.clone());
     driver.set_log(log);
     // With the option it gets a copy, whatever comes of the doubt.
     let doubt = doubt.filter(|_| !wishes.without_missing);
@@ -120,7 +120,7 @@ pub(crate) fn open(
         (pages.clone(), clock),
     );
     let replica = Arc::new(replica);
-    start::remove_marker(&marker, &images, replica.as_ref());
+    images.end_rebuild(marker.clone(), replica.as_ref());
     let restart = status;
     let fetches = Mutex::new(Some(fetches));
     Ok(Opened {
@@ -137,6 +137,26 @@ pub(crate) fn open(
     })
 }
 
+/// Replays the log as far as the hard state bears it out; damage is repaired from other instances.
+fn read_back(
+    data: &Path,
+    config: &Config,
+    wishes: StartOptions,
+    hard_state_file: &HardStateFile,
+    about: &StartRepair<'_>,
+) -> Result<TrustedLog<ReplayedLog>, StartError> {
+    let read_back = |known| {
+        let home = Home::single(data);
+        let target = ReplayTarget { new_id: about.log, known: Some(known) };
+        let back = || replay(about.queue_manager, &home, config, wishes, target);
+        let found = repair_at_start::reading(about, home.log_folder(), damage, back)?;
+        let recovered = recovered(&found);
+        Ok((found, recovered))
+    };
+    let this = member_of(about.this);
+    trusted_log::read_back(data, this, hard_state_file, read_back, StartError::Folder)
+}
+
 fn driver_of(
     member: Member,
     hard_state_file: HardStateFile,
@@ -147,18 +167,16 @@ fn driver_of(
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let surroundings = Surroundings {
         now: Box::new(move || clock.now()),
-        log_failed_status: crate::EXIT_LOG_FAILED,
+        log_failed_status: towline_process::EXIT_LOG_FAILED,
         heartbeat: Heartbeat::of(group),
     };
     Driver::new(member, hard_state_file, surroundings, names, orders)
 }
 
-impl From<SwapError> for StartError {
-    fn from(error: SwapError) -> StartError {
-        match error {
-            SwapError::Log(error) => StartError::Log(error),
-            SwapError::Folder(error) => StartError::Folder(error),
-        }
+fn swap_failed(error: SwapError) -> StartError {
+    match error {
+        SwapError::Log(error) => StartError::Log(error),
+        SwapError::Folder(error) => StartError::Folder(error),
     }
 }
 
@@ -170,7 +188,7 @@ fn damage(error: &StartError) -> Option<&Finding> {
     }
 }
 
-fn recovered(found: &Found) -> RecoveredLog {
+fn recovered(found: &ReplayedLog) -> RecoveredLog {
     // Another instance may lack a little of what the image covers.
     let (base, places) = found.recovery.places_from_earlier();
     let (applied, _) = found.recovery.stream();

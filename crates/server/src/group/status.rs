@@ -10,10 +10,10 @@ use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatu
 use towline_group::{PeerProgress, Progress, Role};
 
 use super::report::Stand;
-use crate::clock::Clock;
-use crate::door::GroupView;
 use towline_config::GroupConfig;
+use towline_engine::GroupView;
 use towline_link::{FrameBody, LinkState, Peer, Where};
+use towline_process::Clock;
 use towline_replication::disk_condition::DiskCondition;
 use towline_replication::disk_watch;
 use towline_replication::driver::Driver;

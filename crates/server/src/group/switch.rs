@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
 
-use crate::door::GroupView;
+use towline_engine::GroupView;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
 use towline_replication::hand_over::{TRANSFER_MAX, ask, hand_over, position};

@@ -17,9 +17,9 @@ use towline_config::client_network;
 use towline_node::Logins;
 
 use crate::attempts::Attempts;
-use crate::clock::Clock;
 use crate::users::Users;
 use towline_logging::log_seldom;
+use towline_process::Clock;
 
 /// Judges the login of one connection, and remembers wrong passwords.
 pub(crate) struct Gate {

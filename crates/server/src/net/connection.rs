@@ -26,17 +26,13 @@ use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
 
-use crate::bodies;
-use crate::clock::Clock;
-use crate::door::Door;
 use crate::identity::Gate;
 use crate::net::admission::Place;
-use crate::net::arrivals::Arrival;
-use crate::net::departures::{self, Departure};
 use crate::net::parting::part;
 use crate::net::turn;
-use crate::outbox::Outbox;
+use towline_engine::{Arrival, Departure, Door, Outbox, bodies};
 use towline_link::scratch;
+use towline_process::Clock;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
@@ -160,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             reading: None,
             reading_bytes: 0,
             is_group_asked: false,
-            timer: Box::pin(sleep_until(clock.instant_of(timer_at))),
+            timer: Box::pin(sleep_until(turn::instant_of(clock, timer_at))),
             timer_at,
             end_of_input: false,
             unflushed: false,
@@ -413,8 +409,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.front.respond(now, response, None, &mut self.requests);
             return true;
         };
-        let bytes = departures::bytes_of(&delivery.body);
-        if departures::is_large(bytes)
+        let bytes = towline_engine::bytes_of(&delivery.body);
+        if towline_engine::is_large(bytes)
             && !self.departure.may_begin(context, self.departing_bytes(), bytes)
         {
             self.postponed = Some(response);
@@ -448,7 +444,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             // The connection may be gone meanwhile.
             answer.send(bodies::read(&log, &body)).ok();
         };
-        repairs.ask(parts, Box::new(again));
+        repairs.request(parts, Box::new(again));
         let stopped = |_| Err(LogError::Stopped);
         Some(tokio::spawn(async move { answered.await.unwrap_or_else(stopped) }))
     }
@@ -486,7 +482,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             None => self.front.not_sent(delivery.consumer, &mut self.requests),
             Some(_) => {
                 let consumer = delivery.consumer;
-                match self.door.unreadable((queue, sequence), Some(consumer), error) {
+                match self.door.unreadable(queue, sequence, Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {
                         self.front.not_sent(consumer, &mut self.requests);
                     }
@@ -517,7 +513,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         // The timer is moved only when it fired or would be late: deadlines move away all the time.
         if deadline < self.timer_at || self.timer.as_mut().poll(context).is_ready() {
             self.timer_at = deadline;
-            self.timer.as_mut().reset(self.clock.instant_of(deadline));
+            self.timer.as_mut().reset(turn::instant_of(self.clock, deadline));
             return self.timer.as_mut().poll(context).is_ready();
         }
         false

@@ -25,8 +25,8 @@ use super::away::Away;
 use super::connection::{ConnectionTask, End, Entrance};
 use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
-use crate::door::Door;
 use crate::identity::{Doorman, Peer};
+use towline_engine::Door;
 use towline_link::{BACKLOG, LinkStream, listen_widely};
 use towline_logging::{log, log_seldom};
 

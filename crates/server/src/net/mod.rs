@@ -1,15 +1,12 @@
 //! Sockets: listeners, TLS, admission before login, one task per connection.
 
 mod admission;
-mod arrivals;
 mod away;
 mod comparing;
 mod connection;
-mod departures;
 mod drain;
 mod listener;
 mod local;
-mod pace;
 mod parting;
 mod reception;
 #[cfg(test)]
@@ -18,10 +15,8 @@ mod tls;
 mod turn;
 
 pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
-pub(crate) use arrivals::Arrivals;
 pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
-pub(crate) use departures::Departures;
 pub(crate) use drain::drain;
 pub(crate) use listener::{Accepted, IoThreads, ListenerKind, Listening, bind_floating};
 pub(crate) use local::LocalAccess;

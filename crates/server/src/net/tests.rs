@@ -28,13 +28,12 @@ use towline_node::Front;
 use super::admission::{Admission, Admitted};
 use super::connection::{ConnectionTask, End, Entrance};
 use crate::attempts::Attempts;
-use crate::clock::Clock;
-use crate::door::Door;
 use crate::identity::{Doorman, Peer};
-use crate::shared_folder::Home;
-use crate::start;
 use crate::users::Users;
 use towline_config::{Config, LimitsConfig, ListenerConfig};
+use towline_engine::Door;
+use towline_process::Clock;
+use towline_standby::Home;
 
 /// A pipe that holds less than any frame.
 const NARROW: usize = 16;
@@ -54,14 +53,14 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         config.log.extent_bytes = 4 << 20;
-        let opened = start::open(
+        let opened = towline_engine::OpenInstance::open(
             "QM1",
             &Home::single(folder.path()),
             &config,
-            start::Wishes::default(),
+            towline_engine::StartOptions::default(),
             Clock::start(),
         );
-        let door = opened.unwrap().door;
+        let door = Arc::clone(opened.unwrap().door());
         let users = Arc::new(Users::of("alice", "right"));
         let limits = LimitsConfig::default();
         let address = "127.0.0.1:0".parse().unwrap();

@@ -1,4 +1,4 @@
-//! How a connection that has more to do gives the others their turn.
+//! How a connection that has more to do gives the others their turn, and the moment of a timer.
 //!
 //! A task that wakes itself goes to the end of the line of tasks that are ready. A new event on a
 //! socket is not in that line: the sockets are asked only when the line was served some sixty times
@@ -7,6 +7,17 @@
 
 use std::pin::pin;
 use std::task::Context;
+use std::time::Duration;
+
+use towline_process::Clock;
+use towline_types::Time;
+
+/// The moment of a timer that is due at a time of [`Clock::now`].
+pub(super) fn instant_of(clock: Clock, at: Time) -> tokio::time::Instant {
+    // tokio refuses instants decades away.
+    let wait = at.since(clock.now()).min(Duration::from_secs(86_400));
+    tokio::time::Instant::now() + wait
+}
 
 /// Wakes the task of `context` again, at once.
 pub(super) fn soon(context: &Context<'_>) {

@@ -301,18 +301,18 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
     let (bench, [(a, _), (b, of_b)]) = Bench::pair();
     let mut config = towline_config::Config::default();
     config.log.extent_bytes = 4 << 20;
-    let clock = crate::clock::Clock::start();
+    let clock = towline_process::Clock::start();
     let data = bench.folder.path().join("data");
     fs::create_dir(&data).unwrap();
-    let opened = crate::start::open(
+    let opened = towline_engine::OpenInstance::open(
         "QM1",
-        &crate::shared_folder::Home::single(&data),
+        &towline_standby::Home::single(&data),
         &config,
-        crate::start::Wishes::default(),
+        towline_engine::StartOptions::default(),
         clock,
     )
     .unwrap();
-    let io = Arc::new(Active(net::IoThreads::start(1, &opened.door).unwrap()));
+    let io = Arc::new(Active(net::IoThreads::start(1, opened.door()).unwrap()));
     let admission = Admission::new(LimitsConfig::default(), usize::MAX);
     let (_active, watched) = watch::channel(Where::Here);
     let reception = Reception::new(Arc::new(b), watched, io, admission.clone());
@@ -351,7 +351,7 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
         // Both are gone now, and their places with them.
         until(|| (admission.connections() == 0).then_some(())).await;
     });
-    opened.door.log().shutdown();
+    opened.door().log().shutdown();
 }
 
 /// A protocol header and an open frame, as far as a relay looks at them.

@@ -1,0 +1,520 @@
+//! The door of the instance: one short lock. The thread that has input steps the instance: the task
+//! of a connection with the requests of one read, or a log writer whose write became durable. The
+//! responses go to the outboxes of the connections. So a message crosses two threads fewer than
+//! with a thread for the instance (docs/adr).
+//!
+//! Not here: the rules (`towline_node`), and the threads that read and write for the instance
+//! ([`workers`](crate::workers)).
+//!
+//! Invariants: the instance is stepped under the lock only; with a lease, no step is made without
+//! it; a thread of the log never waits for the lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use towline_admin::catalogue::{
+    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
+    LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    PAGE_DAMAGED,
+};
+use towline_core::{
+    ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
+};
+use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
+use towline_logging::log;
+use towline_node::{
+    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+};
+use towline_process::Clock;
+use towline_types::{Lsn, Payload, Time};
+
+use crate::images::{ImageReport, ImageSource};
+use crate::journal::LogJournal;
+use crate::large::{Arrivals, Departures};
+use crate::outbox::{Filling, Outbox};
+use crate::process_status::{GroupView, ProcessStatus};
+use crate::repairs::Repairs;
+use crate::workers::Workers;
+
+/// An instance behind its lock; shared by all threads of the process.
+pub struct Door {
+    inner: Mutex<Inner>,
+    /// Set once, between recovery and the first listener.
+    log: OnceLock<Log>,
+    workers: Workers,
+    process: ProcessStatus,
+    /// In a group: damaged parts of the log are fetched from another instance.
+    repairs: OnceLock<Arc<dyn Repairs>>,
+    clock: Clock,
+    /// A step left work for the next tick.
+    unfinished: Notify,
+    halted: AtomicBool,
+    /// The position up to which the log is durable, as its writers reported.
+    durable_upto: AtomicU64,
+    /// The durable position that the instance was stepped with.
+    durable_seen: AtomicU64,
+    /// The last report of the log about its free space, until the instance is stepped with it:
+    /// `SPACE_*`.
+    space_report: AtomicU8,
+}
+
+const SPACE_NO_REPORT: u8 = 0;
+const SPACE_ENOUGH: u8 = 1;
+const SPACE_FULL: u8 = 2;
+
+struct Inner {
+    instance: Instance,
+    outboxes: FastMap<ConnectionId, Arc<Outbox>>,
+    next_connection: u64,
+    out: Outbound,
+}
+
+impl Door {
+    pub(crate) fn new(
+        instance: Instance,
+        workers: Workers,
+        process: ProcessStatus,
+        clock: Clock,
+    ) -> Door {
+        let inner = Inner {
+            instance,
+            outboxes: FastMap::default(),
+            next_connection: 1,
+            out: Outbound::default(),
+        };
+        Door {
+            inner: Mutex::new(inner),
+            log: OnceLock::new(),
+            workers,
+            process,
+            repairs: OnceLock::new(),
+            clock,
+            unfinished: Notify::new(),
+            halted: AtomicBool::new(false),
+            durable_upto: AtomicU64::new(0),
+            durable_seen: AtomicU64::new(0),
+            space_report: AtomicU8::new(SPACE_NO_REPORT),
+        }
+    }
+
+    /// The log runs from now on.
+    pub(crate) fn set_log(&self, log: Log) {
+        let set = self.log.set(log);
+        assert!(set.is_ok(), "a door has one log");
+    }
+
+    /// The clock of the process.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The log; waits for `set_log`.
+    pub fn log(&self) -> Log {
+        self.running_log().clone()
+    }
+
+    fn journal(&self) -> LogJournal<'_> {
+        LogJournal { log: self.running_log(), process: &self.process }
+    }
+
+    /// Large messages on their way in.
+    pub fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.process.arrivals
+    }
+
+    /// Large messages on their way out.
+    pub fn departures(&self) -> &Arc<Departures> {
+        &self.process.departures
+    }
+
+    /// The URLs that clients can use, for the status.
+    pub fn set_listeners(&self, urls: Vec<String>) {
+        let set = self.process.listeners.set(urls);
+        assert!(set.is_ok(), "listeners are known once");
+    }
+
+    /// Runs `act` while no thread steps the instance: nothing is decided and nothing applied
+    /// meanwhile.
+    pub fn hold_still<R>(&self, act: impl FnOnce() -> R) -> R {
+        let locked = self.inner.lock();
+        let result = act();
+        drop(locked);
+        self.apply_durable();
+        result
+    }
+
+    /// All that `towline status` shows.
+    pub fn status(&self) -> towline_admin::status::Status {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        self.look(|instance| instance.status(now, &journal))
+    }
+
+    /// The status shows this group from now on.
+    pub fn set_group(&self, group: Arc<dyn GroupView>) {
+        assert!(self.process.group.set(group).is_ok(), "a group is known once");
+    }
+
+    /// Damaged parts of the log are repaired by `repairs` from now on.
+    pub fn set_repairs(&self, repairs: Arc<dyn Repairs>) {
+        assert!(self.repairs.set(repairs).is_ok(), "a group is known once");
+    }
+
+    /// The repairs; an instance that is alone has none.
+    pub fn repairs(&self) -> Option<&Arc<dyn Repairs>> {
+        self.repairs.get()
+    }
+
+    fn running_log(&self) -> &Log {
+        self.log.wait()
+    }
+
+    /// A new connection: its id and its outbox.
+    pub fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
+        self.with_inner(|inner| {
+            let id = ConnectionId(inner.next_connection);
+            inner.next_connection += 1;
+            let outbox = Outbox::new();
+            inner.outboxes.insert(id, Arc::clone(&outbox));
+            (id, outbox)
+        })
+    }
+
+    /// The connection has ended: its units of work are rolled back, its messages are backed out.
+    pub fn disconnect(&self, id: ConnectionId, lost: bool) {
+        let mut requests = vec![Request::Disconnect { lost }];
+        self.step(self.clock.now(), id, &mut requests);
+        self.with_inner(|inner| inner.outboxes.remove(&id));
+    }
+
+    /// Takes all of `requests`; the responses go to the outbox of `connection` (which is not woken:
+    /// the caller reads it next) and to those of other connections (which are).
+    pub fn step(&self, now: Time, connection: ConnectionId, requests: &mut Vec<Request>) {
+        let now = self.clock.wall_at(now);
+        self.step_instance(now, Some(connection), Input::Requests { connection, requests });
+    }
+
+    /// Whether time-driven work waits.
+    pub(crate) fn tick_is_due(&self) -> bool {
+        self.look(|instance| instance.next_tick()) <= self.clock.wall()
+    }
+
+    /// Returns when a step left work for the next tick.
+    pub(crate) async fn unfinished(&self) {
+        self.unfinished.notified().await;
+    }
+
+    /// Checks whether the wall clock was set.
+    pub(crate) fn follow_clock(&self) {
+        if let Some(by_us) = self.clock.follow() {
+            self.step_instance(self.clock.wall(), None, Input::ClockStepped(by_us));
+        }
+    }
+
+    /// Time-driven work: expiry, ages of units of work.
+    pub fn tick(&self) {
+        self.step_instance(self.clock.wall(), None, Input::Tick);
+    }
+
+    /// A body that a selector waits for was read, or cannot be.
+    pub(crate) fn content(&self, ticket: FetchTicket, content: Option<Payload>) {
+        self.step_instance(self.clock.wall(), None, Input::Content { ticket, content });
+    }
+
+    /// A page that was requested was read.
+    pub(crate) fn page(&self, request: PageRequest, content: &[u8]) {
+        self.step_instance(self.clock.wall(), None, Input::Page { request, content });
+    }
+
+    /// A page that was requested cannot be read. If no block depends on it any more it may have
+    /// been reused, and the requests that waited for it are tried again; else the page file is
+    /// damaged.
+    pub(crate) fn page_unreadable(&self, request: PageRequest, why: &str) {
+        let mut inner = self.inner.lock();
+        if inner.instance.needs_page(request) {
+            self.page_damaged(why);
+        }
+        let input = Input::Page { request, content: &[] };
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
+        drop(inner);
+        self.finish(after);
+        self.apply_durable();
+    }
+
+    /// An administration job is done.
+    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String) {
+        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json });
+    }
+
+    /// Requests the first page of each queue, so that the first gets need not wait for them.
+    pub(crate) fn load_first_pages(&self) {
+        let journal = self.journal();
+        self.with_inner(|Inner { instance, out, .. }| {
+            instance.load_first_pages(&journal, out);
+            out.pages.drain(..).for_each(|request| self.workers.request_page(request));
+        });
+    }
+
+    /// A page cannot be read, or its content is wrong. The log has all of it: the next start
+    /// rebuilds the queues from there.
+    pub(crate) fn page_damaged(&self, why: &str) -> ! {
+        log(&PAGE_DAMAGED, &[why]);
+        if let Err(error) = mark_rebuild(self.workers.rebuild_marker()) {
+            tracing::error!(%error, "the rebuild marker cannot be written");
+        }
+        std::process::exit(towline_process::EXIT_LOG_FAILED);
+    }
+
+    /// Relocates an old message: logs it again, with the content that was read.
+    pub(crate) fn relocate(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
+        self.step_instance(self.clock.wall(), None, Input::Relocate { queue, sequence, content });
+    }
+
+    /// The log is nearly full, in percent.
+    pub(crate) fn log_pressed(&self, percent: u64) {
+        self.step_instance(self.clock.wall(), None, Input::LogPressed(percent));
+    }
+
+    /// No new links and units of work from now on.
+    pub fn quiesce(&self) {
+        self.step_instance(self.clock.wall(), None, Input::Quiesce);
+    }
+
+    /// All connections are closed, with this reason.
+    pub fn end(&self, farewell: Farewell) {
+        self.step_instance(self.clock.wall(), None, Input::End(farewell));
+    }
+
+    /// Defines the objects of a new queue manager, when it has no object at all.
+    pub(crate) fn define_defaults(&self) {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        self.with_inner(|Inner { instance, out, .. }| {
+            crate::defaults::define(instance, now, &journal, out);
+            crate::defaults::warn_of_undefined_names(instance);
+        });
+    }
+
+    /// Bytes of one extent of the log.
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        self.look(|instance| instance.extent_bytes())
+    }
+
+    /// Runs `look` on the instance, for status and administration.
+    pub fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
+        self.with_inner(|inner| look(&mut inner.instance))
+    }
+
+    /// The body of a message could not be read: it is set aside, or the client that requested it is
+    /// notified. Yields which.
+    pub fn unreadable(
+        &self,
+        queue: QueueId,
+        sequence: MessageSequence,
+        consumer: Option<ConsumerId>,
+        error: &LogError,
+    ) -> SetAside {
+        // The caller used the current position of the body: if the log does not hold that position
+        // any more the body is lost, as when an extent was removed by hand.
+        let lasts = error.is_damage() || matches!(error, LogError::Gone { .. });
+        let place = error.to_string();
+        if !lasts {
+            log(&BODY_UNREADABLE, &[&place]);
+        }
+        let input = Input::Unreadable(Unreadable { queue, sequence, consumer, place, lasts });
+        let mut inner = self.inner.lock();
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
+        let aside = inner.out.aside.take().unwrap_or(SetAside::Gone);
+        drop(inner);
+        self.finish(after);
+        self.apply_durable();
+        aside
+    }
+
+    fn step_instance(&self, now: Time, own: Option<ConnectionId>, input: Input<'_>) {
+        let after = self.step_locked(&mut self.inner.lock(), now, own, input);
+        self.finish(after);
+        self.apply_durable();
+    }
+
+    /// Steps the instance with the reports of the log's threads: what became durable, and whether
+    /// there is free space. A thread that holds the lock meanwhile does it when it leaves: a thread
+    /// of the log never waits for the instance, because the instance may wait for the log.
+    fn apply_durable(&self) {
+        loop {
+            // Pairs with the fence of the other side: either this thread reads the position that it
+            // stored, or it finds the lock free.
+            fence(Ordering::SeqCst);
+            let upto = self.durable_upto.load(Ordering::SeqCst);
+            let nothing_new = upto <= self.durable_seen.load(Ordering::SeqCst);
+            if nothing_new && self.space_report.load(Ordering::SeqCst) == SPACE_NO_REPORT {
+                return;
+            }
+            let Some(mut inner) = self.inner.try_lock() else { return };
+            self.durable_seen.fetch_max(upto, Ordering::SeqCst);
+            let now = self.clock.wall();
+            let mut after = self.step_locked(&mut inner, now, None, Input::Durable(Lsn(upto)));
+            let report = self.space_report.swap(SPACE_NO_REPORT, Ordering::SeqCst);
+            if report != SPACE_NO_REPORT {
+                let full = Input::LogFull(report == SPACE_FULL);
+                after.join(self.step_locked(&mut inner, now, None, full));
+            }
+            drop(inner);
+            self.finish(after);
+        }
+    }
+
+    fn step_locked(
+        &self,
+        inner: &mut Inner,
+        now: Time,
+        own: Option<ConnectionId>,
+        input: Input<'_>,
+    ) -> After {
+        if let Some(lease) = &self.process.lease {
+            // A process that was stopped, and wakes beside another active instance, answers no
+            // client any more.
+            lease.need();
+        }
+        let mut after = After::default();
+        let Inner { instance, outboxes, out, .. } = inner;
+        instance.step(now, input, &self.journal(), out);
+        post(out, outboxes, own, &mut after.to_wake);
+        for fetch in out.fetches.drain(..) {
+            self.workers.fetch(fetch);
+        }
+        out.pages.drain(..).for_each(|request| self.workers.request_page(request));
+        out.chores.drain(..).for_each(|chore| self.workers.administer(chore));
+        for found in out.damaged.drain(..) {
+            let message = match found.now {
+                Whereabouts::Moved => &MESSAGE_SET_ASIDE,
+                Whereabouts::Stays => &MESSAGE_STAYS_DAMAGED,
+                Whereabouts::Browsed => &MESSAGE_BROWSED_DAMAGED,
+            };
+            log(message, &[&found.queue, &found.place]);
+        }
+        after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
+        if let Some(error) = out.damage.take() {
+            self.page_damaged(&error.to_string());
+        }
+        after
+    }
+
+    fn finish(&self, after: After) {
+        after.to_wake.into_iter().for_each(Waker::wake);
+        if after.is_unfinished {
+            self.unfinished.notify_one();
+        }
+    }
+
+    fn with_inner<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
+        let result = act(&mut self.inner.lock());
+        self.apply_durable();
+        result
+    }
+}
+
+/// Work that a step leaves until the lock is released.
+#[derive(Default)]
+struct After {
+    to_wake: Vec<Waker>,
+    /// A tick should come soon.
+    is_unfinished: bool,
+}
+
+impl After {
+    fn join(&mut self, other: After) {
+        self.to_wake.extend(other.to_wake);
+        self.is_unfinished |= other.is_unfinished;
+    }
+}
+
+/// Puts each response into the outbox of its connection; `own` is not woken.
+fn post(
+    out: &mut Outbound,
+    outboxes: &FastMap<ConnectionId, Arc<Outbox>>,
+    own: Option<ConnectionId>,
+    to_wake: &mut Vec<Waker>,
+) {
+    let mut last: Option<(ConnectionId, Filling<'_>)> = None;
+    for Routed { connection, response } in out.routed.drain(..) {
+        if let Some((known, outbox)) = &mut last
+            && *known == connection
+        {
+            outbox.push(response);
+            continue;
+        }
+        // Each outbox is unlocked before the next one is locked.
+        drop(last.take());
+        let Some(outbox) = outboxes.get(&connection) else { continue };
+        let mut outbox = outbox.open();
+        if own != Some(connection) {
+            to_wake.extend(outbox.take_waker());
+        }
+        outbox.push(response);
+        last = Some((connection, outbox));
+    }
+}
+
+impl ImageSource for Door {
+    fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
+        Door::look(self, look)
+    }
+
+    fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
+        Some(Door::look(self, look))
+    }
+
+    fn log(&self) -> Log {
+        Door::log(self)
+    }
+
+    fn clock(&self) -> Clock {
+        Door::clock(self)
+    }
+
+    fn log_failed(&self, error: &LogError) {
+        Listener::failed(self, error);
+    }
+
+    fn image_taken(&self, image: &ImageReport, now: Time) {
+        self.process.image_taken(image, now);
+    }
+}
+
+impl Listener for Door {
+    fn durable(&self, upto: Lsn) {
+        self.durable_upto.fetch_max(upto.0, Ordering::SeqCst);
+        self.apply_durable();
+    }
+
+    fn failed(&self, error: &LogError) {
+        // A failed write or sync is never retried: the content of the disk is unknown from here on,
+        // and recovery at the next start is the only safe reader of it.
+        if !self.halted.swap(true, Ordering::SeqCst) {
+            log(&LOG_WRITE_FAILED, &[&error.to_string()]);
+            std::process::exit(towline_process::EXIT_LOG_FAILED);
+        }
+    }
+
+    fn hindered(&self, error: &LogError) {
+        log(&LOG_EXTENT_REFUSED, &[&error.to_string()]);
+    }
+
+    fn space(&self, space: Space) {
+        let report = if matches!(space, Space::Full) { SPACE_FULL } else { SPACE_ENOUGH };
+        let stats = self.running_log().stats();
+        let bytes = stats.bytes_in_use.to_string();
+        match space {
+            Space::Ample => log(&LOG_HAS_ROOM, &[]),
+            Space::Low => log(&LOG_LOW, &[&bytes]),
+            Space::Full if self.process.is_at_its_limit(&stats) => log(&LOG_FULL, &[&bytes]),
+            Space::Full => log(&DISK_FULL, &[&bytes]),
+        }
+        self.space_report.store(report, Ordering::SeqCst);
+        self.apply_durable();
+    }
+}

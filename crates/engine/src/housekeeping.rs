@@ -1,0 +1,394 @@
+//! Work without a request: time passes for the instance, images are taken when they are due,
+//! extents without live messages are reclaimed, and the time index is written.
+//!
+//! Not here: how an image is taken (`images`), and which extents are live (`towline_node`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
+use towline_core::{RelocationCursor, RelocationSearch};
+use towline_log::{Log, LogError, Space, Stats};
+use towline_node::OldBody;
+use towline_types::{Lsn, limits};
+
+use crate::bodies;
+use crate::door::Door;
+use crate::images::{ImageSource, Images};
+use towline_config::Config;
+use towline_logging::log as say;
+
+/// How often the instance is stepped with the time (expiry scans, ages of units of work).
+const TICK: Duration = Duration::from_millis(250);
+/// The same, while there is more to do than one tick may: a scan of a million messages takes five
+/// seconds, and leaves nearly all of that time to others.
+const TICK_UNFINISHED: Duration = Duration::from_millis(10);
+/// How often the log is checked while units of work are in it: they grow as fast as the disk
+/// writes.
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the log is checked otherwise.
+const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the log is checked for an image that is due by its length: two atomic loads.
+const GLANCE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Starts all tasks of an active instance on `runtime`; they end when the set is dropped.
+pub(crate) fn start(
+    door: &Arc<Door>,
+    images: &Arc<Images>,
+    config: &Config,
+    runtime: &Handle,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let policy = ImagePolicy::of(config, door.extent_bytes());
+    tasks.spawn_on(tick(Arc::clone(door)), runtime);
+    tasks.spawn_on(relieve(Arc::clone(door), config.log.reserve_bytes), runtime);
+    tasks.spawn_on(reclaim(Arc::clone(door), Arc::clone(images), policy), runtime);
+    tasks
+}
+
+/// Steps the instance as time passes, until dropped.
+async fn tick(door: Arc<Door>) {
+    loop {
+        door.follow_clock();
+        if door.tick_is_due() {
+            door.tick();
+        }
+        if door.tick_is_due() {
+            tokio::time::sleep(TICK_UNFINISHED).await;
+        } else {
+            // Work that the step of a client leaves must not wait for the next regular tick.
+            tokio::time::timeout(TICK, door.unfinished()).await.ok();
+        }
+    }
+}
+
+/// Ends units of work that fill the log, until dropped.
+async fn relieve(door: Arc<Door>, reserve_bytes: u64) {
+    let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
+    let mut interval = tokio::time::interval(PRESSURE_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        pressure.relieve(&door);
+    }
+}
+
+/// Prevents open units of work from filling the log.
+struct Pressure {
+    /// Bytes of the log that puts never get.
+    reserve_bytes: u64,
+    /// The effect of the last unit that was ended is known when the log is durable up to here.
+    waits_for: Lsn,
+}
+
+impl Pressure {
+    /// When the log needs more than a part of its space, ends the unit of work that holds its
+    /// oldest position: one, then the next one only if that did not help.
+    fn relieve(&mut self, door: &Door) {
+        let (oldest, keep_from) =
+            door.look(|instance| (instance.oldest_of_units(), instance.keep_from()));
+        let Some(oldest) = oldest else { return };
+        let log = door.log();
+        let tail = log.tail();
+        if log.durable() < self.waits_for {
+            return;
+        }
+        let needed = tail.0.saturating_sub(keep_from.0);
+        let percent = percent_full(needed, &log.stats(), self.reserve_bytes);
+        if percent >= limits::LOG_PRESSURE_PERCENT {
+            say(&UNIT_ENDED_FOR_LOG, &[&percent.to_string(), &oldest.to_string()]);
+            door.log_pressed(percent);
+            self.waits_for = log.tail();
+        }
+    }
+}
+
+/// `needed` bytes of log as a part of all that puts may fill. Extents that can be reused at once
+/// are free space.
+#[must_use]
+pub fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
+    let allocated = stats.bytes_in_use.saturating_add(stats.bytes_reusable);
+    let disk_free = match stats.file_system_bytes_max {
+        0 => u64::MAX,
+        all => all.saturating_sub(stats.file_system_bytes_in_use),
+    };
+    let most = allocated.saturating_add(disk_free).min(stats.bytes_max);
+    let for_puts = most.saturating_sub(reserve_bytes);
+    let percent = u128::from(needed) * 100 / u128::from(for_puts.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
+/// Extents that the log may have beyond twice its live bytes before old messages are relocated.
+const EXTENTS_SPARE: u64 = 4;
+
+/// Relocates the live messages of the oldest extent when most of the log holds no live
+/// message: one message that no client gets must not retain all that was logged after it. Yields
+/// the end of the log after that: until all up to there is applied (in a group that may be long
+/// after it is on this disk), the same messages would be found, and logged, a second time.
+fn relocate_if_due(door: &Door, images: &Images, extent_bytes: u64, relocated: Lsn) -> Lsn {
+    if door.look(|instance| instance.applied()) < relocated {
+        return relocated;
+    }
+    relocate(door, images, extent_bytes);
+    door.log().tail()
+}
+
+fn relocate(door: &Door, images: &Images, extent_bytes: u64) {
+    let log = door.log();
+    // The rest of the log is for gets: they free more than this would.
+    if log.space() != Space::Ample {
+        return;
+    }
+    let (live_bytes, keep_from) =
+        door.look(|instance| (instance.live_bytes(), instance.keep_from()));
+    let in_use = log.durable().0.saturating_sub(keep_from.0);
+    if in_use < 2 * live_bytes + EXTENTS_SPARE * extent_bytes {
+        return;
+    }
+    let before = Lsn(keep_from.0.saturating_add(extent_bytes));
+    let mut cursor = RelocationCursor::default();
+    let mut found = Vec::new();
+    loop {
+        let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
+        for OldBody { queue, sequence, body } in found.drain(..) {
+            if log.space() != Space::Ample {
+                return;
+            }
+            match bodies::read_or_repair(&log, &body, door.repairs()) {
+                Ok(content) => door.relocate(queue, sequence, content),
+                Err(error) => {
+                    door.unreadable(queue, sequence, None, &error);
+                }
+            }
+        }
+        match step {
+            RelocationSearch::More => {}
+            RelocationSearch::All => return,
+            RelocationSearch::Needs(request) => match images.pages().read(request.page) {
+                Ok(content) => door.page(request, &content),
+                Err(error) => door.page_unreadable(request, &error.to_string()),
+            },
+        }
+    }
+}
+
+/// When images are due.
+#[derive(Clone, Copy, Debug)]
+pub struct ImagePolicy {
+    extent_bytes: u64,
+    /// IMGLOGLN in bytes of log.
+    log_bytes: u64,
+    /// IMGINTVL.
+    interval: Duration,
+}
+
+impl ImagePolicy {
+    /// The policy of a configuration, for a log with extents of this size.
+    #[must_use]
+    pub fn of(config: &Config, extent_bytes: u64) -> ImagePolicy {
+        let manager = &config.queue_manager;
+        let megabytes = |of: u64| of.saturating_mul(1024 * 1024);
+        let log_bytes = match manager.imglogln {
+            0 => u64::MAX,
+            // Extents are reclaimed when two images lie behind them: with small extents, images
+            // are taken sooner.
+            length => megabytes(length).min(extent_bytes.saturating_mul(EXTENTS_PER_IMAGE)),
+        };
+        let interval = match manager.imgintvl {
+            0 => Duration::MAX,
+            minutes => Duration::from_secs(minutes.saturating_mul(60)),
+        };
+        ImagePolicy { extent_bytes, log_bytes, interval }
+    }
+}
+
+/// Extents of log after which an image is due in any case.
+const EXTENTS_PER_IMAGE: u64 = 2;
+
+/// Takes images when they are due, and reclaims extents, until dropped.
+async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy) {
+    let mut interval = tokio::time::interval(GLANCE_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = LastImage::at_start(&door.log());
+    let mut looked = Instant::now();
+    let (mut relocated, mut complaint) = (Lsn::ZERO, Complaint::default());
+    loop {
+        interval.tick().await;
+        // A fast disk writes more in a second than the distance at which an image is due.
+        let length = door.log().durable().0.saturating_sub(last.at.0);
+        if looked.elapsed() < RECLAIM_INTERVAL && length < policy.log_bytes {
+            continue;
+        }
+        looked = Instant::now();
+        let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
+        let done = tokio::task::spawn_blocking(move || {
+            let relocated = relocate_if_due(&worker, &taker, policy.extent_bytes, relocated);
+            note_time(&worker, &taker);
+            (relocated, image_if_due(worker.as_ref(), &taker, policy, last))
+        });
+        match done.await {
+            Ok((upto, taken)) => {
+                relocated = upto;
+                last.update(taken, &mut complaint);
+            }
+            Err(error) => complaint.report(&error.to_string()),
+        }
+    }
+}
+
+/// How often a failure that lasts is reported: it is tried every second.
+const REPORT_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Reports that housekeeping fails: at the first failure, and now and then while it lasts.
+#[derive(Debug, Default)]
+pub struct Complaint {
+    reported: Option<Instant>,
+}
+
+impl Complaint {
+    fn report(&mut self, why: &str) {
+        if self.is_due(Instant::now()) {
+            say(&HOUSEKEEPING_FAILED, &[why]);
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due =
+            self.reported.is_none_or(|reported| now.duration_since(reported) >= REPORT_INTERVAL);
+        if is_due {
+            self.reported = Some(now);
+        }
+        is_due
+    }
+}
+
+/// Writes the length of the log into the time index, for a restore to a time of day.
+fn note_time(door: &Door, images: &Images) {
+    let durable = door.log().durable();
+    // The position is read before the clock: it was durable at that time.
+    let now = door.clock().wall();
+    let written = images.times().map_or(Ok(()), |times| times.note(now, durable));
+    if let Err(error) = written {
+        tracing::debug!(%error, "a time is not written into the time index");
+    }
+}
+
+/// The newest image, as the task that takes images knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct LastImage {
+    at: Lsn,
+    taken: Instant,
+    /// There may be extents that could not be reclaimed: by the last call, or by the process
+    /// before.
+    owes: bool,
+}
+
+impl LastImage {
+    /// Takes the result of [`image_if_due`]. A failure to take an image, or to reclaim extents, is
+    /// reported, and tried again at the next check.
+    pub fn update(&mut self, taken: Result<LastImage, LogError>, complaint: &mut Complaint) {
+        match taken {
+            Ok(now) => (*self, *complaint) = (now, Complaint::default()),
+            Err(error) => {
+                self.owes = true;
+                complaint.report(&error.to_string());
+            }
+        }
+    }
+
+    /// As it is at the start of a process.
+    #[must_use]
+    pub fn at_start(log: &Log) -> LastImage {
+        let at = log.image_at().unwrap_or(Lsn::ZERO);
+        LastImage { at, taken: Instant::now(), owes: true }
+    }
+}
+
+/// Takes an image when so much was logged, or so much time passed, or free space is short.
+///
+/// # Errors
+/// The older image is still there.
+pub fn image_if_due(
+    door: &impl ImageSource,
+    images: &Images,
+    policy: ImagePolicy,
+    last: LastImage,
+) -> Result<LastImage, LogError> {
+    let log = door.log();
+    // An administrator may have requested one meanwhile.
+    let at = log.image_at().unwrap_or(Lsn::ZERO).max(last.at);
+    let length = log.durable().0.saturating_sub(at.0);
+    let old = length > 0 && last.taken.elapsed() >= policy.interval;
+    // When the log is full, an image frees space.
+    let pressed = log.space() != Space::Ample;
+    let due = length >= policy.log_bytes || old || (pressed && length > 0);
+    let mut now = LastImage { at, owes: false, ..last };
+    let taken = if due { images.take(door)? } else { None };
+    match taken {
+        Some(taken) => (now.at, now.taken) = (taken.at, Instant::now()),
+        None if last.owes => images.reclaim(door)?,
+        None => {}
+    }
+    if pressed && log.images().len() > 1 {
+        images.keep_only_the_newest(door)?;
+    }
+    Ok(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_lasts_is_reported_at_once_and_then_every_ten_minutes() {
+        let (mut complaint, began) = (Complaint::default(), Instant::now());
+        let reported = (0..1_800).filter(|at| complaint.is_due(began + Duration::from_secs(*at)));
+        assert_eq!(reported.collect::<Vec<u64>>(), [0, 600, 1_200]);
+    }
+
+    #[test]
+    fn what_was_refused_is_owed_until_it_succeeds_and_reported_anew_after_that() {
+        let mut complaint = Complaint::default();
+        let before = LastImage { at: Lsn(7), taken: Instant::now(), owes: false };
+        let mut last = before;
+        last.update(Err(LogError::Full), &mut complaint);
+        assert!(last.owes && last.at == before.at && complaint.reported.is_some());
+        last.update(Ok(LastImage { at: Lsn(9), ..before }), &mut complaint);
+        assert!(!last.owes && last.at == Lsn(9) && complaint.reported.is_none());
+    }
+
+    #[test]
+    fn images_are_due_by_imglogln_or_two_extents_and_by_imgintvl_and_never_with_0() {
+        let policy = |text: &str| {
+            let config = Config::parse(&format!("[queue_manager]\n{text}")).unwrap();
+            let ImagePolicy { log_bytes, interval, .. } = ImagePolicy::of(&config, 64 << 20);
+            (log_bytes, interval)
+        };
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(policy("imglogln = 100"), (100 << 20, hour));
+        assert_eq!(policy("imglogln = 129"), (128 << 20, hour), "two extents are less");
+        assert_eq!(policy("imglogln = 0\nimgintvl = 7"), (u64::MAX, 7 * hour / 60));
+        assert_eq!(policy("imglogln = 1\nimgintvl = 0"), (1 << 20, Duration::MAX));
+    }
+
+    #[test]
+    fn the_log_is_full_of_what_is_needed_and_not_of_what_can_be_reused() {
+        let bounded = Stats {
+            bytes_in_use: 600,
+            bytes_reusable: 100,
+            bytes_max: 1_050,
+            file_system_bytes_in_use: 10_000,
+            file_system_bytes_max: 20_000,
+            ..Stats::default()
+        };
+        assert_eq!(percent_full(500, &bounded, 50), 50, "the log's own bound");
+        let full_disk = Stats { file_system_bytes_in_use: 19_900, ..bounded };
+        assert_eq!(percent_full(600, &full_disk, 50), 80, "the disk has 100 more");
+        let unknown = Stats { file_system_bytes_max: 0, bytes_max: u64::MAX, ..bounded };
+        assert_eq!(percent_full(600, &unknown, 50), 0);
+        assert_eq!(percent_full(600, &bounded, 5_000), 60_000, "all of it is reserve");
+    }
+}

@@ -1,0 +1,94 @@
+//! The recovery log behind the node's `Journal`: facts are encoded straight into the log's open
+//! batch, so a body is copied once between socket and disk.
+
+use bytes::Bytes;
+use towline_admin::status::Status;
+use towline_core::{Body, Durability, Fact, record};
+use towline_log::{Log, LogError, Urgency};
+use towline_node::Journal;
+use towline_types::{BodyLocation, Lsn, Time};
+
+use crate::process_status::ProcessStatus;
+
+pub(crate) struct LogJournal<'a> {
+    pub(crate) log: &'a Log,
+    pub(crate) process: &'a ProcessStatus,
+}
+
+/// Bytes of a record beside its body, about.
+const RECORD_BYTES_HINT: usize = 64;
+
+impl Journal for LogJournal<'_> {
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
+        let mut appender = self.log.appender();
+        let mut bodies: Vec<(usize, BodyLocation)> = Vec::new();
+        let count = facts.len();
+        for (index, fact) in facts.iter().enumerate() {
+            let last = index + 1 == count;
+            let hint = RECORD_BYTES_HINT + incoming_bytes(fact);
+            let mut body_at = None;
+            let lsn = appender.record_with_body(hint, |buffer| {
+                body_at = record::encode(fact, last, buffer);
+                body_at.as_ref().map(|range| range.start)
+            });
+            if let Some(range) = body_at {
+                let bytes = u32::try_from(range.len()).unwrap_or(u32::MAX);
+                let lsn = lsn.after(range.start as u64);
+                bodies.push((index, BodyLocation { lsn, bytes }));
+            }
+        }
+        let urgency = match durability {
+            Durability::Forced => Urgency::Forced,
+            Durability::Lazy | Durability::Memory => Urgency::Lazy,
+        };
+        match appender.commit(urgency) {
+            Ok(end) => {
+                for (index, location) in bodies {
+                    if let Some(body) = facts.get_mut(index).and_then(incoming) {
+                        *body = Body::Log(location);
+                    }
+                }
+                Some(end)
+            }
+            Err(LogError::Full) => None,
+            // The log ends the process, or the process is ending: this run gets no answer.
+            Err(error) => {
+                tracing::debug!(%error, "a run was not taken by the log");
+                None
+            }
+        }
+    }
+
+    fn room_for_puts(&self) -> u64 {
+        self.log.room_for_puts()
+    }
+
+    fn resident(&self, location: BodyLocation) -> Option<Bytes> {
+        self.log.resident(location)
+    }
+
+    fn surroundings(&self, now: Time) -> Status {
+        self.process.status(self.log, now)
+    }
+}
+
+fn incoming(fact: &mut Fact) -> Option<&mut Body> {
+    let body = match fact {
+        Fact::Put { message, .. } => &mut message.body,
+        Fact::BodyChunk { chunk, .. } => chunk,
+        _ => return None,
+    };
+    matches!(body, Body::Incoming(_)).then_some(body)
+}
+
+fn incoming_bytes(fact: &Fact) -> usize {
+    let body = match fact {
+        Fact::Put { message, .. } => &message.body,
+        Fact::BodyChunk { chunk, .. } => chunk,
+        _ => return 0,
+    };
+    match body {
+        Body::Incoming(payload) => payload.len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,56 @@
+//! One instance behind its door, over the real log: what steps it, and what reads and writes for
+//! it.
+//!
+//! Reading order: [`door`] (the one lock around the instance), [`journal`] (the log as the instance
+//! sees it), [`outbox`] (responses on their way to a connection), [`bodies`] (the content of a
+//! delivery), [`workers`] with `fetcher`, `pager` and [`admin_jobs`] (threads that wait for the
+//! disk in its stead), [`images`] and [`housekeeping`] (images, reclaim, time), [`backup`] (copies,
+//! and restores), [`replay`] (from a data folder to an instance) with [`start_error`],
+//! [`missing_extents`], `name_file` and [`settings`], [`inspection`] (the same without a start),
+//! [`running`] (an instance is open: start its threads).
+//!
+//! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
+//! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
+//! status ([`GroupView`]).
+
+#![forbid(unsafe_code)]
+
+pub mod admin_jobs;
+pub mod backup;
+mod backup_folders;
+pub mod bodies;
+pub mod defaults;
+mod door;
+mod fetcher;
+pub mod housekeeping;
+pub mod images;
+pub mod inspection;
+mod journal;
+mod large;
+pub mod missing_extents;
+pub mod name_file;
+mod outbox;
+mod owners;
+mod page_writer;
+mod pager;
+mod process_status;
+mod repairs;
+mod replay;
+mod running;
+pub mod settings;
+mod start_error;
+mod workers;
+
+pub use admin_jobs::{AdminJobs, ReloadFn};
+pub use backup_folders::BackupFolders;
+pub use door::Door;
+pub use images::{ImageReport, ImageSource, Images, PagesHold};
+pub use large::{Arrival, Arrivals, Departure, Departures, bytes_of, is_large};
+pub use missing_extents::{Doubt, MissingExtents};
+pub use outbox::Outbox;
+pub use page_writer::evict;
+pub use process_status::GroupView;
+pub use repairs::{RepairDone, Repairs};
+pub use replay::{ReplayTarget, ReplayedLog, StartOptions, replay};
+pub use running::{LogContext, OpenInstance, RunningInstance};
+pub use start_error::StartError;

@@ -1,0 +1,72 @@
+//! Writes blocks of deep queues to the page file.
+//!
+//! Not here: which blocks (the rules decide), when (`pager`, `images`), and the page file itself
+//! (`towline_log::Pages`).
+
+use bytes::Bytes;
+use towline_admin::catalogue::PAGE_WRITE_FAILED;
+use towline_core::{PageJob, StoredPage};
+use towline_log::{LogError, Pages};
+use towline_logging::log;
+use towline_node::Restart;
+use towline_types::PageRef;
+
+/// Pages written, or read, at once.
+pub(crate) const PAGES_AT_ONCE: usize = 64;
+
+/// Encodes blocks and writes them to pages, not yet durable. Yields the page of each one.
+pub(crate) fn write(pages: &Pages, jobs: &[PageJob]) -> Result<Vec<Option<StoredPage>>, LogError> {
+    let mut all = Vec::with_capacity(jobs.len());
+    for some in jobs.chunks(PAGES_AT_ONCE) {
+        let encoded: Vec<_> = some
+            .iter()
+            .map(|job| {
+                let mut bytes = Vec::new();
+                job.encode(&mut bytes).map(|draft| (draft, Bytes::from(bytes)))
+            })
+            .collect();
+        let contents: Vec<Bytes> =
+            encoded.iter().flatten().map(|(_, bytes)| bytes.clone()).collect();
+        let written = match pages.write_all(&contents) {
+            Ok(written) => written,
+            Err(error) => {
+                give_back(pages, &all);
+                return Err(error);
+            }
+        };
+        let mut written = written.into_iter();
+        for page in encoded {
+            let stored = page.and_then(|(draft, _)| Some(draft.stored_at(written.next()?)));
+            all.push(stored);
+        }
+    }
+    Ok(all)
+}
+
+/// Nothing refers to these pages: they can be reused at once.
+pub(crate) fn give_back(pages: &Pages, stored: &[Option<StoredPage>]) {
+    let freed: Vec<PageRef> = stored.iter().flatten().map(StoredPage::page).collect();
+    pages.reuse(&freed);
+}
+
+/// Moves out of memory what replay does not need there. False: pages cannot be written (the disk
+/// may be full), which must not keep a queue manager from starting, because gets free space.
+pub fn evict(restart: &mut Restart, pages: &Pages) -> bool {
+    let instance = restart.instance();
+    while instance.wants_eviction() {
+        let jobs = instance.plan_eviction(PAGES_AT_ONCE);
+        if jobs.is_empty() {
+            break;
+        }
+        match write(pages, &jobs) {
+            Ok(stored) => {
+                instance.pages_stored(stored.into_iter().flatten().collect(), true);
+            }
+            Err(error) => {
+                log(&PAGE_WRITE_FAILED, &[&error.to_string()]);
+                return false;
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,102 @@
+//! Why a data folder cannot be started from. Only types and texts.
+
+use towline_log::LogError;
+use towline_node::RestartError;
+use towline_standby::FolderError;
+use towline_types::Lsn;
+
+use crate::missing_extents::MissingExtents;
+
+/// Why a data folder cannot be started from.
+#[derive(Debug)]
+pub enum StartError {
+    /// The folder cannot be used.
+    Folder(std::io::Error),
+    /// The log cannot be opened or read.
+    Log(LogError),
+    /// The page file does not fit the image.
+    Pages(LogError),
+    /// A later version of this program wrote here.
+    Newer {
+        /// The file, and where in it.
+        place: String,
+        /// The format version found.
+        found: u8,
+        /// The newest version that this program reads.
+        supported: u8,
+    },
+    /// The log is not that of this group.
+    OtherLog {
+        /// Name of the group.
+        group: String,
+    },
+    /// The data is that of a queue manager of another name.
+    OtherName {
+        /// The name that stands with the data.
+        theirs: String,
+        /// The name that it was to be started with.
+        ours: String,
+    },
+    /// Extents with live messages are missing.
+    MissingExtents(MissingExtents),
+    /// The log's content does not fit together.
+    Restart(RestartError),
+}
+
+impl StartError {
+    /// Whether the queues can be rebuilt from the log alone.
+    #[must_use]
+    pub fn is_of_pages(&self) -> bool {
+        matches!(self, StartError::Pages(_) | StartError::Restart(RestartError::Page { .. }))
+    }
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Folder(error) => write!(out, "{error}"),
+            StartError::Log(error) | StartError::Pages(error) => write!(out, "{error}"),
+            StartError::Newer { place, found, supported } => {
+                write!(out, "{place} has version {found}, this program reads up to {supported}")
+            }
+            StartError::OtherLog { group } => write!(
+                out,
+                "the log there is not that of a queue manager of this name in group '{group}'; begin \
+                 with an empty folder, or set the log aside with `towline instance replace`"
+            ),
+            StartError::OtherName { theirs, ours } => {
+                write!(out, "it belongs to queue manager '{theirs}', not to '{ours}'")
+            }
+            StartError::MissingExtents(missing) => write!(out, "{missing}"),
+            StartError::Restart(error) => write!(out, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<FolderError> for StartError {
+    fn from(error: FolderError) -> StartError {
+        match error {
+            FolderError::Io(error) => StartError::Folder(error),
+            FolderError::Log(error) => StartError::Log(error),
+        }
+    }
+}
+
+/// Why the content of the log is refused; for what a later version wrote, with the file.
+pub(crate) fn refusal(error: RestartError, image_at: Lsn, extent_bytes: u64) -> StartError {
+    match error {
+        RestartError::Newer { lsn, found, supported } => {
+            let place = match lsn {
+                Some(lsn) => format!("extent-{:016x} at {lsn}", lsn.0 / extent_bytes),
+                None => format!("image-{:016x}", image_at.0),
+            };
+            StartError::Newer { place, found, supported }
+        }
+        RestartError::Image(_)
+        | RestartError::Record { .. }
+        | RestartError::Page { .. }
+        | RestartError::Replay { .. } => StartError::Restart(error),
+    }
+}

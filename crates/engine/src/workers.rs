@@ -1,0 +1,95 @@
+//! The queues of the threads that work for the instance: it never waits for a disk, and hands to
+//! them what needs one.
+//!
+//! Not here: the threads ([`fetcher`](crate::fetcher), [`pager`](crate::pager),
+//! [`admin_jobs`](crate::admin_jobs)).
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use towline_core::PageRequest;
+use towline_node::{Chore, Fetch};
+
+/// Administration requests that may wait; each connection waits for the answer to its own.
+const ADMIN_JOBS_MAX: usize = 1_024;
+
+/// The senders of all queues. When a thread has ended, so has the process.
+pub(crate) struct Workers {
+    fetches: Sender<Fetch>,
+    /// Unbounded: the rules request a block that is not in memory once, and again only when it was
+    /// read and evicted.
+    page_requests: Sender<PageRequest>,
+    admin_jobs: SyncSender<Chore>,
+    /// The file that makes the next start rebuild the queues.
+    rebuild_marker: PathBuf,
+}
+
+/// The receivers, each for one thread.
+pub(crate) struct WorkQueues {
+    pub(crate) fetches: Receiver<Fetch>,
+    pub(crate) page_requests: Receiver<PageRequest>,
+    pub(crate) admin_jobs: Receiver<Chore>,
+}
+
+impl Workers {
+    pub(crate) fn new(rebuild_marker: &Path) -> (Workers, WorkQueues) {
+        let (fetches, fetch_queue) = channel();
+        let (page_requests, page_queue) = channel();
+        let (admin_jobs, admin_queue) = sync_channel(ADMIN_JOBS_MAX);
+        let rebuild_marker = rebuild_marker.to_owned();
+        let queues =
+            WorkQueues { fetches: fetch_queue, page_requests: page_queue, admin_jobs: admin_queue };
+        (Workers { fetches, page_requests, admin_jobs, rebuild_marker }, queues)
+    }
+
+    /// Requests a body; [`Input::Content`](towline_node::Input) answers it later.
+    pub(crate) fn fetch(&self, fetch: Fetch) {
+        if self.fetches.send(fetch).is_err() {
+            tracing::debug!("a body was requested while the process ends");
+        }
+    }
+
+    /// Requests a page; [`Input::Page`](towline_node::Input) answers it later.
+    pub(crate) fn request_page(&self, request: PageRequest) {
+        if self.page_requests.send(request).is_err() {
+            tracing::debug!("a page was requested while the process ends");
+        }
+    }
+
+    /// Requests an administration job. If the queue is full the request gets no answer, and the
+    /// client times out.
+    pub(crate) fn administer(&self, chore: Chore) {
+        if let Err(error) = self.admin_jobs.try_send(chore) {
+            tracing::warn!(%error, "an administration request is not carried out");
+        }
+    }
+
+    /// See [`towline_log::mark_rebuild`].
+    pub(crate) fn rebuild_marker(&self) -> &Path {
+        &self.rebuild_marker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::{Body, MessageSequence, QueueId};
+    use towline_node::FetchTicket;
+
+    use super::*;
+
+    #[test]
+    fn a_fetch_waits_however_many_wait_before_it() {
+        const FETCHES: u64 = 70_000;
+        let (workers, queues) = Workers::new(Path::new("marker"));
+        let ticket =
+            |sequence| FetchTicket { queue: QueueId(1), sequence: MessageSequence(sequence) };
+        for sequence in 0..FETCHES {
+            let body = Body::Memory(bytes::Bytes::new());
+            workers.fetch(Fetch { ticket: ticket(sequence), body });
+        }
+        drop(workers);
+        let waited: Vec<FetchTicket> =
+            queues.fetches.into_iter().map(|fetch| fetch.ticket).collect();
+        assert!(waited.into_iter().eq((0..FETCHES).map(ticket)), "none is lost, in order");
+    }
+}

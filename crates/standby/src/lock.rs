@@ -1,0 +1,147 @@
+//! Locks that end with their process, whatever ends it: open file description locks (fcntl(2)).
+//!
+//! Not here: what is locked, and what it means. A lock is a hint that makes a takeover quick;
+//! leases and folders make a lost lock harmless.
+//!
+//! Invariant: a file appears under its name only when it has its content and its lock.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// Whether a living process has the lock of `file`.
+///
+/// # Errors
+/// When the file system has no such locks.
+pub(crate) fn is_held(file: &File) -> io::Result<bool> {
+    let mut asked = whole_file(libc::F_WRLCK);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut asked)).map_err(io::Error::from)?;
+    Ok(i32::from(asked.l_type) != libc::F_UNLCK)
+}
+
+/// Takes the lock of a log folder that is not shared, together with other processes that want to
+/// share it; `None`: an instance has it exclusively.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn share(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn take(file: &File) -> io::Result<()> {
+    let asked = whole_file(libc::F_WRLCK);
+    fcntl(file, FcntlArg::F_OFD_SETLK(&asked)).map(|_| ()).map_err(io::Error::from)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the constants are 0 to 2, the fields 16 bits")]
+fn whole_file(kind: libc::c_int) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        // Must be 0 for this kind of lock.
+        l_pid: 0,
+    }
+}
+
+/// Makes the file `name` with `content`, locked by this process as long as what is returned lives.
+/// If two processes try at once, one of them gets it, on every file system that has hard links.
+/// `None`: it is there already. `scratch` is a name that no other process uses.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn claim(
+    folder: &Path,
+    name: &str,
+    scratch: &str,
+    content: &[u8],
+) -> io::Result<Option<File>> {
+    let scratch = Scratch(folder.join(scratch));
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&scratch.0)?;
+    take(&file)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    match fs::hard_link(&scratch.0, folder.join(name)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    drop(scratch);
+    File::open(folder)?.sync_all()?;
+    Ok(Some(file))
+}
+
+/// A name that goes.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::debug!(%error, "a scratch file was gone");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_claimed_once_and_its_lock_ends_with_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = claim(folder.path(), "one", "scratch-1", b"first").unwrap().unwrap();
+        assert!(claim(folder.path(), "one", "scratch-2", b"second").unwrap().is_none());
+        let looked = File::open(folder.path().join("one")).unwrap();
+        assert!(is_held(&looked).unwrap());
+        drop(first);
+        assert!(!is_held(&looked).unwrap());
+        assert_eq!(fs::read(folder.path().join("one")).unwrap(), b"first");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no scratch file is left");
+    }
+
+    #[test]
+    fn those_who_want_to_share_a_folder_exclude_only_who_has_it_for_himself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let ours = (share(&path).unwrap().unwrap(), share(&path).unwrap().unwrap());
+        assert!(towline_log::LinuxDisk::open(folder.path()).is_err());
+        drop(ours);
+        let _theirs = towline_log::LinuxDisk::open(folder.path()).unwrap();
+        assert!(share(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn of_many_that_claim_at_once_one_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let name = format!("name-{round}");
+            let claims = std::thread::scope(|scope| {
+                let claims: Vec<_> = (0..4)
+                    .map(|number| {
+                        let (folder, name) = (folder.path(), &name);
+                        let scratch = format!("scratch-{number}");
+                        scope.spawn(move || claim(folder, name, &scratch, b"x").unwrap())
+                    })
+                    .collect();
+                claims.into_iter().map(|claim| claim.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert_eq!(claims.iter().flatten().count(), 1);
+        }
+    }
+}
