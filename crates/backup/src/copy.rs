@@ -17,7 +17,7 @@ use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::names::extent_name;
 use towline_log::folder::scan::Scan;
 use towline_log::format::{BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, ImageHeader, padded, size};
-use towline_log::times::{self, Row};
+use towline_log::time_index::{self, Row};
 use towline_log::{LogError, is_unreadable};
 use towline_types::{Lsn, PageRef, Time};
 
@@ -158,7 +158,7 @@ impl Backup {
         let rows = self.rows(&manifest, rows, source.end())?;
         if !rows.is_empty() {
             let name = file_name("times", source.end(), serial);
-            manifest.times = Some(written.file(&name, &times::encode(&rows))?);
+            manifest.times = Some(written.file(&name, &time_index::encode(&rows))?);
         }
         let found =
             first_new.map(|from| find_damage(self, &manifest, source, from.max(source.first)));
@@ -214,7 +214,7 @@ impl Backup {
     /// the log does.
     fn rows(&self, manifest: &Manifest, new: &[Row], end: Lsn) -> Result<Vec<Row>, BackupError> {
         let mut rows = match self.manifest.as_ref().and_then(|before| before.times.as_ref()) {
-            Some(sum) => times::decode(&self.load(sum)?),
+            Some(sum) => time_index::decode(&self.load(sum)?),
             None => Vec::new(),
         };
         let known = new.first().map_or(end, |row| row.upto);
@@ -222,7 +222,7 @@ impl Backup {
         rows.extend(new.iter().filter(|row| row.upto <= end));
         let first = manifest.points.first().map_or(Lsn::ZERO, Point::earliest);
         rows.retain(|row| row.upto >= first);
-        Ok(times::bounded(rows))
+        Ok(time_index::bounded(rows))
     }
 
     /// The image as a file; the one that is there, when it is the same.

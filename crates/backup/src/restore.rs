@@ -21,7 +21,7 @@ use towline_log::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
     VERSION_WITHOUT_CHECKS, padded, payload_sum, size,
 };
-use towline_log::times::{self, Row};
+use towline_log::time_index::{self, Row};
 use towline_log::{LogError, Pages};
 use towline_types::{Lsn, PageRef, Time};
 
@@ -237,7 +237,7 @@ impl Plan {
         self.write_mark(disk, self.term)?;
         let failed = |e| LogError::io("write the table of times", "times", e);
         if !self.rows.is_empty() {
-            let file = times::write(disk, &self.rows).map_err(failed)?;
+            let file = time_index::write(disk, &self.rows).map_err(failed)?;
             file.sync_data().map_err(failed)?;
         }
         if self.point.image.is_some() {
@@ -339,7 +339,7 @@ impl Plan {
 /// When the log was how long, as the newest backup knows it; the backups themselves included.
 fn rows_of(backup: &Backup, manifest: &Manifest) -> Result<Vec<Row>, BackupError> {
     let mut rows = match &manifest.times {
-        Some(sum) => times::decode(&backup.load(sum)?),
+        Some(sum) => time_index::decode(&backup.load(sum)?),
         None => Vec::new(),
     };
     let own = manifest.points.iter();

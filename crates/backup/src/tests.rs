@@ -18,7 +18,7 @@ use towline_log::Recovery;
 use towline_log::disk::{CrashPoint, CrashRule, Disk, MemoryDisk, Random};
 use towline_log::offline;
 use towline_log::testing::{LOG_ID, Record, Watch, append, body, recover, start};
-use towline_log::times::Row;
+use towline_log::time_index::Row;
 use towline_log::{Damage, LogError};
 use towline_log::{Log, Urgency};
 

@@ -16,7 +16,7 @@ use towline_backup::{
     Backup, BackupError, CheckReport, Choices, DamagedBatch, Done, Progress, Restored, Source, Upto,
 };
 use towline_core::{Limits, Pages as Trust, QueueManager};
-use towline_log::{Disk, LinuxDisk, Pages, times};
+use towline_log::{Disk, LinuxDisk, Pages, time_index};
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use crate::backup_folders::BackupFolders;
@@ -242,7 +242,7 @@ pub fn back_up_at_rest(
         instead: false,
         lacks: inspection::missing_in_copy_with_notes,
     };
-    let rows = times::read(disk.as_ref())?;
+    let rows = time_index::read(disk.as_ref())?;
     let mut report = |now: Progress| progress(now.done, now.all);
     let done = backup.add(&source, (pages.as_ref(), &used), &rows, &choices, &mut report)?;
     Ok(BackupReply::of(&done, began))

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
-use towline_log::times::Times;
+use towline_log::time_index::Times;
 use towline_log::{Disk, Log, LogError, Mark, Pages};
 use towline_logging::log as say;
 use towline_node::{ImagePlan, Instance};

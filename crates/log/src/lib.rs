@@ -29,7 +29,6 @@ pub mod format;
 mod histogram;
 mod hold;
 mod image;
-mod keeper;
 mod listener;
 mod lock;
 mod log;
@@ -41,6 +40,7 @@ pub mod offline;
 mod options;
 mod overdue;
 mod pages;
+mod preallocation;
 mod read;
 mod rebuild_marker;
 mod reclaim;
@@ -52,7 +52,7 @@ mod stats;
 pub mod succession;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod times;
+pub mod time_index;
 mod writer;
 
 pub use append::Appender;

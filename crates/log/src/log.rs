@@ -25,7 +25,7 @@ use crate::mend::{self, Mended, NotMended};
 use crate::overdue::Overdue;
 use crate::shared::{OpenOutcome, Phase, Shared};
 use crate::stats::Stats;
-use crate::{image, keeper, member, overdue, read, reclaim, stats, writer};
+use crate::{image, member, overdue, preallocation, read, reclaim, stats, writer};
 
 /// A running log. A cheap handle: clones share one log; the last one dropped stops its threads
 /// without writing what is open (as a crash would).
@@ -51,8 +51,8 @@ impl Log {
             lock(&running.threads).push(thread);
             Ok(())
         };
-        spawn("log-keeper", keeper::run)?;
-        spawn("log-teller", keeper::tell)?;
+        spawn("log-keeper", preallocation::run)?;
+        spawn("log-teller", preallocation::tell)?;
         for _ in 0..shared.options.writes_in_flight_max {
             spawn("log-writer", writer::run)?;
         }

@@ -34,10 +34,10 @@ use crate::folder::names::image_name;
 use crate::folder::scan::Scan;
 use crate::folder::table::{self, TailVerdict};
 use crate::format::{ImageHeader, LogId};
-use crate::keeper;
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::options::Options;
+use crate::preallocation;
 use crate::record::Receiver;
 use member::Seen;
 use progress::Progress;
@@ -190,9 +190,9 @@ impl Recovery {
             if folder.held_log() {
                 return Err(files::no_extents(&folder));
             }
-            let header = keeper::first_header(new_log_id, options.extent_bytes);
+            let header = preallocation::first_header(new_log_id, options.extent_bytes);
             let filled = FIRST_FILL_BYTES.min(options.extent_bytes);
-            keeper::make(disk.as_ref(), header, filled, &|| false)
+            preallocation::make(disk.as_ref(), header, filled, &|| false)
                 .and_then(|_| disk.sync_names())
                 .map_err(|e| LogError::io("make the first extent", &disk.name(), e))?;
             folder = Folder::list(disk.as_ref())?;

@@ -261,7 +261,7 @@ mod tests {
             let why = level(wrong).unwrap_err();
             assert!(why.contains("error, warn, info, debug, trace"), "{wrong}: {why}");
         }
-        for right in ["info", "WARN", "info,towline_server=debug", "towline_log::keeper=trace"] {
+        for right in ["info", "WARN", "info,towline_server=debug", "towline_log::writer=trace"] {
             assert!(level(right).is_ok(), "{right}");
         }
     }

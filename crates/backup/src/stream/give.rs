@@ -12,7 +12,7 @@ use towline_log::Pages;
 use towline_log::block::Aligned;
 use towline_log::folder::names::extent_name;
 use towline_log::format::{BLOCK_BYTES, size};
-use towline_log::times::{self, Row};
+use towline_log::time_index::{self, Row};
 use towline_types::{Lsn, PageRef};
 
 use super::{Head, PAGE_HEAD_BYTES};
@@ -42,7 +42,7 @@ pub fn give(
 ) -> Result<u64, BackupError> {
     let mut used = used.to_vec();
     used.sort_unstable();
-    let (image, table) = (source.image_file(), times::encode(rows));
+    let (image, table) = (source.image_file(), time_index::encode(rows));
     let head = head_of(source, &used, image.len(), table.len())?;
     to.write_all(&head.encode()).map_err(BackupError::Stream)?;
     let now = Progress { done: 0, all: head.bytes, extent: head.first };

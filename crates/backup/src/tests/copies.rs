@@ -46,7 +46,7 @@ fn a_copy_ends_where_the_log_did_in_the_same_term_and_has_its_pages_and_times() 
     assert_eq!((copy.end, copy.image), (rig.end(), rig.image_at));
     let disk: Arc<dyn Disk> = Arc::new(memory);
     assert!(offline::verify_disk(&disk).unwrap().findings.is_empty());
-    assert_eq!(towline_log::times::read(disk.as_ref()).unwrap().len(), 1);
+    assert_eq!(towline_log::time_index::read(disk.as_ref()).unwrap().len(), 1);
     let pages = Pages::open(Arc::clone(&disk), rig.used.clone()).unwrap();
     assert!(pages.read_all(&rig.used).iter().all(Result::is_ok));
     let mut recovery = Recovery::open(disk, Options::small(), LOG_ID).unwrap();

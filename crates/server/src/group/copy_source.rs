@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use towline_backup::{BackupError, Source};
-use towline_log::times::Row;
+use towline_log::time_index::Row;
 use towline_log::{Log, Pages};
 use towline_types::PageRef;
 
