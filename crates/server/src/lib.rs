@@ -13,6 +13,7 @@
 
 mod attempts;
 mod check;
+mod control;
 mod descriptors;
 mod group;
 mod hint;
@@ -25,6 +26,7 @@ mod signals;
 mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
+pub use control::names::control_sockets;
 pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };

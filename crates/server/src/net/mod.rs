@@ -19,6 +19,6 @@ pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
 pub(crate) use drain::drain;
 pub(crate) use listener::{Accepted, IoThreads, ListenerKind, Listening, bind_floating};
-pub(crate) use local::LocalAccess;
+pub(crate) use local::{LocalAccess, LocalRight};
 pub(crate) use reception::{Here, Reception};
 pub(crate) use tls::{ListenerTls, server_settings};
