@@ -42,7 +42,8 @@ pub enum Expiry {
 
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let (mut told, mut seen) = (String::new(), String::new());
+    let mut told = String::new();
+    let mut seen = String::new();
     let mut told_expiry =
         ReportedExpiry { expiry: expiry(shared.identity().expires_at), age: Duration::ZERO };
     loop {
