@@ -84,7 +84,8 @@ impl QueueManager {
 
 fn audit_unit(unit: &UnitOfWork) {
     let mut ahead = Vec::new();
-    let (mut bytes, mut spilled_bytes) = (0, 0);
+    let mut bytes = 0;
+    let mut spilled_bytes = 0;
     for (at, put) in unit.puts.iter().enumerate() {
         assert!(at >= unit.spilled_puts || put.bytes_to_spill() == 0, "spilled from the front on");
         match put.body {

@@ -26,7 +26,8 @@ use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
-    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse, Whereabouts,
+    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse,
+    Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};

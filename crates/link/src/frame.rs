@@ -221,9 +221,12 @@ pub(super) struct Frame {
 pub(super) fn decode(input: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     let Some(mut header) = input.get(..HEADER_BYTES) else { return Ok(None) };
     let before_crc = input.get(..12).unwrap_or_default();
-    let (sent, length) = (header.get_u32_le() as usize, header.get_u32_le() as usize);
-    let (kind, flags) = (header.get_u8(), header.get_u8());
-    let (zero, crc) = (header.get_u16_le(), header.get_u32_le());
+    let sent = header.get_u32_le() as usize;
+    let length = header.get_u32_le() as usize;
+    let kind = header.get_u8();
+    let flags = header.get_u8();
+    let zero = header.get_u16_le();
+    let crc = header.get_u32_le();
     if sent.max(length) > BODY_BYTES_MAX {
         return Err(FrameError::TooLong(sent.max(length)));
     }

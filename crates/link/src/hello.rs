@@ -185,7 +185,8 @@ impl Hello {
 
     /// What its sender said of itself, once the version is known.
     pub(super) fn greeting(&self, version: u16, differs: &str) -> Greeting {
-        let (build, differs) = (Arc::from(self.build.as_str()), Arc::from(differs));
+        let build = Arc::from(self.build.as_str());
+        let differs = Arc::from(differs);
         let known = self.known.clone();
         Greeting { version, build, standing: self.standing, differs, known }
     }

@@ -89,7 +89,8 @@ impl Unfinished {
             begun.pushed_out.notify_one();
         }
         let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        let (pushed_out, network) = (Arc::<Notify>::default(), client_network(address.ip()));
+        let pushed_out = Arc::<Notify>::default();
+        let network = client_network(address.ip());
         self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
         let deadline = Instant::now() + HANDSHAKE_MAX;
         Some(HandshakeSlot { _permit: permit, pushed_out, address, deadline })
@@ -161,7 +162,8 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: HandshakeS
     if !for_stream {
         return shake_hands(shared, start, place).await;
     }
-    let (accepted, socket) = (start.accepted, start.io);
+    let accepted = start.accepted;
+    let socket = start.io;
     let moved = socket.into_std();
     let streams = shared.streams.clone();
     streams.spawn(async move {

@@ -207,7 +207,8 @@ async fn write(
         encoder.encode(START, FrameBody::from(body), &mut pieces);
     }
     // Bytes of bodies written, and how many of them the last ping reported.
-    let (mut written, mut told) = (0_u64, 0_u64);
+    let mut written = 0_u64;
+    let mut told = 0_u64;
     loop {
         let room = written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;
         let (due, taken) = tokio::select! {
@@ -216,7 +217,9 @@ async fn write(
             taken = lane.queue.take(room, &mut waiting) => (false, taken),
             () = flight.news.notified(), if !room => continue,
         };
-        let (frames, mut bytes, mut wire_bytes) = (waiting.len(), 0, 0);
+        let frames = waiting.len();
+        let mut bytes = 0;
+        let mut wire_bytes = 0;
         for waiting in waiting.drain(..) {
             bytes += waiting.body.len();
             wire_bytes += encoder.encode(waiting.kind, waiting.body, &mut pieces);

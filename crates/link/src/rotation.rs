@@ -29,7 +29,8 @@ const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let (mut told, mut seen) = (String::new(), String::new());
+    let mut told = String::new();
+    let mut seen = String::new();
     let mut told_expiry =
         ReportedExpiry { expiry: shared.identity().expires().expiry(), age: Duration::ZERO };
     loop {

@@ -36,19 +36,21 @@ impl Instance {
     ) {
         if matches!(kind, "image" | "backup") {
             let ticket = ChoreTicket { connection, token };
-            let (kind, text) = (kind.to_owned(), text.to_owned());
+            let kind = kind.to_owned();
+            let text = text.to_owned();
             out.chores.push(Chore { ticket, kind, text, owner });
             return;
         }
-        let (json, changed) = match kind {
+        let AdminOutcome { json, changed } = match kind {
             "mqsc" => self.run_script(now, text, journal, out),
             "status" => {
                 let status = self.status(now, journal);
-                (json(&status), false)
+                AdminOutcome { json: json(&status), changed: false }
             }
             other => {
                 let why = format!("administration request of kind '{other}' is unknown");
-                (serde_json::json!({ "error": why }).to_string(), false)
+                let json = serde_json::json!({ "error": why }).to_string();
+                AdminOutcome { json, changed: false }
             }
         };
         let response = Response::Admin(AdminReply { token, json });
@@ -60,14 +62,13 @@ impl Instance {
         self.answer_durable(connection, response, journal, out);
     }
 
-    /// The reply, and whether anything was changed.
     fn run_script(
         &mut self,
         now: Time,
         text: &str,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) -> (String, bool) {
+    ) -> AdminOutcome {
         let mut target = Administered {
             name: &self.name,
             now,
@@ -88,7 +89,7 @@ impl Instance {
         }
         // What a MOVE left may be away, and another one is not to find it so.
         self.load_first_pages(journal, out);
-        (json(&reply), changed)
+        AdminOutcome { json: json(&reply), changed }
     }
 
     /// All that `towline status` shows.
@@ -250,17 +251,20 @@ impl Target for Administered<'_> {
     }
 
     fn alter_local(&mut self, command: mqsc::AlterLocal) -> Result<(), Refusal> {
-        let (now, mqsc::AlterLocal { name, changes }) = (self.now, command);
+        let now = self.now;
+        let mqsc::AlterLocal { name, changes } = command;
         self.change(|rules, out| rules.alter_local(now, &name, &changes, out))
     }
 
     fn alter_alias(&mut self, command: mqsc::AlterAlias) -> Result<(), Refusal> {
-        let (now, mqsc::AlterAlias { name, changes }) = (self.now, command);
+        let now = self.now;
+        let mqsc::AlterAlias { name, changes } = command;
         self.change(|rules, out| rules.alter_alias(now, &name, &changes, out))
     }
 
     fn alter_model(&mut self, command: mqsc::AlterModel) -> Result<(), Refusal> {
-        let (now, mqsc::AlterModel { name, changes, kind }) = (self.now, command);
+        let now = self.now;
+        let mqsc::AlterModel { name, changes, kind } = command;
         self.change(|rules, out| rules.alter_model(now, &name, &changes, kind, out))
     }
 
@@ -269,23 +273,26 @@ impl Target for Administered<'_> {
     }
 
     fn delete(&mut self, command: mqsc::Delete) -> Result<u64, Refusal> {
-        let (now, mqsc::Delete { name, object, purge }) = (self.now, command);
+        let now = self.now;
+        let mqsc::Delete { name, object, purge } = command;
         let damaged = if purge { self.damaged_in(&name) } else { 0 };
         self.change(|rules, out| rules.delete(now, &name, object, purge, out))?;
         Ok(damaged)
     }
 
     fn clear(&mut self, command: mqsc::Clear) -> Result<u64, Refusal> {
-        let (now, damaged) = (self.now, self.damaged_in(&command.name));
+        let now = self.now;
+        let damaged = self.damaged_in(&command.name);
         self.change(|rules, out| rules.clear(now, &command.name, out))?;
         Ok(damaged)
     }
 
     fn move_messages(&mut self, command: mqsc::Move) -> Result<MoveCounts, Refusal> {
-        let (now, mqsc::Move { name, to, add }) = (self.now, command);
+        let now = self.now;
+        let mqsc::Move { name, to, add } = command;
         let mut counts = MoveCounts::default();
         self.change(|rules, out| {
-            counts = rules.move_messages(now, (&name, &to), add, out)?;
+            counts = rules.move_messages(now, &name, &to, add, out)?;
             Ok(())
         })?;
         Ok(counts)
@@ -297,6 +304,14 @@ impl Target for Administered<'_> {
         self.stopped.extend(there.then_some(connection));
         there
     }
+}
+
+/// What an administration request led to.
+struct AdminOutcome {
+    /// The reply.
+    json: String,
+    /// Whether anything was changed.
+    changed: bool,
 }
 
 /// An answer as JSON; one that cannot be written as that says so.

@@ -1,7 +1,7 @@
 //! Words to clauses: `NAME`, `NAME(value)`, `NAME(value value value)`. Knows no name.
 
 use super::Fault;
-use super::token::{Token, TokenAt};
+use super::token::{Token, TokenAt, Tokens};
 
 /// One clause of a statement.
 #[derive(Clone, Debug)]
@@ -23,8 +23,15 @@ pub(super) struct ClauseValue {
     pub(super) position: usize,
 }
 
-/// All clauses of a statement, and where its text ends.
-pub(super) fn clauses((tokens, end): (Vec<TokenAt>, usize)) -> Result<(Vec<Clause>, usize), Fault> {
+/// The clauses of a statement.
+#[derive(Debug)]
+pub(super) struct Clauses {
+    pub(super) clauses: Vec<Clause>,
+    /// Where its text ends.
+    pub(super) end: usize,
+}
+
+pub(super) fn clauses(Tokens { tokens, end }: Tokens) -> Result<Clauses, Fault> {
     let mut tokens = tokens.into_iter().peekable();
     let mut clauses = Vec::new();
     while let Some(TokenAt { token, position }) = tokens.next() {
@@ -44,7 +51,7 @@ pub(super) fn clauses((tokens, end): (Vec<TokenAt>, usize)) -> Result<(Vec<Claus
         };
         clauses.push(Clause { name, position, values });
     }
-    Ok((clauses, end))
+    Ok(Clauses { clauses, end })
 }
 
 /// What stands between parentheses; the opening one is taken already.

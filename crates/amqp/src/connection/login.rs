@@ -32,12 +32,7 @@ fn idle_timeout_ms(timeout: Duration) -> Option<u32> {
     (millis > 0).then_some(millis)
 }
 
-fn connection(
-    phase: Phase,
-    open: Open,
-    (server, handle_max): (bool, u32),
-    clock: Clock,
-) -> Connection {
+fn connection(phase: Phase, open: Open, server: bool, handle_max: u32, clock: Clock) -> Connection {
     assert!(open.max_frame_bytes >= limits::SASL_FRAME_BYTES_MAX, "max-frame-size below 512");
     let local = Local {
         server,
@@ -80,7 +75,7 @@ pub(super) fn server(options: ServerOptions, now: Time) -> Connection {
     };
     let clock = Clock::new(now, options.login_timeout, options.idle_timeout);
     let handle_max = options.handle_max;
-    connection(Phase::ServerHeader(Box::new(options)), open, (true, handle_max), clock)
+    connection(Phase::ServerHeader(Box::new(options)), open, true, handle_max, clock)
 }
 
 pub(super) fn client(options: ClientOptions, now: Time) -> Connection {
@@ -98,7 +93,7 @@ pub(super) fn client(options: ClientOptions, now: Time) -> Connection {
     };
     let clock = Clock::new(now, options.login_timeout, options.idle_timeout);
     let handle_max = options.handle_max;
-    let mut connection = connection(Phase::AmqpHeader, open, (false, handle_max), clock);
+    let mut connection = connection(Phase::AmqpHeader, open, false, handle_max, clock);
     match options.login {
         Some(login) => {
             let machine = SaslClient::new(login, options.hostname);

@@ -61,8 +61,8 @@ pub struct Connection {
     sessions: Slab<Session>,
     /// The peer's channel number to the index (our channel number) of a session.
     channels: Vec<Option<u16>>,
-    /// Links that are up, by name and by the peer's role (names are per direction, AMQP 2.6.1).
-    names: BTreeMap<(bool, Arc<str>), LinkId>,
+    /// Links that are up.
+    names: BTreeMap<LinkName, LinkId>,
     links: usize,
     unfinished: UnfinishedDeliveries,
     /// What is left of a long disposition; nothing behind it is looked at before.
@@ -304,7 +304,13 @@ impl Connection {
     }
 }
 
-/// The key of a link name: names are unique per direction.
-fn name_key(peer_role: Role, name: &Arc<str>) -> (bool, Arc<str>) {
-    (matches!(peer_role, Role::Sender), Arc::clone(name))
+/// The name of a link, which is unique per direction (AMQP 2.6.1).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LinkName {
+    peer_sends: bool,
+    name: Arc<str>,
+}
+
+fn name_key(peer_role: Role, name: &Arc<str>) -> LinkName {
+    LinkName { peer_sends: matches!(peer_role, Role::Sender), name: Arc::clone(name) }
 }

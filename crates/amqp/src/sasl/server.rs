@@ -193,7 +193,9 @@ impl SaslServer {
             }
             Mechanism::Plain => {
                 let mut parts = initial.split('\0');
-                let (authorization, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+                let authorization = parts.next()?;
+                let user = parts.next()?;
+                let password = parts.next()?;
                 if parts.next().is_some() || user.is_empty() || password.is_empty() {
                     return None;
                 }

@@ -26,7 +26,7 @@ const CREDIT_MAX: u32 = i32::MAX as u32;
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     pub(crate) session: SessionId,
-    range: (u32, u32),
+    range: Deliveries,
     settled: bool,
     state: Option<DeliveryState>,
     /// Deliveries of the range that it was sent with beside the open ones that were reached: none,
@@ -101,7 +101,8 @@ impl Session {
         }
         match role {
             Role::Sender if settled => {
-                let (session, deliveries) = (self.id(), Deliveries { first, last });
+                let session = self.id();
+                let deliveries = Deliveries { first, last };
                 events.push_back(Event::SenderSettled { session, deliveries, state });
             }
             Role::Sender => {}
@@ -109,7 +110,8 @@ impl Session {
                 let says_nothing = matches!(state, None | Some(DeliveryState::Received { .. }));
                 if settled || !says_nothing {
                     let missing = u64::from(serial_distance(first, last)) + 1;
-                    let (session, range) = (self.id(), (first, last));
+                    let session = self.id();
+                    let range = Deliveries { first, last };
                     let outcomes = Outcomes { session, range, settled, state, missing };
                     return Ok(self.go_on(outcomes, events));
                 }
@@ -127,7 +129,8 @@ impl Session {
         events: &mut VecDeque<Event>,
     ) -> Option<Outcomes> {
         let Outcomes { range, settled, state, mut missing, .. } = outcomes;
-        let (session, links) = (self.index, &self.links);
+        let session = self.index;
+        let links = &self.links;
         let rest = self.unsettled.walk(range, limits::OUTCOMES_AT_ONCE_MAX, |entry| {
             missing = missing.saturating_sub(1);
             let link = links.get(usize::from(entry.link));
@@ -135,7 +138,8 @@ impl Session {
                 && (settled || !entry.told)
             {
                 let link = LinkId { session, index: entry.link, generation: *generation };
-                let (key, state) = (entry.key, state.clone());
+                let key = entry.key;
+                let state = state.clone();
                 events.push_back(Event::Outcome { link, key, state, settled });
                 entry.told = true;
             }
@@ -239,7 +243,8 @@ impl Receiving {
         payload: Bytes,
         unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<Event>, Violation> {
-        let (more, aborted) = (transfer.more, transfer.aborted);
+        let more = transfer.more;
+        let aborted = transfer.aborted;
         let bytes = payload.len() as u64;
         let Some(partial) = self.take_partial(unfinished) else {
             let partial = first_frame(id.index, self, transfer)?;
@@ -249,13 +254,13 @@ impl Receiving {
             if !more && !self.is_too_long(bytes) {
                 return Ok(Some(Event::Transfer(partial.into_event(id, Payload::from(payload)))));
             }
-            return self.go_on(id, (partial, payload), more, unfinished);
+            return self.go_on(id, partial, payload, more, unfinished);
         };
         let partial = next_frame(*partial, transfer)?;
         if aborted || (partial.resumed && !more) {
             return Ok(Some(self.aborted(id)));
         }
-        self.go_on(id, (partial, payload), more, unfinished)
+        self.go_on(id, partial, payload, more, unfinished)
     }
 
     /// Adds a frame's payload to its delivery, which waits for `more` or is reported. What the link
@@ -265,7 +270,8 @@ impl Receiving {
     fn go_on(
         &mut self,
         id: LinkId,
-        (partial, payload): (Partial, Bytes),
+        partial: Partial,
+        payload: Bytes,
         more: bool,
         unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<Event>, Violation> {

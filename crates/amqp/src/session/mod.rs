@@ -115,7 +115,8 @@ impl Session {
         index: u16,
         generation: u32,
         handle_max: u32,
-        (channel, begin): (u16, &Begin),
+        channel: u16,
+        begin: &Begin,
         output: &mut Output,
     ) -> Session {
         let mut session = Session::new(index, generation, handle_max, SessionState::Beginning);

@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::event::Deliveries;
+
 /// Holes that the ring may always have.
 const RING_SPARE: usize = 1_024;
 
@@ -68,22 +70,23 @@ impl Unsettled {
         }
     }
 
-    /// Hands open deliveries of the ids `first` to `last` to `visit`, which says whether to keep
+    /// Hands open deliveries of a range of ids to `visit`, which says whether to keep
     /// them: so many at most. The range that is left, if there is one, begins with an open delivery
     /// and ends with what was sent. The work is bounded by what is open, not by the range.
     pub(crate) fn walk(
         &mut self,
-        (first, last): (u32, u32),
+        range: Deliveries,
         most: usize,
         mut visit: impl FnMut(&mut Entry) -> bool,
-    ) -> Option<(u32, u32)> {
-        let first = self.widen(first)?;
+    ) -> Option<Deliveries> {
+        let first = self.widen(range.first)?;
         // An end beyond what was sent is cut.
-        let last = self.widen(last).unwrap_or(self.next().saturating_sub(1));
+        let last = self.widen(range.last).unwrap_or(self.next().saturating_sub(1));
         if last < first {
             return None;
         }
-        let (mut left, mut rest) = (most, None);
+        let mut left = most;
+        let mut rest = None;
         let mut gone = Vec::new();
         for (id, entry) in self.old.range_mut(first..=last) {
             if left == 0 {
@@ -119,7 +122,7 @@ impl Unsettled {
             }
         }
         self.trim();
-        rest.map(|rest| (wire(rest), wire(last)))
+        rest.map(|rest| Deliveries { first: wire(rest), last: wire(last) })
     }
 
     /// Forgets the delivery of this link and key; its wire id when it was open.
@@ -223,7 +226,7 @@ mod tests {
 
     fn settled_by(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<u64> {
         let mut keys = Vec::new();
-        let rest = unsettled.walk((first, last), usize::MAX, |entry| {
+        let rest = unsettled.walk(Deliveries { first, last }, usize::MAX, |entry| {
             keys.push(entry.key);
             false
         });
@@ -250,7 +253,8 @@ mod tests {
         for key in 1..3_000 {
             unsettled.push((key > 2_000).then_some(entry(key)));
         }
-        let (mut range, mut keys, mut parts) = (Some((0, u32::MAX / 2)), Vec::new(), 0);
+        let all = Deliveries { first: 0, last: u32::MAX / 2 };
+        let (mut range, mut keys, mut parts) = (Some(all), Vec::new(), 0);
         while let Some(part) = range {
             let before = keys.len();
             range = unsettled.walk(part, 300, |entry| {
@@ -300,7 +304,7 @@ mod tests {
         let mut unsettled = Unsettled::default();
         unsettled.push(Some(entry(4)));
         unsettled.push(Some(entry(5)));
-        unsettled.walk((1, 1), 9, |entry| {
+        unsettled.walk(Deliveries { first: 1, last: 1 }, 9, |entry| {
             entry.told = true;
             true
         });
@@ -316,7 +320,7 @@ mod tests {
         unsettled.push(Some(entry(4)));
         for _ in 0..2 {
             let mut told = Vec::new();
-            unsettled.walk((0, 0), 9, |entry| {
+            unsettled.walk(Deliveries { first: 0, last: 0 }, 9, |entry| {
                 told.push(std::mem::replace(&mut entry.told, true));
                 true
             });

@@ -179,7 +179,8 @@ impl KeyIndex {
 
     /// Panics unless it covers exactly these available messages.
     pub(crate) fn audit<'a>(&self, available: impl Iterator<Item = (u8, &'a Entry)>) {
-        let (mut correlations, mut message_ids) = (0, 0);
+        let mut correlations = 0;
+        let mut message_ids = 0;
         for (lane, entry) in available {
             let rank = Rank::new(lane, entry.sequence);
             let found = |keys: &Option<Keys>, hash: u64| {

@@ -95,7 +95,7 @@ impl Front {
             .as_deref()
             .is_none_or(|source| refused::knows_rejected(&source.outcomes));
         let private = target.capabilities.contains(TEMPORARY_QUEUE);
-        match self.purpose(&attached, (address, target.dynamic), private) {
+        match self.purpose(&attached, address, target.dynamic, private) {
             LinkPurpose::Terminus(terminus) => {
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
@@ -135,7 +135,7 @@ impl Front {
         // Before its queue is looked for: one that was kept for it would not be found again.
         let selector = selector_of(&source.filter)?;
         let private = source.capabilities.contains(TEMPORARY_QUEUE);
-        match self.purpose(&attached, (address, source.dynamic), private) {
+        match self.purpose(&attached, address, source.dynamic, private) {
             LinkPurpose::Terminus(terminus) => {
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
@@ -173,7 +173,8 @@ impl Front {
     fn purpose(
         &mut self,
         attached: &PeerAttach,
-        (address, dynamic): (Option<&str>, bool),
+        address: Option<&str>,
+        dynamic: bool,
         private: bool,
     ) -> LinkPurpose {
         match address {
@@ -226,7 +227,8 @@ impl Front {
     ) {
         let Some(Opening { attached, flow }) = self.take_opening(token) else {
             if let Ok(ConsumerOpened { consumer, .. }) = result {
-                let (lost, keep_queue) = (false, false);
+                let lost = false;
+                let keep_queue = false;
                 requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
             }
             return;
@@ -362,7 +364,8 @@ impl Front {
                 // What was declared on it and is still open is rolled back (AMQP 4.3).
                 for (unit, open) in &self.units {
                     if open.coordinator == link {
-                        let (token, unit) = (NO_REQUESTER, *unit);
+                        let token = NO_REQUESTER;
+                        let unit = *unit;
                         requests.push(Request::Discharge { token, unit, fail: true });
                     }
                 }
@@ -384,7 +387,8 @@ impl Front {
         reason: &Refusal,
         requests: &mut Vec<Request>,
     ) {
-        let (lost, keep_queue) = (false, false);
+        let lost = false;
+        let keep_queue = false;
         requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
         if let Some(token) = self.links.of_consumer(consumer)
             && let Some(link) = self.links.by_token(token).map(|link| link.id)

@@ -32,7 +32,7 @@ use towline_types::{Payload, Time, limits};
 use super::Front;
 use super::deliver::wire_bytes_max;
 use super::link_schedule::{Standing, TargetLine};
-use super::links::LinkUse;
+use super::links::{ConsumerLink, LinkUse};
 use super::outbound::{Settling, Supply, got, settle};
 use crate::request::{LinkToken, Request, Response};
 
@@ -69,7 +69,7 @@ impl Front {
             Response::Deliver(delivery) => {
                 supply.held.is_empty()
                     && !self.links.lines.any_waits(id.session())
-                    && self.verdict_on((token, id, supply), delivery) == Verdict::Goes
+                    && self.verdict_on(token, id, supply, delivery) == Verdict::Goes
             }
             // Without credit nothing that waits here could use it up.
             _ => !supply.waits() || self.machine.allowance(id).credit == 0,
@@ -98,7 +98,9 @@ impl Front {
     /// the window may begin when nothing else is on its way to it: it has to begin some time.
     fn verdict_on(
         &self,
-        (token, id, supply): (LinkToken, LinkId, &Supply),
+        token: LinkToken,
+        id: LinkId,
+        supply: &Supply,
         delivery: &Delivery,
     ) -> Verdict {
         let allowance = self.machine.allowance(id);
@@ -120,7 +122,7 @@ impl Front {
     }
 
     fn is_in_advance(&self, token: LinkToken) -> bool {
-        matches!(self.links.consumer(token), Some((_, Settling::InAdvance, _)))
+        self.links.consumer(token).is_some_and(|link| link.settling == Settling::InAdvance)
     }
 
     /// Whether one more body may wait in memory for the window of its session.
@@ -215,7 +217,7 @@ impl Front {
             return Verdict::Window;
         }
         match supply.held.front() {
-            Some(Response::Deliver(delivery)) => self.verdict_on((token, id, supply), delivery),
+            Some(Response::Deliver(delivery)) => self.verdict_on(token, id, supply, delivery),
             Some(_) if supply.leaving.is_empty() => Verdict::Goes,
             Some(_) | None => Verdict::Stays,
         }
@@ -247,8 +249,10 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let Some(token) = self.links.of_consumer(delivery.consumer) else { return };
-        let Some((id, settling, supply)) = self.links.consumer(token) else { return };
-        if self.verdict_on((token, id, supply), &delivery) != Verdict::Goes {
+        let Some(ConsumerLink { id, settling, supply }) = self.links.consumer(token) else {
+            return;
+        };
+        if self.verdict_on(token, id, supply, &delivery) != Verdict::Goes {
             // The peer took its credit back while the body was read. Nothing went before it since.
             return self.hold(token, Response::Deliver(delivery), true);
         }

@@ -77,6 +77,13 @@ pub(super) struct Link {
     pub(super) used_for: LinkUse,
 }
 
+/// The link of a consumer, to look at.
+pub(super) struct ConsumerLink<'a> {
+    pub(super) id: LinkId,
+    pub(super) settling: Settling,
+    pub(super) supply: &'a Supply,
+}
+
 /// All links of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Links {
@@ -108,10 +115,10 @@ impl Links {
     }
 
     /// A consumer's link, to look at.
-    pub(super) fn consumer(&self, token: LinkToken) -> Option<(LinkId, Settling, &Supply)> {
+    pub(super) fn consumer(&self, token: LinkToken) -> Option<ConsumerLink<'_>> {
         match self.links.get(slot_of(token))? {
             Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
-                Some((*id, *settling, supply))
+                Some(ConsumerLink { id: *id, settling: *settling, supply })
             }
             _ => None,
         }
@@ -119,7 +126,7 @@ impl Links {
 
     /// Its supply.
     pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
-        self.consumer(token).map(|(id, _, supply)| (id, supply))
+        self.consumer(token).map(|link| (link.id, link.supply))
     }
 
     /// The supply of a consumer's link, to change.

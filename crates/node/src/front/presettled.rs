@@ -60,7 +60,8 @@ impl Front {
         supply.leaving.got(sequence);
         self.send_leaving(now, token, requests);
         let Some((id, supply)) = self.links.supply(token) else { return true };
-        let (is_ready, waits) = (supply.leaving.is_ready(), supply.waits());
+        let is_ready = supply.leaving.is_ready();
+        let waits = supply.waits();
         if is_ready && self.machine.allowance(id).credit > 0 {
             self.links.stand(token, TargetLine::WindowFirst);
         } else if waits {

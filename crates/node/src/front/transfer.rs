@@ -11,8 +11,9 @@ use towline_types::{Time, limits};
 
 use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
+use super::message::{self, IncomingMessage};
 use super::refused::RefusedMessage;
-use super::{Front, InFlight, NO_REQUESTER, OpenUnit, error, message};
+use super::{DeliveryKey, Front, InFlight, NO_REQUESTER, OpenUnit, error};
 use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
@@ -67,10 +68,11 @@ impl Front {
         };
         refused.unit = unit;
         let bytes = transfer.payload.len();
-        let (payload, format) = (&transfer.payload, transfer.message_format);
+        let payload = &transfer.payload;
+        let format = transfer.message_format;
         let parsed =
             message::from_payload(now.moved(self.ahead_us), payload, format, producer.is_none());
-        let (message, to) = match parsed {
+        let IncomingMessage { message, to } = match parsed {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse_message(refused, error, requests),
         };
@@ -257,7 +259,7 @@ impl Front {
             if open.commit_refused && result.is_ok() {
                 result = Err(Refusal::UnitDoomed);
             }
-            for (link, key) in open.provisional {
+            for DeliveryKey { link, key } in open.provisional {
                 if committed {
                     // Whatever the peer says of it from now on is too late.
                     self.machine.settle_outgoing(link, key, None);

@@ -63,7 +63,7 @@ impl Instance {
                 self.settle(caller, settlement, annotations, link, out);
             }
             Request::Credit { consumer, limit, drain, flow } => {
-                self.credit(consumer, limit, (drain, flow), out);
+                self.credit(consumer, limit, drain, flow, out);
             }
             Request::Declare { token } => {
                 let result = self.declare(caller);
@@ -95,7 +95,7 @@ impl Instance {
                 );
             }
             Request::CloseConsumer { consumer, lost, keep_queue } => {
-                self.close_consumer(caller, consumer, (lost, keep_queue), out);
+                self.close_consumer(caller, consumer, lost, keep_queue, out);
             }
             Request::DropKept { queue } => {
                 if let Ok(queue) = self.kept(&queue) {
@@ -230,14 +230,16 @@ impl Instance {
         &mut self,
         consumer: ConsumerId,
         limit: u64,
-        (drain, flow): (bool, u64),
+        drain: bool,
+        flow: u64,
         out: &mut Outbound,
     ) {
         let Some(known) = self.consumers.get_mut(&consumer) else { return };
         // The answer to an earlier word would be taken for the answer to this one.
         assert!(flow >= known.flow, "words on credit come in their order");
         known.flow = flow;
-        let (connection, beyond) = (known.connection, limit < known.dispatched);
+        let connection = known.connection;
+        let beyond = limit < known.dispatched;
         let credit = limit.saturating_sub(known.dispatched);
         self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
         if beyond {
@@ -261,7 +263,8 @@ impl Instance {
         fail: bool,
         out: &mut Outbound,
     ) {
-        let (now, connection) = (caller.now, caller.connection);
+        let now = caller.now;
+        let connection = caller.connection;
         let ours = self.rules.has_unit(connection, unit);
         let doomed = ours && self.holdings.doomed.remove(connection, unit);
         let decided =
@@ -298,7 +301,7 @@ impl Instance {
         let (name, dynamic) = match terminus {
             Terminus::Queue(name) => (name.clone(), false),
             Terminus::Dynamic { model, private } => {
-                (self.make_dynamic(caller, (model, *private), out)?.0, true)
+                (self.make_dynamic(caller, model, *private, out)?.0, true)
             }
             Terminus::Kept(name) => {
                 self.kept(name)?;
@@ -319,11 +322,17 @@ impl Instance {
     fn make_dynamic(
         &mut self,
         caller: &Caller<'_>,
-        model: (&str, bool),
+        model: &str,
+        private: bool,
         out: &mut Outbound,
     ) -> Result<(String, QueueId), Refusal> {
-        let made =
-            self.rules.open_dynamic(caller.now, caller.connection, model, &mut self.decision)?;
+        let made = self.rules.open_dynamic(
+            caller.now,
+            caller.connection,
+            model,
+            private,
+            &mut self.decision,
+        )?;
         self.carry_out_for(caller, None, out);
         Ok(made)
     }
@@ -355,7 +364,8 @@ impl Instance {
     fn delete_dynamic(&mut self, caller: &Caller<'_>, queue: QueueId, out: &mut Outbound) {
         // A permanent dynamic queue stays, and so does one that others have open: it then goes with
         // its connection.
-        let (now, connection) = (caller.now, caller.connection);
+        let now = caller.now;
+        let connection = caller.connection;
         if self.rules.delete_dynamic(now, connection, queue, &mut self.decision).is_ok() {
             self.carry_out_for(caller, None, out);
         }
@@ -373,7 +383,7 @@ impl Instance {
         let (queue, dynamic) = match &wanted.terminus {
             Terminus::Queue(name) => (name.clone(), None),
             Terminus::Dynamic { model, private } => {
-                let (name, queue) = self.make_dynamic(caller, (model, *private), out)?;
+                let (name, queue) = self.make_dynamic(caller, model, *private, out)?;
                 (name, Some(queue))
             }
             Terminus::Kept(name) => (name.clone(), Some(self.kept(name)?)),
@@ -384,7 +394,8 @@ impl Instance {
             filter: wanted.selector.map(filter_of),
             exclusive: wanted.exclusive,
         };
-        let (now, connection) = (caller.now, caller.connection);
+        let now = caller.now;
+        let connection = caller.connection;
         let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
         self.carry_out_for(caller, None, out);
         let opened = Consumer { connection, dispatched: 0, flow: 0, dynamic };
@@ -398,7 +409,8 @@ impl Instance {
         &mut self,
         caller: &Caller<'_>,
         consumer: ConsumerId,
-        (lost, keep_queue): (bool, bool),
+        lost: bool,
+        keep_queue: bool,
         out: &mut Outbound,
     ) {
         if let Some(closed) = self.consumers.remove(&consumer) {
@@ -414,7 +426,7 @@ impl Instance {
     fn disconnect(&mut self, caller: &Caller<'_>, lost: bool, out: &mut Outbound) {
         let connection = caller.connection;
         for consumer in self.holdings.consumers.take(connection) {
-            self.close_consumer(caller, consumer, (lost, false), out);
+            self.close_consumer(caller, consumer, lost, false, out);
         }
         for producer in self.holdings.producers.take(connection) {
             self.close_producer(caller, producer, false, out);

@@ -29,7 +29,7 @@ use crate::annotated::MessageAnnotations;
 use crate::damaged::{DamagedMessage, DamagedMessages};
 use crate::journal::Journal;
 use crate::live::LiveExtents;
-use crate::pending::Pending;
+use crate::pending::{DurableRun, Pending};
 use crate::request::{AdminReply, Farewell, Request, Response};
 use crate::selection::{Contents, FetchTicket};
 
@@ -304,7 +304,8 @@ impl Instance {
             Input::Quiesce => self.quiescing = true,
             Input::End(farewell) => {
                 for connection in self.connections.keys() {
-                    let (connection, response) = (*connection, Response::Ending(farewell));
+                    let connection = *connection;
+                    let response = Response::Ending(farewell);
                     out.routed.push(RoutedResponse { connection, response });
                 }
             }
@@ -363,7 +364,8 @@ impl Instance {
         // Two log writers may report in either order; the later report says it all.
         self.durable = self.durable.max(upto);
         let mut facts = std::mem::take(&mut self.durable_facts);
-        while let Some((end, reply)) = self.pending.take_durable(self.durable, &mut facts) {
+        while let Some(run) = self.pending.take_durable(self.durable, &mut facts) {
+            let DurableRun { end, reply } = run;
             for fact in facts.drain(..) {
                 if !self.annotated.is_empty() {
                     self.annotated.follow(&fact);
@@ -400,7 +402,8 @@ impl Instance {
         out: &mut Outbound,
     ) {
         if self.something_is_on_its_way() {
-            let (facts, durability) = (Vec::new(), Durability::Memory);
+            let facts = Vec::new();
+            let durability = Durability::Memory;
             let reply = Some((connection, response));
             self.log_run(StalledRun { facts, logged: 0, durability, reply }, journal);
         } else {
@@ -450,7 +453,8 @@ impl Instance {
             durability @ (Durability::Lazy | Durability::Forced) => {
                 let waits = durability == Durability::Forced;
                 let parked = if waits { reply.take() } else { None };
-                let (logged, facts) = (decision.logged, std::mem::take(&mut decision.facts));
+                let logged = decision.logged;
+                let facts = std::mem::take(&mut decision.facts);
                 let run = StalledRun { facts, logged, durability, reply: parked };
                 self.decision.facts = self.log_run(run, journal);
             }
@@ -542,7 +546,8 @@ impl Instance {
             }
             let mut facts = std::mem::take(&mut self.outputs.facts);
             for fact in facts.drain(..) {
-                let (facts, durability) = (vec![fact], Durability::Lazy);
+                let facts = vec![fact];
+                let durability = Durability::Lazy;
                 self.log_run(StalledRun { facts, logged: 1, durability, reply: None }, journal);
             }
             if self.outputs.facts.is_empty() {
