@@ -134,6 +134,7 @@ const PURE_CRATES: &[&str] = &[
     "slog",
     "stringprep",
     "subtle",
+    "time",
     "winnow",
 ];
 
