@@ -54,9 +54,11 @@ impl QueueManager {
                 queue.totals.backouts += count;
                 // The active counted when it decided, and may have counted again since; it may also
                 // be away by now, with the count on its page.
-                if let Some(spot) = queue.spot_of(sequence.0) {
-                    let known = queue.entry(spot).map_or(0, |entry| entry.backout_count);
-                    queue.set_backouts(spot, known.max(backouts));
+                if let Some(spot) = queue.spot_of(sequence.0)
+                    && let Some(entry) = queue.entry(spot)
+                {
+                    let backouts = backouts.max(entry.backout_count);
+                    queue.set_backouts(spot, backouts);
                 }
             }
             Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {

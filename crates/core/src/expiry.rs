@@ -85,7 +85,7 @@ impl QueueManager {
         if !self.changed.is_empty() || self.scan.can_go_on() || !self.effects.is_empty() {
             return Time::ZERO;
         }
-        // One that waits for a page goes on when that arrives.
+        // One that waits for a page goes on when that arrives; the first one is due at once.
         let waits = self.scan.waits_for.is_some();
         let scan = if waits { Time::NEVER } else { self.scan.due.unwrap_or(Time::ZERO) };
         let oldest = self.units.values().next();

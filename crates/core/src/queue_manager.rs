@@ -151,6 +151,13 @@ impl QueueManager {
     }
 
     /// The queue, which must exist.
+    pub(crate) fn queue(&self, id: QueueId) -> &Queue {
+        match self.queues.get(&id) {
+            Some(queue) => queue,
+            None => unreachable!("queue {id:?} is referred to and does not exist"),
+        }
+    }
+
     pub(crate) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
         match self.queues.get_mut(&id) {
             Some(queue) => queue,

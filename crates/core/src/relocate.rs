@@ -5,7 +5,7 @@ use towline_types::{Lsn, Payload};
 
 use crate::fact::{Durability, Fact};
 use crate::message::{Body, Message};
-use crate::queue::{Entry, EntryState, Search, Spot, body_bytes};
+use crate::queue::{Entry, EntryState, Search, Spot};
 use crate::request::Decision;
 use crate::{MessageSequence, PageRequest, QueueId, QueueManager};
 
@@ -104,8 +104,7 @@ impl QueueManager {
         {
             return false;
         }
-        let bytes = found.body(spot).map_or(0, |body| body_bytes(&body));
-        assert_eq!(content.len() as u64, bytes, "a body is carried whole");
+        assert_eq!(content.len() as u64, found.body_bytes(spot), "a body is carried whole");
         let header = entry.header(lane);
         let backout_count = entry.backout_count;
         let dead_letter = found.extra(spot).and_then(|extra| extra.dead_letter.clone());

@@ -78,7 +78,7 @@ impl ImagePlan {
         let mut out = Vec::with_capacity(self.bytes.len() + 64 * self.jobs.len());
         let mut from = 0;
         for (at, blocks) in &self.outlines {
-            out.extend_from_slice(self.bytes.get(from..*at).unwrap_or_default());
+            out.extend_from_slice(self.between(from, *at));
             from = *at;
             let outlines: Vec<(u8, &Outline)> = blocks
                 .iter()
@@ -96,8 +96,19 @@ impl ImagePlan {
                 put_outline(outline, &mut out);
             }
         }
-        out.extend_from_slice(self.bytes.get(from..).unwrap_or_default());
+        out.extend_from_slice(self.between(from, self.bytes.len()));
         out
+    }
+
+    /// What stands between two lists of outlines.
+    ///
+    /// # Panics
+    /// When the lists are not in the order of their positions: an image would lack what is between.
+    fn between(&self, from: usize, to: usize) -> &[u8] {
+        match self.bytes.get(from..to) {
+            Some(bytes) => bytes,
+            None => unreachable!("no bytes {from} to {to} in a plan of {}", self.bytes.len()),
+        }
     }
 }
 
@@ -152,11 +163,12 @@ impl QueueManager {
         for definition in self.catalogue.durable() {
             encode_definition(definition, &mut plan.bytes);
             if let Definition::Local(local) = definition {
-                let queue = self.queues.get(&local.id);
-                put_totals(queue.map(|queue| queue.totals).unwrap_or_default(), &mut plan.bytes);
-                match queue {
-                    Some(queue) if queue.live > 0 => plan.add(queue, self.limits.extent_bytes),
-                    Some(_) | None => put_varint(0, &mut plan.bytes),
+                let queue = self.queue(local.id);
+                put_totals(queue.totals, &mut plan.bytes);
+                if queue.live > 0 {
+                    plan.add(queue, self.limits.extent_bytes);
+                } else {
+                    put_varint(0, &mut plan.bytes);
                 }
             }
         }

@@ -9,11 +9,10 @@
 //! Invariants: the instance is stepped under the lock only; with a lease, no step is made without
 //! it; a thread of the log never waits for the lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use towline_admin::catalogue::{
     BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_SPACE, LOG_LOW,
@@ -23,6 +22,7 @@ use towline_admin::catalogue::{
 use towline_core::{
     ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
 };
+use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
@@ -41,7 +41,7 @@ use crate::workers::Workers;
 
 /// An instance behind its lock; shared by all threads of the process.
 pub struct Door {
-    inner: Mutex<Inner>,
+    inner: DelegationLock<Inner>,
     /// Set once, between recovery and the first listener.
     log: OnceLock<Log>,
     workers: Workers,
@@ -54,8 +54,6 @@ pub struct Door {
     halted: AtomicBool,
     /// The position up to which the log is durable, as its writers reported.
     durable_upto: AtomicU64,
-    /// The durable position that the instance was stepped with.
-    durable_seen: AtomicU64,
     /// The last report of the log about its free space, until the instance is stepped with it:
     /// `SPACE_*`.
     space_report: AtomicU8,
@@ -70,6 +68,8 @@ struct Inner {
     outboxes: FastMap<ConnectionId, Arc<Outbox>>,
     next_connection: u64,
     out: Outbound,
+    /// The durable position that the instance was stepped with.
+    durable_seen: u64,
 }
 
 impl Door {
@@ -84,9 +84,10 @@ impl Door {
             outboxes: FastMap::default(),
             next_connection: 1,
             out: Outbound::default(),
+            durable_seen: 0,
         };
         Door {
-            inner: Mutex::new(inner),
+            inner: DelegationLock::new(inner),
             log: OnceLock::new(),
             workers,
             process,
@@ -95,7 +96,6 @@ impl Door {
             unfinished: Notify::new(),
             halted: AtomicBool::new(false),
             durable_upto: AtomicU64::new(0),
-            durable_seen: AtomicU64::new(0),
             space_report: AtomicU8::new(SPACE_NO_REPORT),
         }
     }
@@ -142,7 +142,7 @@ impl Door {
         let locked = self.inner.lock();
         let result = act();
         drop(locked);
-        self.apply_durable();
+        self.take_reports();
         result
     }
 
@@ -241,7 +241,7 @@ impl Door {
         let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
         drop(inner);
         self.finish(after);
-        self.apply_durable();
+        self.take_reports();
     }
 
     /// An administration job is done.
@@ -330,41 +330,37 @@ impl Door {
         let aside = inner.out.aside.take().unwrap_or(SetAside::Gone);
         drop(inner);
         self.finish(after);
-        self.apply_durable();
+        self.take_reports();
         aside
     }
 
     fn step_instance(&self, now: Time, own: Option<ConnectionId>, input: Input<'_>) {
         let after = self.step_locked(&mut self.inner.lock(), now, own, input);
         self.finish(after);
-        self.apply_durable();
+        self.take_reports();
     }
 
     /// Steps the instance with the reports of the log's threads: what became durable, and whether
     /// there is free space. A thread that holds the lock meanwhile does it when it leaves: a thread
     /// of the log never waits for the instance, because the instance may wait for the log.
-    fn apply_durable(&self) {
-        loop {
-            // Pairs with the fence of the other side: either this thread reads the position that it
-            // stored, or it finds the lock free.
-            fence(Ordering::SeqCst);
-            let upto = self.durable_upto.load(Ordering::SeqCst);
-            let nothing_new = upto <= self.durable_seen.load(Ordering::SeqCst);
-            if nothing_new && self.space_report.load(Ordering::SeqCst) == SPACE_NO_REPORT {
-                return;
-            }
-            let Some(mut inner) = self.inner.try_lock() else { return };
-            self.durable_seen.fetch_max(upto, Ordering::SeqCst);
-            let now = self.clock.wall();
-            let mut after = self.step_locked(&mut inner, now, None, Input::Durable(Lsn(upto)));
-            let report = self.space_report.swap(SPACE_NO_REPORT, Ordering::SeqCst);
-            if report != SPACE_NO_REPORT {
-                let full = Input::LogFull(report == SPACE_FULL);
-                after.join(self.step_locked(&mut inner, now, None, full));
-            }
-            drop(inner);
-            self.finish(after);
+    fn take_reports(&self) {
+        self.inner.take_posted(|inner| self.step_reports(inner), |after| self.finish(after));
+    }
+
+    fn step_reports(&self, inner: &mut Inner) -> After {
+        let now = self.clock.wall();
+        let mut after = After::default();
+        let upto = self.durable_upto.load(Ordering::SeqCst);
+        if upto > inner.durable_seen {
+            inner.durable_seen = upto;
+            after = self.step_locked(inner, now, None, Input::Durable(Lsn(upto)));
         }
+        let report = self.space_report.swap(SPACE_NO_REPORT, Ordering::SeqCst);
+        if report != SPACE_NO_REPORT {
+            let full = Input::LogFull(report == SPACE_FULL);
+            after.join(self.step_locked(inner, now, None, full));
+        }
+        after
     }
 
     fn step_locked(
@@ -412,7 +408,7 @@ impl Door {
 
     fn with_inner<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
         let result = act(&mut self.inner.lock());
-        self.apply_durable();
+        self.take_reports();
         result
     }
 }
@@ -488,7 +484,8 @@ impl ImageSource for Door {
 impl Listener for Door {
     fn durable(&self, upto: Lsn) {
         self.durable_upto.fetch_max(upto.0, Ordering::SeqCst);
-        self.apply_durable();
+        self.inner.post();
+        self.take_reports();
     }
 
     fn failed(&self, error: &LogError) {
@@ -515,6 +512,7 @@ impl Listener for Door {
             Space::Full => log(&DISK_FULL, &[&bytes]),
         }
         self.space_report.store(report, Ordering::SeqCst);
-        self.apply_durable();
+        self.inner.post();
+        self.take_reports();
     }
 }

@@ -71,11 +71,13 @@ fn head(kind: u16, flags: libc::c_int, index: u32, address: FloatingAddress) -> 
     let mut message = Vec::with_capacity(80);
     message.extend(0_u32.to_ne_bytes());
     message.extend(kind.to_ne_bytes());
-    // Both fit: they are constants of the kernel's interface.
-    message.extend(u16::try_from(flags).unwrap_or_default().to_ne_bytes());
+    let (Ok(flags), Ok(family)) = (u16::try_from(flags), u8::try_from(family)) else {
+        unreachable!("constants of the kernel's interface fit its fields: {flags}, {family}")
+    };
+    message.extend(flags.to_ne_bytes());
     message.extend(1_u32.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes());
-    message.extend([u8::try_from(family).unwrap_or_default(), address.prefix, options, 0]);
+    message.extend([family, address.prefix, options, 0]);
     message.extend(index.to_ne_bytes());
     assert_eq!(message.len(), HEAD_BYTES, "as drawn above");
     message
@@ -83,7 +85,9 @@ fn head(kind: u16, flags: libc::c_int, index: u32, address: FloatingAddress) -> 
 
 fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     assert!(value.len() <= 16 && value.len().is_multiple_of(4), "nothing here needs padding");
-    let length = u16::try_from(value.len() + 4).unwrap_or_default();
+    let Ok(length) = u16::try_from(value.len() + 4) else {
+        unreachable!("an address has at most 16 bytes")
+    };
     message.extend(length.to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(value);
@@ -98,8 +102,10 @@ fn bytes_of(ip: IpAddr) -> Vec<u8> {
 
 /// Sends the message, with its length filled in, and reads the answer.
 fn ask(mut message: Vec<u8>) -> io::Result<()> {
-    let length = u32::try_from(message.len()).unwrap_or_default().to_ne_bytes();
-    message.splice(..4, length);
+    let Ok(length) = u32::try_from(message.len()) else {
+        unreachable!("a message of {} bytes", message.len())
+    };
+    message.splice(..4, length.to_ne_bytes());
     let socket = socket(
         AddressFamily::Netlink,
         SockType::Raw,

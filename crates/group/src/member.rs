@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use raft::eraftpb::{Entry, HardState as RaftHardState, Message as RaftMessage, MessageType};
-use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
+use raft::{Config, Progress as RaftProgress, ProgressState, RawNode, SnapshotStatus, StateRole};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use crate::election::Election;
@@ -366,6 +366,30 @@ impl Member {
     #[must_use]
     pub fn committed(&self) -> u64 {
         self.committed
+    }
+
+    /// The position of the newest batch that may be applied; all zero while there is none, and on
+    /// a leader that does not know the position of its newest batch yet.
+    ///
+    /// # Panics
+    /// When its position was forgotten or its batch cut: neither may happen to a committed batch.
+    #[must_use]
+    pub fn committed_place(&self) -> BatchPlace {
+        match self.place(self.committed) {
+            Some(place) => place,
+            None => unreachable!("committed batch {} is not in the log", self.committed),
+        }
+    }
+
+    /// What the library knows of a peer.
+    ///
+    /// # Panics
+    /// When the library does not know it: all members are voters from the start.
+    pub(crate) fn raft_progress(&self, peer: MemberId) -> &RaftProgress {
+        match self.raw.raft.prs().get(peer.0) {
+            Some(progress) => progress,
+            None => unreachable!("{peer:?} is a member, and the library does not know it"),
+        }
     }
 
     /// The position of a batch, when it is known.

@@ -76,8 +76,9 @@ impl Payloads {
     /// Takes what was read back; of what was read before some goes when there is too much. What was
     /// just read stays: a member waits for it, and would ask for it again and again.
     pub(crate) fn fetched(&mut self, batches: Vec<Batch>) {
-        let first = batches.first().map_or(0, |batch| batch.index);
-        let last = batches.last().map_or(0, |batch| batch.index);
+        let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return };
+        let first = first.index;
+        let last = last.index;
         for Batch { index, payload, .. } in batches {
             self.fetched_bytes += payload.len();
             if let Some(before) = self.fetched.insert(index, payload) {

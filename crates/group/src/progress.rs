@@ -63,7 +63,6 @@ impl Member {
         let raft = &self.raw.raft;
         let table = &raft.store().table;
         let last = table.last();
-        let committed = table.place(self.committed).unwrap_or(table.base());
         let leads = self.role == Role::Leader;
         let peers = self.peers.iter().map(|peer| self.peer_progress(*peer, last.end)).collect();
         Progress {
@@ -72,7 +71,8 @@ impl Member {
             leader: (raft.leader_id != 0).then_some(MemberId(raft.leader_id)),
             base: table.base(),
             last,
-            committed,
+            committed: self.committed_place(),
+            // What is before the base is in a durable image.
             durable: table.place(self.durable).unwrap_or(table.base()).end,
             is_in_sync: self.may_vote()
                 && !self.lacks_batches()
@@ -87,16 +87,16 @@ impl Member {
 
     fn peer_progress(&self, id: MemberId, tail: Lsn) -> PeerProgress {
         let raft = &self.raw.raft;
-        let progress = raft.prs().get(id.0);
-        let matched = progress.map_or(0, |progress| progress.matched);
+        let progress = self.raft_progress(id);
+        let matched = progress.matched;
         let table = &raft.store().table;
+        // Zero: it has acknowledged nothing on this connection, or a position that is forgotten.
         let acknowledged = table.place(matched).map_or(Lsn::ZERO, |place| place.end);
         let leads = self.role == Role::Leader;
         let is_heard = leads && self.is_heard(id);
         // One that came back to a group in which nothing happens is not sent anything, so nothing
         // shows that it would take it; it has everything all the same.
-        let takes_all = matched >= table.last().index
-            || progress.is_some_and(|progress| progress.state == ProgressState::Replicate);
+        let takes_all = matched >= table.last().index || progress.state == ProgressState::Replicate;
         PeerProgress {
             id,
             acknowledged,
@@ -107,7 +107,7 @@ impl Member {
                 && takes_all
                 && matched >= self.committed_before()
                 && matched >= self.opened_at.get(&id).copied().unwrap_or(0),
-            needs_copy: progress.is_some_and(|progress| progress.state == ProgressState::Snapshot),
+            needs_copy: progress.state == ProgressState::Snapshot,
         }
     }
 }

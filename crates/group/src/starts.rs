@@ -93,7 +93,7 @@ impl Starts {
         self.own.drain(..too_many);
     }
 
-    /// The start of the process that runs, or ran last.
+    /// The start of the process that runs, or ran last; all zero before the first one.
     #[must_use]
     pub fn own(&self) -> Start {
         self.own.last().copied().unwrap_or_default()

@@ -44,7 +44,7 @@ impl Instance {
             "mqsc" => self.run_script(now, text, journal, out),
             "status" => {
                 let status = self.status(now, journal);
-                (serde_json::to_string(&status).unwrap_or_default(), false)
+                (json(&status), false)
             }
             other => {
                 let why = format!("administration request of kind '{other}' is unknown");
@@ -88,7 +88,7 @@ impl Instance {
         }
         // What a MOVE left may be away, and another one is not to find it so.
         self.load_first_pages(journal, out);
-        (serde_json::to_string(&reply).unwrap_or_default(), changed)
+        (json(&reply), changed)
     }
 
     /// All that `towline status` shows.
@@ -201,6 +201,7 @@ impl Target for Administered<'_> {
         for (id, connected) in self.connections {
             let at = statuses.binary_search_by_key(id, |status| status.connection);
             let status = at.ok().and_then(|at| statuses.get(at));
+            // One that opened nothing has no row.
             let count = |of: fn(&towline_core::ConnectionStatus) -> usize| {
                 status.map_or(0, |status| of(status) as u64)
             };
@@ -292,6 +293,12 @@ impl Target for Administered<'_> {
         self.stopped.extend(there.then_some(connection));
         there
     }
+}
+
+/// An answer as JSON; one that cannot be written as that says so.
+fn json(answer: &impl serde::Serialize) -> String {
+    serde_json::to_string(answer)
+        .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string())
 }
 
 /// What is known of a connection without asking what it has open.

@@ -47,6 +47,7 @@ impl Annotated {
     /// Adds annotations: an entry replaces one of the same name.
     pub(crate) fn add(&mut self, message: MessageSequence, added: &Map) {
         let before = self.take(message);
+        // Our own encoding of values that were checked.
         let before = before.and_then(|map| Map::decode(&mut Reader::new(&map)).ok());
         let whole = encoded(&merged(&before.unwrap_or_default(), added));
         // Together they are too long: what was said last counts.
@@ -115,6 +116,8 @@ impl Annotated {
         self.next_age += 1;
         self.by_age.insert(self.next_age, message);
         self.messages.insert(message, (self.next_age, map));
+        // What is forgotten first is found by age: an entry of one alone would stay for ever.
+        assert_eq!(self.messages.len(), self.by_age.len(), "each annotated message has one age");
     }
 }
 

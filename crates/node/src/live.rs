@@ -48,6 +48,7 @@ impl LiveExtents {
         live.bodies -= 1;
         live.bytes -= u64::from(location.bytes);
         if live.bodies == 0 {
+            assert_eq!(live.bytes, 0, "bytes of an extent without bodies");
             self.live.remove(&extent);
         }
     }
@@ -64,6 +65,7 @@ impl LiveExtents {
     /// # Panics
     /// As [`LiveExtents::removed`].
     pub(crate) fn removed_share(&mut self, share: ExtentShare) {
+        // One that is not known has nothing that could be removed: see below.
         let known = self.live.get(&share.extent).copied().unwrap_or_default();
         let bodies = known.bodies.checked_sub(share.bodies);
         let bytes = known.bytes.checked_sub(share.bytes);
@@ -71,6 +73,7 @@ impl LiveExtents {
             unreachable!("bodies were removed that were not stored")
         };
         if bodies == 0 {
+            assert_eq!(bytes, 0, "bytes of an extent without bodies");
             self.live.remove(&share.extent);
         } else {
             self.live.insert(share.extent, Live { bodies, bytes });

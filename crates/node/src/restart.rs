@@ -194,6 +194,8 @@ impl Restart {
         }
         let (fact, last) =
             record::decode(bytes, lsn).map_err(|error| RestartError::Record { lsn, error })?;
+        let ascends = self.run.last().is_none_or(|(before, _)| *before < lsn);
+        assert!(ascends, "the record at {lsn} stands before one that was taken already");
         self.run.push((lsn, fact));
         if !last {
             return Ok(());

@@ -142,7 +142,8 @@ impl Selection for MessageSelection<'_> {
             // Whether it fits cannot be known: the consumer is informed when it is read.
             Found::Unreadable => return Match::Yes,
         };
-        // Whether there is more behind the body's beginning does not matter.
+        // Whether there is more behind the body's beginning does not matter. What is no message
+        // fits no selector.
         let Ok(Some(sections)) = Sections::scan_front(&content, false) else { return Match::No };
         let walks = selector.walks().saturating_add(1);
         let walked = sections.front_bytes().saturating_mul(walks);

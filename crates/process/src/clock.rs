@@ -99,11 +99,15 @@ fn read_wall_clock() -> Time {
     Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// CLOCK_BOOTTIME.
-fn since_boot() -> Duration {
+/// CLOCK_BOOTTIME: time since the machine started; it goes on while the machine sleeps.
+#[must_use]
+pub fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
-    Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0))
+    let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec))
+    else {
+        unreachable!("{} s and {} ns since the machine started", time.tv_sec, time.tv_nsec)
+    };
+    Duration::new(seconds, nanoseconds)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! What a process asks of its operating system: clocks, random bytes, folders whose names are
-//! durable; and what it says of itself: its version and its exit codes.
+//! durable; and its exit codes.
 //!
 //! Reading order: [`Clock`], [`random`], [`folder`].
 //!
@@ -12,7 +12,7 @@ mod clock;
 pub mod folder;
 pub mod random;
 
-pub use clock::Clock;
+pub use clock::{Clock, since_boot};
 
 /// Exit code when the recovery log failed: what is acknowledged is safe, a restart reads it.
 pub const EXIT_LOG_FAILED: i32 = 70;

@@ -205,7 +205,7 @@ async fn tell(stream: &mut (impl AsyncWrite + Unpin), answer: &BatchAnswer) -> R
         BatchAnswer::Refused(why) => {
             let why: String = why.chars().filter(char::is_ascii).take(255).collect();
             stream.write_u8(REFUSED).await?;
-            stream.write_u8(u8::try_from(why.len()).unwrap_or(u8::MAX)).await?;
+            stream.write_u8(u8::try_from(why.len()).map_err(Error::other)?).await?;
             stream.write_all(why.as_bytes()).await?;
         }
     }

@@ -178,7 +178,8 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
     let made = log_swap::begin(data).map_err(words)?;
     let taken = take_into(driver, &made, peer, handle);
     if taken.is_err() {
-        // Its free space is wanted, and the next copy starts from the beginning.
+        // Its free space is wanted, and the next copy starts from the beginning: it removes what
+        // this call leaves.
         std::fs::remove_dir_all(&made).ok();
     }
     let (mut stream, came) = taken?;
@@ -195,6 +196,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
         .replaced_by(last, |hard_state| log_swap::hand_in(data, &made, hard_state, drawn))
         .map_err(words)?;
     say(&GROUP_COPY_TAKEN, &[driver.name(peer), &came.end.to_string()]);
+    // Empty by now. If it stays, the next copy removes it.
     std::fs::remove_dir_all(&made).ok();
     Ok(())
 }

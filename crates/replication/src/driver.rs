@@ -180,6 +180,7 @@ impl Driver {
 
     /// Whether both connections with a peer stand.
     pub fn is_connected(&self, peer: Peer) -> bool {
+        // Before there are links nothing is connected.
         let state = self.links().map(|links| links.state(peer)).unwrap_or_default();
         state.connected_in && state.connected_out
     }
@@ -421,7 +422,7 @@ impl Driver {
             next = self.carry_out(core);
         }
         let committed = core.member.committed();
-        let end = core.member.place(committed).map_or(Lsn::ZERO, |place| place.end);
+        let end = core.member.committed_place().end;
         if self.committed.fetch_max(end.0, Ordering::SeqCst) < end.0 {
             let mut seen = self.progress.lock();
             seen.committed = seen.committed.max(committed);

@@ -153,7 +153,8 @@ impl HardStateFile {
         }
     }
 
-    /// What counts of one of the files.
+    /// What counts of one of the files; nothing when it cannot be read. Then nothing is known of
+    /// what was promised, which is what the start acts on (`trusted_log`).
     fn newest(&self, name: &str) -> Option<Slot> {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
     }

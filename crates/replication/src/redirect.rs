@@ -22,7 +22,9 @@ pub struct Redirect {
 /// For clients of listener `number`, which is bound to `bound` and whose URL is `url`: what the
 /// configuration says, else its own address.
 pub fn of(group: &GroupConfig, number: u16, bound: SocketAddr, url: &str) -> Option<Redirect> {
-    let (_, this) = group.own().ok()?;
+    let Ok((_, this)) = group.own() else {
+        unreachable!("a configuration without this instance is refused at the start")
+    };
     let (scheme, _) = url.split_once(':')?;
     let told = this.clients.get(usize::from(number)).filter(|told| !told.is_empty());
     let (host, port) = match told {

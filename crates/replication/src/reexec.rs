@@ -49,12 +49,15 @@ pub fn ready_was_printed() -> bool {
 }
 
 /// The nonce of the start of the process that re-executed itself as this one, if one did.
+///
+/// A nonce that cannot be read is none: this process then meets the other instances first.
 pub fn start_before() -> Option<u64> {
     std::env::var(START).ok()?.parse().ok()
 }
 
 /// How many copies of the log could not be had, one after the other, before this process began.
 pub fn copies_failed() -> u32 {
+    // Not set in a process that was started. It lengthens a pause, and nothing else.
     let failed = std::env::var(COPIES_FAILED).ok();
     failed.and_then(|failed| failed.parse().ok()).unwrap_or(0)
 }

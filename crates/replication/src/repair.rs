@@ -79,7 +79,7 @@ pub fn read_batches(
         let read = log.read_batches(places, bytes_max);
         match read {
             Err(error) if error.is_damage() => {
-                let parts = places.iter().filter_map(part).collect();
+                let parts = places.iter().map(part).collect();
                 // What was repaired is whole now, so this ends.
                 if !driver.repairs().wait_for(parts) {
                     return Err(error);
@@ -122,9 +122,14 @@ pub fn look_over(driver: &Driver) {
     }
 }
 
-fn part(place: &BatchPlace) -> Option<BodyLocation> {
-    let bytes = u32::try_from(place.end.0.checked_sub(place.lsn.0)?).ok()?;
-    Some(BodyLocation { lsn: place.lsn, bytes })
+/// # Panics
+/// When the batch ends before its start, or is longer than any batch may be.
+fn part(place: &BatchPlace) -> BodyLocation {
+    let bytes = place.end.0.checked_sub(place.lsn.0).map(u32::try_from);
+    let Some(Ok(bytes)) = bytes else {
+        unreachable!("a batch of the log stands from {} to {}", place.lsn, place.end)
+    };
+    BodyLocation { lsn: place.lsn, bytes }
 }
 
 /// What was tried lately.

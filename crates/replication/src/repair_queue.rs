@@ -58,6 +58,7 @@ impl RepairQueue {
 
     /// A connection to this instance stands: what it could not be asked for is asked for again.
     pub(crate) fn is_back(&self, peer: Peer) {
+        // The thread ends with the process.
         self.jobs.send(Job::Back(peer)).ok();
     }
 
@@ -65,9 +66,11 @@ impl RepairQueue {
     pub fn wait_for(&self, parts: Vec<BodyLocation>) -> bool {
         let (done, answer) = channel();
         let then = move |repaired| {
+            // The caller waits for it below; it is gone only with the process.
             done.send(repaired).ok();
         };
         self.ask(parts, Box::new(then));
+        // The thread ends with the process: then nothing is repaired any more.
         answer.recv().unwrap_or(false)
     }
 

@@ -75,6 +75,7 @@ const FORGOTTEN_TERMS: u64 = 1 << 16;
 pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
     hard_state_file.refuse_later_version()?;
+    // Without one that can be read nothing is known: the operator says what counts.
     let hard_state = hard_state_file.read().unwrap_or_default();
     // The note would take the vote away again.
     match std::fs::remove_file(hard_state_file.note_path()) {

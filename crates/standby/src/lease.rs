@@ -30,11 +30,7 @@ pub type BootClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// CLOCK_BOOTTIME.
 pub(crate) fn boot_clock() -> BootClock {
-    Arc::new(|| {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
-        Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0))
-    })
+    Arc::new(towline_process::since_boot)
 }
 
 /// Why an instance must end.

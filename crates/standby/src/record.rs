@@ -50,7 +50,9 @@ impl LeaseRecord {
             end -= 1;
         }
         let name = self.holder.as_bytes().get(..end).unwrap_or(&[]);
-        let length = u16::try_from(name.len()).unwrap_or(0);
+        let Ok(length) = u16::try_from(name.len()) else {
+            unreachable!("a name was cut to {NAME_BYTES_MAX} bytes")
+        };
         let state = if self.given_up { GIVEN_UP } else { HELD };
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 8, &[VERSION, state, 0, 0]);

@@ -80,8 +80,10 @@ pub(crate) fn take_over(
     folder::make(&new).map_err(failed)?;
     passed(Step::Made).map_err(failed)?;
     let base = found.log_folder(data);
-    let window = found.logs.last().and_then(|owner| window_of(data, *owner));
-    let window = window.unwrap_or(0).max(window_bytes);
+    let window = match found.logs.last() {
+        Some(owner) => window_of(data, *owner).map_err(failed)?.max(window_bytes),
+        None => window_bytes,
+    };
     let succession = base.as_deref().map(|base| fill(base, &new, window));
     let succession = succession.unwrap_or_else(|| Ok(Succession::default()))?;
     passed(Step::Filled).map_err(failed)?;
@@ -112,10 +114,15 @@ fn fill(base: &Path, new: &Path, window_bytes: u64) -> Result<Succession, Folder
     }
 }
 
-/// How far apart the writes of the owner of a log folder can be; `None`: it is not known.
-fn window_of(data: &Path, owner: u64) -> Option<u64> {
-    let content = fs::read(data.join(epochs::epoch_name(owner))).ok()?;
-    LeaseRecord::decode(&content).map(|record| record.window_bytes)
+/// How far apart the writes of the owner of a log folder can be, bytes; 0 if its record was removed
+/// or does not say.
+fn window_of(data: &Path, owner: u64) -> io::Result<u64> {
+    match fs::read(data.join(epochs::epoch_name(owner))) {
+        Ok(content) => Ok(LeaseRecord::decode(&content).map_or(0, |record| record.window_bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        // A window that is too small would leave extents to an old owner that still writes.
+        Err(error) => Err(error),
+    }
 }
 
 fn still_newest(data: &Path, epoch: u64) -> Result<(), FolderError> {

@@ -59,7 +59,16 @@ const MATRIX: &[CrateRule] = &[
     CrateRule {
         folder: "crates/engine",
         may_use: &[
-            "types", "core", "node", "log", "backup", "admin", "logging", "config", "process",
+            "types",
+            "delegation",
+            "core",
+            "node",
+            "log",
+            "backup",
+            "admin",
+            "logging",
+            "config",
+            "process",
             "standby",
         ],
         tests_may_use: &[],

@@ -11,7 +11,7 @@ use super::LazyFacts;
 use crate::fact::Fact;
 use crate::message::{DeadLetter, DeadLetterReason, Message};
 use crate::object::QueueKind;
-use crate::queue::{EntryState, Spot, body_bytes};
+use crate::queue::{EntryState, Spot};
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
@@ -161,7 +161,7 @@ impl QueueManager {
         let resolved = self.catalogue.resolve(name).ok()?;
         let target = self.queues.get(&resolved.queue.id)?;
         let attributes = &target.definition.attributes;
-        let bytes = source.body(spot).map_or(0, |body| body_bytes(&body));
+        let bytes = source.body_bytes(spot);
         // How much of it is around the body is not known any more: what its own queue took, a queue
         // of the same MAXMSGL takes.
         let as_long =

@@ -85,14 +85,13 @@ impl QueueManager {
         }
         let exclusive =
             !attributes.shareable || spec.exclusive.unwrap_or(!attributes.default_shared);
-        let queue = self.queues.get(&resolved.queue.id);
+        let queue = self.queue(resolved.queue.id);
         let consumes = spec.mode == ConsumerMode::Consume;
-        let owner = queue.filter(|queue| queue.private).and_then(|queue| queue.owner);
+        let owner = queue.owner.filter(|_| queue.private);
         if consumes && owner.is_some_and(|owner| owner != connection) {
             return Err(Refusal::BelongsToOther(resolved.queue.name.clone()));
         }
-        let (inputs, taken) = queue.map_or((0, false), |queue| (queue.open_input, queue.exclusive));
-        if consumes && inputs > 0 && (exclusive || taken) {
+        if consumes && queue.open_input > 0 && (exclusive || queue.exclusive) {
             return Err(Refusal::QueueInUse(resolved.queue.name.clone()));
         }
         Ok(exclusive)

@@ -106,6 +106,7 @@ impl Block {
                 .unwrap_or(u32::MAX)
         };
         Block {
+            // An empty block gets it with its first entry.
             first: sheet.entries.first().map_or(0, |entry| entry.sequence),
             live: count(&|entry| entry.state != EntryState::Gone),
             available: count(&|entry| entry.state == EntryState::Available),
@@ -260,7 +261,9 @@ impl Block {
         let version = self.version;
         let rest = (sheet.entries.len() > BLOCK_ENTRIES).then(|| {
             let entries = sheet.entries.split_off(BLOCK_ENTRIES / 2);
-            let from = entries.first().map_or(0, |entry| entry.sequence);
+            let Some(from) = entries.first().map(|entry| entry.sequence) else {
+                unreachable!("more than a block of entries has a second half")
+            };
             let extras = sheet.extras.split_off(&from);
             let behind = pins.extract_if(.., |pin| *pin >= from).collect();
             Block { pins: behind, version, ..Block::of(Sheet { entries, extras }) }

@@ -35,7 +35,10 @@ impl Rank {
     }
 
     pub(crate) fn lane(self) -> u8 {
-        9 - u8::try_from(self.0 >> LANE_SHIFT).unwrap_or(9)
+        match u8::try_from(self.0 >> LANE_SHIFT) {
+            Ok(above @ 0..=9) => 9 - above,
+            Ok(_) | Err(_) => unreachable!("a rank of none of the ten lanes"),
+        }
     }
 
     pub(crate) fn sequence(self) -> u64 {

@@ -281,8 +281,10 @@ impl Lane {
             ..*entry
         };
         let taken = std::mem::replace(entry, tombstone);
-        let extra =
-            if taken.marks.has_extra() { sheet.extras.remove(&taken.sequence) } else { None };
+        let has_extra = taken.marks.has_extra();
+        let extra = if has_extra { sheet.extras.remove(&taken.sequence) } else { None };
+        // It may have the positions of the body.
+        assert_eq!(extra.is_some(), has_extra, "what a message has besides its entry is lost");
         block.available -= u32::from(taken.state == EntryState::Available);
         block.live -= 1;
         self.live -= 1;

@@ -225,9 +225,8 @@ impl Queue {
     fn locate(&self, sequence: u64) -> Option<(u8, LanePosition)> {
         let mut rest = if sequence > self.highest { 0 } else { self.occupied };
         while rest != 0 {
-            let lane = rest.trailing_zeros();
+            let lane = lane_of_bit(rest.trailing_zeros());
             rest &= rest - 1;
-            let lane = u8::try_from(lane).unwrap_or(0);
             if let Some(at) = self.lanes[usize::from(lane)].find(sequence).found() {
                 return Some((lane, at));
             }
@@ -357,6 +356,17 @@ impl Queue {
         })
     }
 
+    /// Bytes of the body of the message there.
+    ///
+    /// # Panics
+    /// When there is none in memory: the caller found its entry.
+    pub(crate) fn body_bytes(&self, spot: Spot) -> u64 {
+        match self.body(spot) {
+            Some(body) => body_bytes(&body),
+            None => unreachable!("no message {} in memory in lane {}", spot.sequence, spot.lane),
+        }
+    }
+
     /// What few messages have, of the message there.
     pub(crate) fn extra(&self, spot: Spot) -> Option<&Extra> {
         let at = self.position(spot)?;
@@ -413,16 +423,22 @@ impl Queue {
         let expiring = away(&|outline| u64::from(outline.expiring));
         assert_eq!(self.expiring, count(&Entry::expires) + expiring, "expiring");
         assert!(self.reserved >= self.in_flight, "what is in flight is reserved");
-        let here: u64 = self.iter().map(|(lane, entry)| self.audit_bytes(lane, entry)).sum();
+        let here: u64 = self
+            .iter()
+            .map(|(lane, entry)| self.body_bytes(Spot { lane, sequence: entry.sequence }))
+            .sum();
         assert_eq!(self.bytes, here + away(&|outline| outline.bytes), "bytes");
         if let Some(index) = &self.index {
             index.audit(self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
         }
         self.waiting.audit();
     }
+}
 
-    fn audit_bytes(&self, lane: u8, entry: &Entry) -> u64 {
-        let body = self.body(Spot { lane, sequence: entry.sequence });
-        body.map_or(0, |body| body_bytes(&body))
+/// The lane of a bit of `occupied`.
+fn lane_of_bit(bit: u32) -> u8 {
+    match u8::try_from(bit) {
+        Ok(lane) => lane,
+        Err(_) => unreachable!("`occupied` has 16 bits"),
     }
 }

@@ -9,7 +9,9 @@ use towline_types::{PageRef, Time};
 
 use super::keys::KeyFilter;
 use super::page;
-use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk};
+use super::{
+    Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk, lane_of_bit,
+};
 use crate::ConsumerId;
 use crate::page_key::{PageKey, PageRequest};
 use crate::request::FilterKey;
@@ -46,9 +48,8 @@ impl Queue {
     pub(crate) fn first_available(&mut self) -> Search {
         let mut rest = self.occupied;
         while self.available > 0 && rest != 0 {
-            let lane = rest.ilog2();
+            let lane = lane_of_bit(rest.ilog2());
             rest &= !(1 << lane);
-            let lane = u8::try_from(lane).unwrap_or(0);
             let walk = self.lanes[usize::from(lane)].first_available();
             if let Some(search) = self.searched(lane, walk) {
                 return search;
@@ -61,9 +62,8 @@ impl Queue {
     pub(crate) fn next_available(&self, cursor: &[u64; LANES]) -> Search {
         let mut rest = self.occupied;
         while self.available > 0 && rest != 0 {
-            let lane = rest.ilog2();
+            let lane = lane_of_bit(rest.ilog2());
             rest &= !(1 << lane);
-            let lane = u8::try_from(lane).unwrap_or(0);
             let walk = self.lanes[usize::from(lane)].next_available(cursor[usize::from(lane)]);
             if let Some(search) = self.searched(lane, walk) {
                 return search;

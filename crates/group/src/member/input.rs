@@ -238,9 +238,10 @@ impl Member {
         if found {
             self.raw.on_entries_fetched(wanted.context);
         }
-        let behind = self.peers.iter().filter_map(|peer| self.raw.raft.prs().get(peer.0));
-        let least = behind.map(|progress| progress.next_idx).min().unwrap_or(0);
-        self.raw.mut_store().payloads.drop_fetched_before(least);
+        let wanted = self.peers.iter().map(|peer| self.raft_progress(*peer).next_idx);
+        if let Some(least) = wanted.min() {
+            self.raw.mut_store().payloads.drop_fetched_before(least);
+        }
     }
 
     fn allow_votes(&mut self, out: &mut Output) {
@@ -254,7 +255,7 @@ impl Member {
 
     fn forget(&mut self, lsn: Lsn) {
         // What is not committed may still be replaced, and the library wants what is not applied.
-        let committed = self.place(self.committed).map_or(Lsn::ZERO, |place| place.end);
+        let committed = self.committed_place().end;
         self.raw.mut_store().table.forget_before(lsn.min(committed));
     }
 

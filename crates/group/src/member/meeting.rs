@@ -16,7 +16,7 @@
 use std::collections::HashSet;
 
 use raft::eraftpb::{Message as RaftMessage, MessageType};
-use towline_types::Time;
+use towline_types::{BatchPlace, Time};
 
 use super::{Member, MemberId, Options};
 
@@ -74,7 +74,8 @@ impl Member {
         };
         // Only what is committed stays: behind it, the log of a member may be cut off.
         let place = self.place(acknowledged.min(self.committed));
-        let (index, index_term) = place.map_or((0, 0), |place| (place.index, place.term));
+        // Index 0: the position is forgotten, so no log can be measured by it.
+        let BatchPlace { index, term: index_term, .. } = place.unwrap_or_default();
         // A term that this member did not follow it into was no promise to it, and could not be
         // learned from it either.
         Witness { term: term.min(self.hard_state.term), index, index_term }

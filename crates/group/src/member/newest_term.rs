@@ -148,6 +148,7 @@ impl Member {
         if self.hard_state.knows_term || !self.unheard().is_empty() {
             return;
         }
+        // 0: there is no other member that could know a term.
         let newest = self.heard_terms.values().copied().max().unwrap_or(0);
         let raft = &mut self.raw.raft;
         if newest > raft.term {

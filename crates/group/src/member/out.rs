@@ -74,6 +74,7 @@ impl Member {
             }
         }
         let entries = ready.take_entries();
+        // 0: messages without batches wait for none.
         let last = entries.last().map_or(0, |entry| entry.index);
         if self.raw.raft.state == StateRole::Leader {
             self.lead_with(&entries, out);

@@ -51,11 +51,13 @@ impl Front {
     }
 
     pub(super) fn admin_answered(&mut self, reply: AdminReply) {
-        let correlation = self.admin_correlations.remove(&reply.token).unwrap_or_default();
-        if let Some(delivery) = self.take_in_flight(reply.token) {
-            self.machine.settle_incoming(delivery, DeliveryState::Accepted);
-            self.refill(delivery.link);
-        }
+        let correlation = self.admin_correlations.remove(&reply.token);
+        let (Some(correlation), Some(delivery)) = (correlation, self.take_in_flight(reply.token))
+        else {
+            unreachable!("an administration request is answered once")
+        };
+        self.machine.settle_incoming(delivery, DeliveryState::Accepted);
+        self.refill(delivery.link);
         let properties = Properties {
             correlation_id: Some(towline_amqp::sections::MessageId::String(&correlation)),
             ..Properties::default()

@@ -57,6 +57,12 @@ impl Line {
         key
     }
 
+    /// # Panics
+    /// When no link stands there: the link that does would be looked at twice, or never.
+    fn remove(&mut self, key: i64) {
+        assert!(self.0.remove(&key).is_some(), "a link leaves a line in which it does not stand");
+    }
+
     fn first(&self) -> Option<LinkToken> {
         self.0.first_key_value().map(|(_, token)| *token)
     }
@@ -85,12 +91,10 @@ impl Lines {
     pub(super) fn leave(&mut self, session: u16, standing: Standing) {
         match standing {
             Standing::Nowhere => {}
-            Standing::Ready(key) => _ = self.ready.0.remove(&key),
-            Standing::Large(key) => _ = self.large.0.remove(&key),
+            Standing::Ready(key) => self.ready.remove(key),
+            Standing::Large(key) => self.large.remove(key),
             Standing::Window(key) => {
-                if let Some(of) = self.sessions.get_mut(&session) {
-                    of.line.0.remove(&key);
-                }
+                self.line(session).remove(key);
                 self.window_moved(session);
             }
         }

@@ -103,12 +103,12 @@ impl Links {
 
     /// The link that the instance was asked about with `token`.
     pub(super) fn by_token(&mut self, token: LinkToken) -> Option<&mut Link> {
-        self.links.get_mut(usize::try_from(token.0).ok()?)
+        self.links.get_mut(slot_of(token))
     }
 
     /// A consumer's link, to look at.
     pub(super) fn consumer(&self, token: LinkToken) -> Option<(LinkId, Settling, &Supply)> {
-        match self.links.get(usize::try_from(token.0).ok()?)? {
+        match self.links.get(slot_of(token))? {
             Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
                 Some((*id, *settling, supply))
             }
@@ -162,7 +162,9 @@ impl Links {
             self.reserved.resize(session + 1, 0);
         }
         if let Some(reserved) = self.reserved.get_mut(session) {
-            *reserved = reserved.saturating_add(after).saturating_sub(before);
+            // The other links of the session would wait for frames that no link has.
+            assert!(*reserved >= before, "frames are given back that were not kept");
+            *reserved = (*reserved - before).saturating_add(after);
         }
         if after < before {
             self.lines.window_moved(id.session());
@@ -188,9 +190,8 @@ impl Links {
 
     /// Moves a consumer's link to this line.
     pub(super) fn stand(&mut self, token: LinkToken, place: Place) {
-        let Ok(slot) = usize::try_from(token.0) else { return };
         let Some(Link { id, used_for: LinkUse::Consumer { supply, .. } }) =
-            self.links.get_mut(slot)
+            self.links.get_mut(slot_of(token))
         else {
             return;
         };
@@ -218,9 +219,8 @@ impl Links {
         if let Some(link) = self.by_token(token) {
             let supply = Supply::default();
             link.used_for = LinkUse::Consumer { consumer, settling, supply };
-            if let Ok(slot) = usize::try_from(token.0) {
-                self.by_consumer.insert(consumer, slot);
-            }
+            let before = self.by_consumer.insert(consumer, slot_of(token));
+            assert!(before.is_none(), "a consumer has one link");
         }
     }
 
@@ -245,9 +245,7 @@ impl Links {
 
     /// Forgets an abandoned link for good.
     pub(super) fn forget(&mut self, token: LinkToken) {
-        if let Ok(slot) = usize::try_from(token.0)
-            && let Some(link) = self.links.try_remove(slot)
-        {
+        if let Some(link) = self.links.try_remove(slot_of(token)) {
             self.by_id.remove(&link.id);
         }
     }
@@ -268,5 +266,13 @@ impl Links {
     pub(super) fn admin_replies(&mut self) -> Option<&mut Link> {
         let mut links = self.links.iter_mut().map(|(_, link)| link);
         links.find(|link| matches!(link.used_for, LinkUse::AdminReplies { .. }))
+    }
+}
+
+/// The slot of a token, which is one of [`Links::add`].
+fn slot_of(token: LinkToken) -> usize {
+    match usize::try_from(token.0) {
+        Ok(slot) => slot,
+        Err(_) => unreachable!("{token:?} is no slot of this connection"),
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn from_payload(
     let header = sections.header(&whole).map_err(malformed)?;
     let properties = sections.properties(&whole).map_err(malformed)?;
     let by_ttl = header.ttl_ms.map(|ttl_ms| now + Duration::from_millis(u64::from(ttl_ms)));
+    // A moment before 1970 is none at which a message could expire: it is as if none were given.
     let absolute = properties.absolute_expiry_time_ms.and_then(|ms| u64::try_from(ms).ok());
     let absolute = absolute.map(|ms| Time(ms.saturating_mul(1_000)));
     let message = NewMessage {
@@ -186,6 +187,7 @@ pub(super) fn with_annotations(content: &Payload, annotations: &Bytes) -> Payloa
     let named: Vec<(&str, Value<'_>)> = named.collect();
     let whole = content.to_contiguous();
     let marked = sections::with_message_annotations(&whole, &named);
+    // It was well formed when it was put; if it is not any more, it goes as it is.
     Payload::from(marked.unwrap_or_else(|_| Bytes::clone(&whole)))
 }
 

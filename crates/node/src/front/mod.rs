@@ -430,6 +430,7 @@ impl Front {
     /// The instance knows whether another connection has the container id (AMQP JMS binding, 4.3.1;
     /// Enforcing Connection Uniqueness, 2.1).
     fn connected(&mut self, now: Time, entered: bool, requests: &mut Vec<Request>) {
+        assert!(self.entering, "whether a connection is let in is answered once");
         self.entering = false;
         if entered {
             self.machine.accept_open();

@@ -132,7 +132,7 @@ impl PresettledQueue {
 
     pub(super) fn add(&mut self, departure: PresettledDelivery) {
         self.bytes += departure.body.len();
-        self.frames = self.frames.saturating_add(departure.frames);
+        self.frames += departure.frames;
         self.queue.push_back(departure);
     }
 
@@ -142,13 +142,16 @@ impl PresettledQueue {
         assert!(self.bytes >= first.body.len(), "a body left that was not counted");
         self.bytes -= first.body.len();
         assert!(!self.queue.is_empty() || self.bytes == 0, "bytes of bodies that are not here");
-        self.frames = self.frames.saturating_sub(first.frames);
+        // Other links of the session would wait for frames that this one does not need.
+        assert!(self.frames >= first.frames, "frames of a delivery that were not counted");
+        self.frames -= first.frames;
         Some(first)
     }
 
     pub(super) fn got(&mut self, sequence: MessageSequence) {
         let mut queue = self.queue.iter_mut();
         if let Some(found) = queue.find(|found| found.delivery.sequence == sequence) {
+            assert!(!found.is_got, "a message that is settled in advance is got once");
             found.is_got = true;
         }
     }

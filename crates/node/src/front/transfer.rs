@@ -118,7 +118,9 @@ impl Front {
         result: Result<(), Refusal>,
         requests: &mut Vec<Request>,
     ) {
-        let Some(InFlight { delivery, tag, .. }) = self.take_put(token) else { return };
+        let Some(InFlight { delivery, tag, .. }) = self.take_put(token) else {
+            unreachable!("a put is answered once")
+        };
         match result {
             Ok(()) => {
                 let state = match unit {
@@ -226,7 +228,8 @@ impl Front {
                     spoiled: false,
                     commit_refused: false,
                 };
-                self.units.insert(unit, open);
+                let before = self.units.insert(unit, open);
+                assert!(before.is_none(), "a unit of work is declared once");
                 let state = DeliveryState::Declared { txn_id: message::txn_id(unit) };
                 self.machine.settle_incoming(delivery, state);
                 self.refill(delivery.link);

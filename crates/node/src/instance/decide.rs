@@ -125,7 +125,8 @@ impl Instance {
     fn enter(&mut self, caller: &Caller<'_>, connected: Connected, sole: bool) -> bool {
         let entered = self.containers.enter(&connected.container, sole);
         if entered {
-            self.connections.insert(caller.connection, connected);
+            let before = self.connections.insert(caller.connection, connected);
+            assert!(before.is_none(), "a connection enters once");
         }
         entered
     }
@@ -232,6 +233,8 @@ impl Instance {
         out: &mut Outbound,
     ) {
         let Some(known) = self.consumers.get_mut(&consumer) else { return };
+        // The answer to an earlier word would be taken for the answer to this one.
+        assert!(flow >= known.flow, "words on credit come in their order");
         known.flow = flow;
         let (connection, beyond) = (known.connection, limit < known.dispatched);
         let credit = limit.saturating_sub(known.dispatched);
@@ -383,7 +386,9 @@ impl Instance {
         let (now, connection) = (caller.now, caller.connection);
         let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
         self.carry_out_for(caller, None, out);
-        self.consumers.insert(consumer, Consumer { connection, dispatched: 0, flow: 0, dynamic });
+        let opened = Consumer { connection, dispatched: 0, flow: 0, dynamic };
+        let before = self.consumers.insert(consumer, opened);
+        assert!(before.is_none(), "the id of a consumer is given once");
         self.holdings.consumers.insert(connection, consumer);
         Ok(ConsumerOpened { consumer, address: spec.queue })
     }
@@ -438,10 +443,11 @@ impl Instance {
     }
 }
 
-/// # Panics
-/// Never on the platforms we build for: a slot came out of a `usize`.
 fn slot(producer: ProducerId) -> usize {
-    usize::try_from(producer.0).unwrap_or(usize::MAX)
+    match usize::try_from(producer.0) {
+        Ok(slot) => slot,
+        Err(_) => unreachable!("{producer:?} is no slot of this process"),
+    }
 }
 
 fn filter_of(selector: Arc<Selector>) -> Arc<Filter> {

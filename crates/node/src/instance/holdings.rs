@@ -52,6 +52,7 @@ impl<T: Copy + Ord> Held<T> {
 
     /// All of one connection, in the order of their ids; they are not here any more.
     pub(super) fn take(&mut self, connection: ConnectionId) -> BTreeSet<T> {
+        // Of one that has nothing open there is no entry.
         self.of.remove(&connection).unwrap_or_default()
     }
 }

@@ -497,6 +497,9 @@ impl Instance {
                 }
             }
         };
+        // It would be applied and answered by the next report, which may not have it.
+        let is_new = run.durability == Durability::Memory || end > self.durable;
+        assert!(is_new, "a run was appended at a position that is durable already");
         self.pending.park(end, run.facts.drain(..), run.reply.take());
         true
     }
@@ -554,9 +557,12 @@ impl Instance {
                 if !self.annotated.is_empty() {
                     delivery.annotations = self.annotated.of(delivery.sequence);
                 }
-                if let Some(consumer) = self.consumers.get_mut(&delivery.consumer) {
-                    consumer.dispatched += 1;
-                }
+                // Its credit counts from here: one that is not counted would be one too many.
+                let Some(consumer) = self.consumers.get_mut(&delivery.consumer) else {
+                    unreachable!("a delivery to {:?}, which is not open", delivery.consumer)
+                };
+                assert_eq!(consumer.connection, delivery.connection, "a delivery goes to its own");
+                consumer.dispatched += 1;
                 (delivery.connection, Response::Deliver(Box::new(delivery)))
             }
             Effect::Stored { location } => return self.live.stored(location),
@@ -571,8 +577,10 @@ impl Instance {
                 return out.fetches.push(Fetch { ticket, body });
             }
             Effect::Drained { connection, consumer } => {
-                let flow = self.consumers.get(&consumer).map_or(0, |known| known.flow);
-                (connection, Response::Drained { consumer, flow })
+                let Some(known) = self.consumers.get(&consumer) else {
+                    unreachable!("{consumer:?} is drained and not open")
+                };
+                (connection, Response::Drained { consumer, flow: known.flow })
             }
             // Its unsettled deliveries stay settleable until the connection closes it.
             Effect::ConsumerClosed { connection, consumer, reason } => {

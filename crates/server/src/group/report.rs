@@ -71,12 +71,11 @@ pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer
 /// Answers, and ends the stream.
 pub(super) async fn tell(view: &View, mut stream: LinkStream) {
     let report = Report { group: view.group(), stand: view.stand() };
-    let bytes = serde_json::to_vec(&report).unwrap_or_default();
-    let told = async {
-        stream.write_all(&bytes).await?;
+    let written = async {
+        stream.write_all(&serde_json::to_vec(&report)?).await?;
         stream.shutdown().await
     };
-    if let Err(error) = told.await {
-        tracing::debug!(%error, "who asked for a report is gone");
+    if let Err(error) = written.await {
+        tracing::debug!(%error, "the report cannot be sent");
     }
 }

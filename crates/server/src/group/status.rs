@@ -200,7 +200,9 @@ impl View {
             *seen
         });
         drop(seen);
-        let member = self.config.member.get(peer);
+        let Some(member) = self.config.member.get(peer) else {
+            unreachable!("instance {peer} is none of {}", self.config.member.len())
+        };
         let held =
             if leads { self.driver.retention().bytes(peer, self.driver.log()) } else { None };
         let condition = match peer == this {
@@ -213,9 +215,9 @@ impl View {
             Some(row) => leads && (row.needs_copy || self.driver.retention().is_rebasing(peer)),
         };
         InstanceStatus {
-            instance: member.map(|member| member.name.clone()).unwrap_or_default(),
+            instance: member.name.clone(),
             role: role_of(is_leader, peer == this || connected_here),
-            replication_address: member.map(|member| member.address.clone()).unwrap_or_default(),
+            replication_address: member.address.clone(),
             connected: if leads { connected_here } else { is_leader || connected_here },
             in_sync,
             backlog_kb: row.map_or(0, |row| row.backlog_bytes.div_ceil(1024)),
