@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use towline_core::object::{
     AliasQueue, Definition, DeliverySequence, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
 };
-use towline_types::Time;
+use towline_types::{CivilTime, Time};
 
 use crate::attributes::{ATTRIBUTES, AttributeId as Id};
 use crate::catalogue;
@@ -426,40 +426,13 @@ fn handle(row: &HandleRow<'_>, id: Id) -> Option<DisplayValue> {
 /// `2026-11-21`, UTC; empty when it is not known.
 fn date(at: Option<Time>) -> String {
     let Some(at) = at else { return String::new() };
-    let (year, month, day) = calendar(at.as_millis() / 1_000 / 86_400);
+    let CivilTime { year, month, day, .. } = CivilTime::of(at);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// `21.37.05`, UTC, as IBM MQ writes it; empty when it is not known.
 fn time(at: Option<Time>) -> String {
     let Some(at) = at else { return String::new() };
-    let seconds = at.as_millis() / 1_000 % 86_400;
-    format!("{:02}.{:02}.{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
-fn calendar(days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    // Whole periods of 400 years (146,097 days) first, so that the loop below is short.
-    let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
-    loop {
-        let length = if leap(year) { 366 } else { 365 };
-        if left < length {
-            break;
-        }
-        left -= length;
-        year += 1;
-    }
-    let february = if leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    (year, month, left + 1)
+    let CivilTime { hour, minute, second, .. } = CivilTime::of(at);
+    format!("{hour:02}.{minute:02}.{second:02}")
 }

@@ -46,7 +46,6 @@ mod mend;
 mod packs;
 mod progress;
 mod restore;
-mod rfc3339;
 mod source;
 mod stream;
 mod view;

@@ -19,7 +19,6 @@ use towline_log::mark::Seam;
 use towline_types::Lsn;
 
 use crate::error::BackupError;
-pub use crate::rfc3339::rfc3339;
 
 /// Newest version of the manifest and of the files that it names: one with a list of damaged
 /// batches, which a program that knows nothing of them must not restore as if it were whole.

@@ -24,7 +24,7 @@ use towline_log::format::{
 };
 use towline_log::time_index::{self, Row};
 use towline_log::{LogError, Pages};
-use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef, Time};
+use towline_types::{CivilTime, Lsn, PAGE_UNIT_BYTES, PageRef, Time};
 
 use crate::cut::{self, Cut};
 use crate::damaged_batch::DamagedBatch;
@@ -365,7 +365,7 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
     let asked = match upto {
         Upto::End => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
-        Upto::Time(time) => crate::rfc3339::rfc3339(time),
+        Upto::Time(time) => CivilTime::of(time).to_string(),
     };
     BackupError::OutOfReach {
         asked,

@@ -15,7 +15,7 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
+    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_SPACE, LOG_LOW,
     LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
     PAGE_DAMAGED,
 };
@@ -507,7 +507,7 @@ impl Listener for Door {
         let stats = self.running_log().stats();
         let bytes = stats.bytes_in_use.to_string();
         match space {
-            Space::Ample => log(&LOG_HAS_ROOM, &[]),
+            Space::Ample => log(&LOG_HAS_SPACE, &[]),
             Space::Low => log(&LOG_LOW, &[&bytes]),
             Space::Full if self.process.is_at_its_limit(&stats) => log(&LOG_FULL, &[&bytes]),
             Space::Full => log(&DISK_FULL, &[&bytes]),

@@ -22,6 +22,7 @@ mod net;
 mod refused;
 mod reload;
 mod run;
+mod shell;
 mod signals;
 mod users;
 
@@ -32,6 +33,7 @@ pub use group::{
 };
 pub use refused::RunError;
 pub use run::{RunArgs, run};
+pub use shell::shell_word;
 pub use towline_engine::{backup, inspection, missing_extents};
 pub use towline_link::check as check_group;
 pub use towline_standby::log_folder;

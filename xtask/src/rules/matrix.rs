@@ -145,6 +145,7 @@ const PURE_CRATES: &[&str] = &[
     "slog",
     "stringprep",
     "subtle",
+    "time",
     "winnow",
 ];
 

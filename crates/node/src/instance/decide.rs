@@ -74,12 +74,8 @@ impl Instance {
             }
             Request::OpenProducer { link, terminus } => {
                 let result = self.open_producer(caller, &terminus, out);
-                self.answer_durable(
-                    connection,
-                    Response::ProducerOpened { link, result },
-                    journal,
-                    out,
-                );
+                let opened = Response::ProducerOpened { link, result };
+                self.answer_durable(connection, opened, journal, out);
             }
             Request::CloseProducer { producer, keep_queue } => {
                 self.close_producer(caller, producer, keep_queue, out);
@@ -87,12 +83,8 @@ impl Instance {
             Request::OpenConsumer { link, terminus, browse, selector, exclusive } => {
                 let wanted = Wanted { terminus, browse, selector, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
-                self.answer_durable(
-                    connection,
-                    Response::ConsumerOpened { link, result },
-                    journal,
-                    out,
-                );
+                let opened = Response::ConsumerOpened { link, result };
+                self.answer_durable(connection, opened, journal, out);
             }
             Request::CloseConsumer { consumer, lost, keep_queue } => {
                 self.close_consumer(caller, consumer, lost, keep_queue, out);
