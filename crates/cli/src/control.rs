@@ -153,8 +153,8 @@ impl ControlClient {
         }
     }
 
-    /// Connects to the process with this data folder, as [`ControlClient::find`] does. `None`: none runs
-    /// there.
+    /// Connects to the process with this data folder, as [`ControlClient::find`] does. `None`: none
+    /// runs there.
     pub(crate) fn connect(
         data: &Path,
         timeout: Duration,

@@ -159,8 +159,8 @@ impl Signals {
         self.queue.state.lock().before_exit = Some(clean_up);
     }
 
-    /// Ends the thread. Yields whether an end was taken or promised and not acted on; what comes from now
-    /// on stays pending for the program that this process executes.
+    /// Ends the thread. Yields whether an end was taken or promised and not acted on; what comes
+    /// from now on stays pending for the program that this process executes.
     pub(crate) fn stop(&self) -> bool {
         if let Some((stop, thread)) = self.running.lock().take() {
             drop(stop);

@@ -4,8 +4,8 @@
 //! Reading order: [`start`] (from a folder to a replica), [`replica`] (applies what is committed),
 //! [`host`] and [`copy_source`] (what its part in the group gets from here), [`adapters`],
 //! [`active`] (it serves clients), [`listener_handover`] (its listening sockets outlive a re-exec),
-//! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all of
-//! it in order).
+//! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all
+//! of it in order).
 //!
 //! Not here: its part in the group (`towline_replication`), consensus (`towline_group`), the
 //! connections between instances (`towline_link`).
