@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use towline_admin::status::{GroupStatus, ProcessPhase, ProcessReport};
+use towline_admin::status::{GroupStatus, ProcessMode, ProcessPhase, ProcessReport};
 use towline_server::control_sockets;
 
 use crate::failure::Failure;
@@ -241,10 +241,14 @@ impl ControlClient {
     pub(crate) fn group(&mut self) -> Result<GroupStatus, AskError> {
         let ControlStatus { process, group, .. } = self.status()?;
         if group.is_null() {
-            let ProcessReport { pid, phase, .. } = process;
+            let ProcessReport { queue_manager, pid, mode, phase, .. } = process;
             let phase = phase.as_str();
-            let text = format!("process {pid} is {phase}, and reports no group");
-            return Err(AskError::Refused(text));
+            return Err(AskError::Refused(match mode {
+                ProcessMode::Group => format!("process {pid} is {phase}; it reports no group yet"),
+                ProcessMode::Single | ProcessMode::MultiInstance => {
+                    format!("queue manager {queue_manager} (process {pid}) is not in a group")
+                }
+            }));
         }
         understood(group)
     }

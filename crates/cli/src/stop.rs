@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
-use towline_server::hard_state;
 
 use crate::arguments::Stop;
 use crate::control::{AskError, ControlClient, ControlReach, STOP, not_running};
@@ -23,6 +22,9 @@ use crate::{reach, show};
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// A process that ends right after it was asked may end before its answer is read.
 const LOST_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// Name of the hard state of an instance of a group.
+const HARD_STATE: &str = "group-state";
 
 /// A process that was asked to end, and how if it did not answer.
 struct Stopping {
@@ -106,7 +108,8 @@ fn terminate(process: Process, why: &str, arguments: &Stop) -> Result<Stopping, 
     Ok(Stopping { process, signal: Some("SIGTERM") })
 }
 
-/// Also when what is there cannot be read.
+/// Whether it is the folder of an instance of a group: each one has a hard state, which need not be
+/// readable.
 fn is_of_group(data: &Path) -> bool {
-    !matches!(hard_state(data), Ok(None))
+    data.join(HARD_STATE).try_exists().unwrap_or(true)
 }

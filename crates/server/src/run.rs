@@ -498,3 +498,22 @@ fn tell_of_panics(name: &str) {
         before(panic);
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_folder_whose_sockets_would_have_too_long_a_path_is_refused() {
+        for (standby, bytes_max) in [(false, 86), (true, 69)] {
+            let check = |bytes| {
+                let data = PathBuf::from("x".repeat(bytes));
+                let args = RunArgs { standby, data, ..RunArgs::of_nothing() };
+                check_socket(&args, &Config::default()).map_err(|error| error.to_string())
+            };
+            assert_eq!(check(bytes_max), Ok(()));
+            let why = check(bytes_max + 1).unwrap_err();
+            assert!(why.contains("has 108 bytes, and 107 are allowed"), "{why}");
+        }
+    }
+}

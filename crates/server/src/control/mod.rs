@@ -219,6 +219,7 @@ fn converse(
         write_line(stream, &answer.to_string(), bounds.answer)?;
         connections.is_idle(id);
         if let Some(promise) = promise {
+            desk.ends();
             promise.keep();
         }
     }
