@@ -42,7 +42,7 @@ pub enum Expiry {
 
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut seen = String::new();
     let mut told_expiry =
         ReportedExpiry { expiry: expiry(shared.identity().expires_at), age: Duration::ZERO };
@@ -52,17 +52,17 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         // A disk that does not answer must not keep heartbeats waiting.
         let looked = tokio::task::spawn_blocking(move || look_again(&look)).await;
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(None) => (told, seen) = Default::default(),
+            Ok(None) => (reported, seen) = Default::default(),
             Ok(Some(identity)) => {
                 log(&GROUP_CERTIFICATE_READ, &[&identity.expires()]);
                 *shared.identity.write() = Arc::new(identity);
-                (told, seen) = Default::default();
+                (reported, seen) = Default::default();
             }
             Err(why) => {
                 // Once may be in the middle of a change: certificate and key are two files.
-                if why == seen && why != told {
+                if why == seen && why != reported {
                     log(&GROUP_CERTIFICATE_UNREADABLE, &[&why]);
-                    told.clone_from(&why);
+                    reported.clone_from(&why);
                 }
                 seen = why;
             }
@@ -98,12 +98,12 @@ pub(super) fn tell_expiry(
     before: Option<ReportedExpiry>,
 ) -> ReportedExpiry {
     let expiry = expiry(identity.expires_at);
-    let same = |told: &ReportedExpiry| {
-        std::mem::discriminant(&told.expiry) == std::mem::discriminant(&expiry)
-            && told.age < WARN_EVERY
+    let same = |reported: &ReportedExpiry| {
+        std::mem::discriminant(&reported.expiry) == std::mem::discriminant(&expiry)
+            && reported.age < WARN_EVERY
     };
-    if let Some(told) = before.filter(same) {
-        return ReportedExpiry { age: told.age + LOOK_EVERY, ..told };
+    if let Some(reported) = before.filter(same) {
+        return ReportedExpiry { age: reported.age + LOOK_EVERY, ..reported };
     }
     match expiry {
         Expiry::Far => {}

@@ -12,6 +12,8 @@ use crate::tree::Tree;
 
 /// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
 const WITH_GOOD_NAMES: &[&str] = &[
+    "admin",
+    "amqp",
     "cli",
     "client",
     "config",
@@ -21,8 +23,10 @@ const WITH_GOOD_NAMES: &[&str] = &[
     "e2e",
     "floating",
     "group",
+    "link",
     "load",
     "logging",
+    "node",
     "replication",
     "sim",
     "types",
