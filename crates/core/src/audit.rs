@@ -37,9 +37,15 @@ impl QueueManager {
                 "known consumers"
             );
             assert!(!consumer.browses() || consumer.held.is_empty(), "a browser holds nothing");
-            assert!(!consumer.waiting || !consumer.closing, "who was told to go waits for nothing");
+            assert!(
+                !consumer.waiting || !consumer.closing,
+                "a consumer that is being closed waits for nothing"
+            );
             let looks = consumer.attention != Attention::Plain;
-            assert!(looks || consumer.refused.is_empty(), "who refused something looks");
+            assert!(
+                looks || consumer.refused.is_empty(),
+                "a consumer that refused a message looks"
+            );
         }
         for (id, unit) in &self.units {
             let connection = self.connections.get(&unit.connection);

@@ -226,8 +226,8 @@ impl Hello {
             }
             Matter::Refused(why) => {
                 // What is left must hold it: names may be long.
-                let room = (REFUSAL_BYTES_MAX - PRELUDE_BYTES - 2).saturating_sub(body.len());
-                let why = beginning(why, REASON_BYTES_MAX.min(room));
+                let left = (REFUSAL_BYTES_MAX - PRELUDE_BYTES - 2).saturating_sub(body.len());
+                let why = beginning(why, REASON_BYTES_MAX.min(left));
                 body.put_u16_le(fitting(why.len()));
                 body.put_slice(why.as_bytes());
             }

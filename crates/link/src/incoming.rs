@@ -180,7 +180,7 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: HandshakeS
 /// Logs it, but not each second: a refused peer dials again.
 fn refuse(shared: &Shared, place: &HandshakeSlot, why: &str) {
     let from = place.address.ip().to_string();
-    shared.tell_refused(&from, why);
+    shared.log_refused(&from, why);
 }
 
 async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: HandshakeSlot) {
@@ -354,7 +354,7 @@ async fn read(
                 Ok(Some(frame)) => frame,
                 Err(error) => {
                     let why = error.to_string();
-                    shared.tell_refused(shared.settings.name(peer), &why);
+                    shared.log_refused(shared.settings.name(peer), &why);
                     return why;
                 }
             };
@@ -380,7 +380,7 @@ async fn read(
                 && !frame::OWN_KINDS.contains(&frame.kind)
                 && let Err(why) = shared.inbox.frame(peer, frame.kind, frame.body)
             {
-                shared.tell_refused(shared.settings.name(peer), &why);
+                shared.log_refused(shared.settings.name(peer), &why);
                 return why;
             }
         }

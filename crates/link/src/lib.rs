@@ -328,14 +328,14 @@ impl Shared {
     }
 
     /// Reports that the connection of a peer was refused, or ended for what it sent.
-    fn tell_refused(&self, whom: &str, why: &str) {
-        let what = format!("{whom}: {why}");
+    fn log_refused(&self, peer: &str, why: &str) {
+        let what = format!("{peer}: {why}");
         match self.refusals.passes(&what, Instant::now()) {
             None => {}
-            Some(0) => log(&LINK_REFUSED, &[whom, why]),
+            Some(0) => log(&LINK_REFUSED, &[peer, why]),
             Some(times) => {
-                let why = format!("{why} ({times} times more since this was last told)");
-                log(&LINK_REFUSED, &[whom, &why]);
+                let why = format!("{why} ({times} times more since this was last logged)");
+                log(&LINK_REFUSED, &[peer, &why]);
             }
         }
     }

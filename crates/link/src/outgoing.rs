@@ -40,7 +40,7 @@ const DIAL_USUAL: Duration = Duration::from_millis(300);
 /// millisecond there and back, and 0.1 s of a network with 10 MB a second.
 const FLIGHT_BYTES: u64 = 1024 * 1024;
 /// Bytes of frames after which a ping asks whether they arrived.
-const TOLD_BYTES: u64 = FLIGHT_BYTES / 4;
+const PING_AFTER_BYTES: u64 = FLIGHT_BYTES / 4;
 /// Body of a ping.
 const PING_BYTES: usize = 16;
 /// Pieces given to one vectored write.
@@ -57,7 +57,7 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
     let lane = shared.lane(peer);
     let first = shared.settings.retry_interval;
     let mut pause = first;
-    let mut told = String::new();
+    let mut logged = String::new();
     let mut differed: Arc<str> = Arc::from("");
     loop {
         let dialled = tokio::select! {
@@ -69,7 +69,7 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
         match dialled {
             Ok(DialledLink { stream, greeting }) => {
                 pause = first;
-                told.clear();
+                logged.clear();
                 lane.trouble.lock().clear();
                 // Once for each difference: connections come and go.
                 if !greeting.differs.is_empty() && greeting.differs != differed {
@@ -82,10 +82,10 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
                 let why = error.to_string();
                 lane.trouble.lock().clone_from(&why);
                 // Once for each reason: it is tried every second.
-                if why != told {
+                if why != logged {
                     let settings = &shared.settings;
                     log(&LINK_UNREACHABLE, &[settings.name(peer), settings.address(peer), &why]);
-                    told = why;
+                    logged = why;
                 }
             }
         }
@@ -208,14 +208,15 @@ async fn write(
     }
     // Bytes of bodies written, and how many of them the last ping reported.
     let mut written = 0_u64;
-    let mut told = 0_u64;
+    let mut pinged = 0_u64;
     loop {
-        let room = written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;
+        let may_write =
+            written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;
         let (due, taken) = tokio::select! {
             biased;
             _ = ping.tick() => (true, 0),
-            taken = lane.queue.take(room, &mut waiting) => (false, taken),
-            () = flight.news.notified(), if !room => continue,
+            taken = lane.queue.take(may_write, &mut waiting) => (false, taken),
+            () = flight.news.notified(), if !may_write => continue,
         };
         let frames = waiting.len();
         let mut bytes = 0;
@@ -226,9 +227,9 @@ async fn write(
         }
         lane.counters.compressed(encoder.take_spent());
         written = written.saturating_add(bytes as u64);
-        if due || written.saturating_sub(told) >= TOLD_BYTES {
+        if due || written.saturating_sub(pinged) >= PING_AFTER_BYTES {
             encoder.encode(PING, ping_body(shared, written), &mut pieces);
-            told = written;
+            pinged = written;
         }
         if let Err(error) = write_pieces(&mut writer, &mut pieces).await {
             return broken(&error);

@@ -25,7 +25,7 @@ use super::frame::{Encoder, FrameBody, START};
 use super::hello::{self, Hello, Matter};
 use super::identity::TlsIdentity;
 use super::settings::LinkSettings;
-use super::testing::{Authority, Bench, FORGED, LONG, NAMES, Recorder, Told, run};
+use super::testing::{Authority, Bench, FORGED, LONG, NAMES, Observation, Recorder, run};
 use super::{Links, Peer, Standing, StartsReport, StreamPurpose};
 
 impl Bench {

@@ -30,7 +30,8 @@ impl Instance {
         &mut self,
         now: Time,
         Asker { connection, token, owner }: Asker,
-        (kind, text): (&str, &str),
+        kind: &str,
+        text: &str,
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {

@@ -112,7 +112,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
             },
             KIND_ROWS => self.host.rows(peer, &body),
             KIND_KNOWN => self.driver.take_known(peer, &body)?,
-            KIND_CONDITION => self.driver.conditions().told(peer, &body),
+            KIND_CONDITION => self.driver.conditions().enter(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
         }

@@ -172,7 +172,7 @@ impl Known {
     fn credentials(&self, user: &str) -> Option<ScramCredentials> {
         let made = || {
             let secret = self.secret.as_ref()?;
-            Some(ScramCredentials::of_nobody(user, secret, &self.iterations))
+            Some(ScramCredentials::of_unknown_user(user, secret, &self.iterations))
         };
         self.by_name.get(user).cloned().or_else(made)
     }

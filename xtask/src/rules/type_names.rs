@@ -12,6 +12,8 @@ use crate::tree::Tree;
 
 /// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
 const WITH_GOOD_NAMES: &[&str] = &[
+    "admin",
+    "amqp",
     "backup",
     "cli",
     "client",
@@ -22,9 +24,11 @@ const WITH_GOOD_NAMES: &[&str] = &[
     "e2e",
     "floating",
     "group",
+    "link",
     "load",
     "log",
     "logging",
+    "node",
     "replication",
     "sim",
     "tls",

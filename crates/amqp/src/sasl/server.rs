@@ -255,8 +255,8 @@ impl SaslServer {
             return Err(SaslError::OutOfTurn);
         };
         let exists = found.is_some();
-        let credentials =
-            found.unwrap_or_else(|| ScramCredentials::of_nobody(&user, &self.salt_secret, &[]));
+        let credentials = found
+            .unwrap_or_else(|| ScramCredentials::of_unknown_user(&user, &self.salt_secret, &[]));
         let salt = encode_64(credentials.salt());
         let server_first = format!("r={nonce},s={salt},i={}", credentials.iterations());
         let messages = format!("{bare},{server_first},");

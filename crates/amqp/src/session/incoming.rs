@@ -135,13 +135,13 @@ impl Session {
             missing = missing.saturating_sub(1);
             let link = links.get(usize::from(entry.link));
             if let Some(Link { generation, .. }) = link
-                && (settled || !entry.told)
+                && (settled || !entry.reported)
             {
                 let link = LinkId { session, index: entry.link, generation: *generation };
                 let key = entry.key;
                 let state = state.clone();
                 events.push_back(Event::Outcome { link, key, state, settled });
-                entry.told = true;
+                entry.reported = true;
             }
             !settled
         });
@@ -284,8 +284,9 @@ impl Receiving {
         let too_long = self.is_too_long(total) || partial.resumed;
         let mut partial = if too_long { partial.drop_all(total) } else { partial.with(payload) };
         let bytes_max = self.message_bytes_max;
-        let report = too_long && !partial.resumed && !partial.told && (partial.settled || !more);
-        partial.told |= report;
+        let report =
+            too_long && !partial.resumed && !partial.reported && (partial.settled || !more);
+        partial.reported |= report;
         let refused = report.then(|| {
             let transfer = partial.event(id, Payload::Empty, partial.state.clone());
             Event::TooLong(Box::new(TooLong { transfer, bytes: total, bytes_max }))
@@ -337,7 +338,7 @@ fn first_frame(
         gathered: BytesMut::new(),
         bytes: 0,
         dropped: 0,
-        told: false,
+        reported: false,
     })
 }
 

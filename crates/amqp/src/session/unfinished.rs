@@ -96,7 +96,7 @@ mod tests {
             gathered: BytesMut::new(),
             bytes,
             dropped: 0,
-            told: false,
+            reported: false,
         })
     }
 

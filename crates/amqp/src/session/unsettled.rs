@@ -21,7 +21,7 @@ pub(crate) struct Entry {
     /// The driver's name for it.
     pub(crate) key: u64,
     /// The driver has heard an outcome that did not settle it.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
 }
 
 /// See the [module](self).
@@ -32,7 +32,7 @@ pub(crate) struct Unsettled {
     live: usize,
     old: BTreeMap<u64, Entry>,
     /// Deliveries reported to the driver but not settled, by link and key.
-    told: BTreeMap<(u16, u64), u64>,
+    reported: BTreeMap<(u16, u64), u64>,
 }
 
 impl Unsettled {
@@ -94,7 +94,7 @@ impl Unsettled {
                 break;
             }
             left -= 1;
-            if !note(&mut self.told, *id, entry, &mut visit) {
+            if !note(&mut self.reported, *id, entry, &mut visit) {
                 gone.push(*id);
             }
         }
@@ -116,7 +116,7 @@ impl Unsettled {
                 break;
             }
             left -= 1;
-            if !note(&mut self.told, id, entry, &mut visit) {
+            if !note(&mut self.reported, id, entry, &mut visit) {
                 *slot = None;
                 self.live -= 1;
             }
@@ -127,7 +127,7 @@ impl Unsettled {
 
     /// Forgets the delivery of this link and key; its wire id when it was open.
     pub(crate) fn settle(&mut self, link: u16, key: u64) -> Option<u32> {
-        let id = match self.told.remove(&(link, key)) {
+        let id = match self.reported.remove(&(link, key)) {
             Some(id) => id,
             None => self.find(link, key)?,
         };
@@ -142,7 +142,7 @@ impl Unsettled {
 
     /// The outcome that the driver heard of this delivery came to nothing: it hears the next one.
     pub(crate) fn reopen(&mut self, link: u16, key: u64) {
-        let Some(id) = self.told.remove(&(link, key)) else { return };
+        let Some(id) = self.reported.remove(&(link, key)) else { return };
         let entry = match self.old.get_mut(&id) {
             Some(entry) => Some(entry),
             None => {
@@ -151,7 +151,7 @@ impl Unsettled {
             }
         };
         if let Some(entry) = entry {
-            entry.told = false;
+            entry.reported = false;
         }
     }
 
@@ -167,7 +167,7 @@ impl Unsettled {
     /// Forgets all deliveries of a link.
     pub(crate) fn forget_link(&mut self, link: u16) {
         self.old.retain(|_, entry| entry.link != link);
-        self.told.retain(|(owner, _), _| *owner != link);
+        self.reported.retain(|(owner, _), _| *owner != link);
         for slot in &mut self.ring {
             if slot.is_some_and(|entry| entry.link == link) {
                 *slot = None;
@@ -195,17 +195,17 @@ impl Unsettled {
 
 /// Visits one delivery and keeps the index of reported ones true.
 fn note(
-    told: &mut BTreeMap<(u16, u64), u64>,
+    reported: &mut BTreeMap<(u16, u64), u64>,
     id: u64,
     entry: &mut Entry,
     visit: &mut impl FnMut(&mut Entry) -> bool,
 ) -> bool {
-    let before = entry.told;
+    let before = entry.reported;
     let kept = visit(entry);
     if before && !kept {
-        told.remove(&(entry.link, entry.key));
-    } else if !before && kept && entry.told {
-        told.insert((entry.link, entry.key), id);
+        reported.remove(&(entry.link, entry.key));
+    } else if !before && kept && entry.reported {
+        reported.insert((entry.link, entry.key), id);
     }
     kept
 }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn entry(key: u64) -> Entry {
-        Entry { link: 0, key, told: false }
+        Entry { link: 0, key, reported: false }
     }
 
     fn settled_by(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<u64> {
@@ -300,12 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn a_told_delivery_is_settled_by_its_key() {
+    fn a_reported_delivery_is_settled_by_its_key() {
         let mut unsettled = Unsettled::default();
         unsettled.push(Some(entry(4)));
         unsettled.push(Some(entry(5)));
         unsettled.walk(Deliveries { first: 1, last: 1 }, 9, |entry| {
-            entry.told = true;
+            entry.reported = true;
             true
         });
         assert_eq!(unsettled.settle(0, 5), Some(1));
@@ -315,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn a_reopened_delivery_is_told_of_again() {
+    fn a_reopened_delivery_is_reported_again() {
         let mut unsettled = Unsettled::default();
         unsettled.push(Some(entry(4)));
         for _ in 0..2 {
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             unsettled.walk(Deliveries { first: 0, last: 0 }, 9, |entry| {
-                told.push(std::mem::replace(&mut entry.told, true));
+                reported.push(std::mem::replace(&mut entry.reported, true));
                 true
             });
-            assert_eq!(told, [false]);
+            assert_eq!(reported, [false]);
             unsettled.reopen(0, 4);
             unsettled.reopen(0, 5);
         }

@@ -227,7 +227,7 @@ fn a_queue_is_defined_on_first_use_by_rule() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_told_with_what_can_be_done() {
+fn a_name_that_is_not_there_is_refused_with_what_can_be_done() {
     let rule = |pattern: &str, model: &str| AutoDefine {
         pattern: pattern.to_owned(),
         model: model.to_owned(),
@@ -296,7 +296,7 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     rig.put(&name, "b");
     assert_eq!(rig.log.len(), logged, "what is put there is not persistent");
     let refused = rig.core.open_get(rig.now, OTHER, &spec(&name), &mut rig.decision);
-    assert_eq!(refused, Err(Refusal::BelongsToOther(name.clone())), "who did not make it");
+    assert_eq!(refused, Err(Refusal::BelongsToOther(name.clone())), "of another connection");
     let browser = ConsumerSpec { mode: ConsumerMode::Browse, ..spec(&name) };
     let (theirs, _) = rig.core.open_get(rig.now, OTHER, &browser, &mut rig.decision).unwrap();
     rig.core.set_credit(theirs, 1, false);

@@ -74,8 +74,8 @@ impl Instance {
             }
             Request::OpenProducer { link, terminus } => {
                 let result = self.open_producer(caller, &terminus, out);
-                let opened = Response::ProducerOpened { link, result };
-                self.answer_durable(connection, opened, journal, out);
+                let response = Response::ProducerOpened { link, result };
+                self.answer_durable(connection, response, journal, out);
             }
             Request::CloseProducer { producer, keep_queue } => {
                 self.close_producer(caller, producer, keep_queue, out);
@@ -83,8 +83,8 @@ impl Instance {
             Request::OpenConsumer { link, terminus, browse, selector, exclusive } => {
                 let wanted = Wanted { terminus, browse, selector, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
-                let opened = Response::ConsumerOpened { link, result };
-                self.answer_durable(connection, opened, journal, out);
+                let response = Response::ConsumerOpened { link, result };
+                self.answer_durable(connection, response, journal, out);
             }
             Request::CloseConsumer { consumer, lost, keep_queue } => {
                 self.close_consumer(caller, consumer, lost, keep_queue, out);
@@ -95,8 +95,8 @@ impl Instance {
                 }
             }
             Request::Admin { token, kind, text, owner } => {
-                let who = Asker { connection, token, owner };
-                self.administer(now, who, (&kind, &text), journal, out);
+                let asker = Asker { connection, token, owner };
+                self.administer(now, asker, &kind, &text, journal, out);
             }
             Request::Connected { container, user, address, sole } => {
                 let entered =
@@ -109,9 +109,9 @@ impl Instance {
 
     /// Informs the rules of what the log takes. What waits for log space goes first: until then
     /// nothing that adds is decided.
-    pub(super) fn look_at_room(&mut self, journal: &dyn Journal) {
-        let room = if self.is_stalled() { 0 } else { journal.room_for_puts() };
-        self.rules.set_log_room(room);
+    pub(super) fn look_at_free_space(&mut self, journal: &dyn Journal) {
+        let free = if self.is_stalled() { 0 } else { journal.room_for_puts() };
+        self.rules.set_log_room(free);
     }
 
     /// Whether its container id lets the connection in (see `containers`); then it is known.

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_holds_nothing_takes_no_room() {
+    fn a_connection_that_holds_nothing_takes_no_memory() {
         let mut held: HeldIds<UnitId> = HeldIds::default();
         held.insert(ConnectionId(1), UnitId(1));
         assert!(!held.remove(ConnectionId(2), UnitId(1)), "another's is not removed");

@@ -137,7 +137,7 @@ impl Instance {
         match input {
             Input::Requests { connection, requests } => {
                 for request in requests.drain(..) {
-                    self.look_at_room(journal);
+                    self.look_at_free_space(journal);
                     self.request(now, connection, request, journal, out);
                 }
             }
@@ -269,12 +269,6 @@ impl Instance {
         self.quiescing
     }
 
-    /// Bytes of one extent of the log.
-    #[must_use]
-    pub fn extent_bytes(&self) -> u64 {
-        self.live.extent_bytes()
-    }
-
     /// Answers when everything decided so far is durable: what was confirmed stays.
     pub(crate) fn answer_durable(
         &mut self,
@@ -384,8 +378,8 @@ impl Instance {
             }
         };
         // It would be applied and answered by the next report, which may not have it.
-        let is_new = run.durability == Durability::Memory || end > self.durable;
-        assert!(is_new, "a run was appended at a position that is durable already");
+        let is_late = run.durability != Durability::Memory && end <= self.durable;
+        assert!(!is_late, "a run was appended at a position that is durable already");
         self.pending.park(end, run.facts.drain(..), run.reply.take());
         true
     }

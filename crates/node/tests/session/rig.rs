@@ -35,9 +35,9 @@ use super::text::Text;
 
 const EXTENT_BYTES: u64 = 1 << 20;
 
-struct Anybody;
+struct AnyUser;
 
-impl Logins for Anybody {
+impl Logins for AnyUser {
     fn scram(&self, _: &str) -> Option<ScramCredentials> {
         None
     }
@@ -258,7 +258,7 @@ impl Rig {
         };
         let options = FrontOptions {
             machine,
-            logins: Arc::new(Anybody),
+            logins: Arc::new(AnyUser),
             address: "test".into(),
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
             elsewhere: None,

@@ -92,7 +92,7 @@ fn an_aborted_delivery_is_never_seen_but_takes_its_credit() {
 }
 
 #[test]
-fn credit_that_the_sender_gives_up_by_itself_is_told() {
+fn credit_that_the_sender_gives_up_by_itself_is_reported() {
     let (mut peer, link) = sending_peer(5);
     peer.send("flow handle=0 delivery-count=4 link-credit=1");
     let flow = LinkFlow { link, credit: 1, sends: 0, drain: false, available: None };
@@ -323,7 +323,7 @@ fn a_null_next_incoming_id_means_that_nothing_has_arrived() {
 }
 
 #[test]
-fn credit_is_told_as_what_remains_behind_what_was_given_to_send() {
+fn credit_is_reported_as_what_remains_behind_what_was_given_to_send() {
     let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 5);
     peer.connection.send(link, 1, outgoing("x"));
     peer.connection.send(link, 2, outgoing("y"));
