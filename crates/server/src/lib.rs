@@ -11,18 +11,15 @@
 
 #![forbid(unsafe_code)]
 
-mod attempts;
 mod check;
 mod descriptors;
 mod group;
 mod hint;
-mod identity;
 mod net;
 mod refused;
 mod reload;
 mod run;
 mod signals;
-mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
 pub use group::{

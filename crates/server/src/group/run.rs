@@ -21,7 +21,6 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use crate::attempts::Attempts;
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
@@ -30,6 +29,7 @@ use crate::run::{
     LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
 };
 use crate::signals::Signals;
+use towline_access::Attempts;
 use towline_config::{Config, GroupConfig};
 use towline_engine::GroupView;
 use towline_engine::RunningInstance;
