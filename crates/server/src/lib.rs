@@ -11,20 +11,17 @@
 
 #![forbid(unsafe_code)]
 
-mod attempts;
 mod check;
 mod control;
 mod descriptors;
 mod group;
 mod hint;
-mod identity;
 mod net;
 mod refused;
 mod reload;
 mod run;
 mod shell;
 mod signals;
-mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
 pub use control::names::control_sockets;

@@ -18,7 +18,7 @@ use towline_admin::catalogue::{
 };
 
 use crate::net::ListenerTls;
-use crate::users::Users;
+use towline_access::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
 use towline_logging::{log, set_level};

@@ -75,6 +75,11 @@ const MATRIX: &[CrateRule] = &[
         tests_may_use: &[],
     },
     CrateRule {
+        folder: "crates/access",
+        may_use: &["types", "amqp", "admin", "node", "logging", "config", "process"],
+        tests_may_use: &["client"],
+    },
+    CrateRule {
         folder: "crates/link",
         may_use: &["types", "group", "admin", "logging", "config", "tls"],
         tests_may_use: &[],
@@ -109,6 +114,7 @@ const MATRIX: &[CrateRule] = &[
             "config",
             "floating",
             "tls",
+            "access",
             "link",
             "replication",
             "process",

@@ -12,6 +12,7 @@ use crate::tree::Tree;
 
 /// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
 const WITH_GOOD_NAMES: &[&str] = &[
+    "access",
     "admin",
     "amqp",
     "backup",

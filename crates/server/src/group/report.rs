@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
 
-use super::status::View;
 use towline_config::GroupConfig;
-use towline_engine::GroupView;
 use towline_link::{self as link, LinkStream, MemberAnswer};
 
 /// Where a member stands.
@@ -68,9 +66,8 @@ pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer
     Ok(answers.into_iter().map(answer).collect())
 }
 
-/// Answers, and ends the stream.
-pub(super) async fn tell(view: &View, mut stream: LinkStream) {
-    let report = Report { group: view.group(), stand: view.stand() };
+/// Answers with `report`, and ends the stream.
+pub(super) async fn send(report: Report, mut stream: LinkStream) {
     let written = async {
         stream.write_all(&serde_json::to_vec(&report)?).await?;
         stream.shutdown().await

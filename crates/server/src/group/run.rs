@@ -21,7 +21,6 @@ use super::listener_handover::InheritedSockets;
 use super::replica::forget_old_places;
 use super::start::{self, Opened};
 use super::status::View;
-use crate::attempts::Attempts;
 use crate::control::ControlSocket;
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
@@ -32,6 +31,7 @@ use crate::run::{
     welcome,
 };
 use crate::signals::Signals;
+use towline_access::Attempts;
 use towline_config::{Config, GroupConfig};
 use towline_engine::GroupView;
 use towline_engine::RunningInstance;

@@ -26,10 +26,10 @@ use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
 
-use crate::identity::Gate;
 use crate::net::admission::Place;
 use crate::net::parting::part;
 use crate::net::turn;
+use towline_access::Gate;
 use towline_engine::{Arrival, Departure, Door, Outbox, bodies};
 use towline_link::scratch;
 use towline_process::Clock;

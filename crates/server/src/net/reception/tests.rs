@@ -14,10 +14,10 @@ use towline_config::{LimitsConfig, ListenerConfig};
 use towline_link::testing::{Bench, Observation, Recorder, run};
 
 use super::*;
-use crate::attempts::Attempts;
-use crate::identity::Doorman;
 use crate::net::{self, LocalAccess};
-use crate::users::Users;
+use towline_access::Attempts;
+use towline_access::LoginPolicy;
+use towline_access::Users;
 
 /// Hands clients to the test; those that are turned away too.
 struct Counter {
@@ -73,8 +73,8 @@ fn kind() -> ListenerKind {
     let address = "127.0.0.1:0".parse().unwrap();
     let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
     let limits = LimitsConfig::default();
-    let doorman = Doorman::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
-    ListenerKind { tls: None, doorman: Arc::new(doorman.unwrap()), elsewhere: None }
+    let policy = LoginPolicy::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
+    ListenerKind { tls: None, policy: Arc::new(policy.unwrap()), elsewhere: None }
 }
 
 impl Desk {
