@@ -63,7 +63,7 @@ impl Entry<'_> {
     /// instance has ended. A data folder that was shared once is never used without a lease again.
     ///
     /// # Errors
-    /// Another process uses it, and this one was not told to stand by; the operating system.
+    /// Another process uses it, and this one has no `--standby`; the operating system.
     pub fn enter(&self) -> Result<Home, EntryError> {
         let holder = own_name();
         let lease = self.wait(&holder)?;

@@ -27,9 +27,9 @@ pub(crate) struct View {
     config: GroupConfig,
     builds: Arc<Mutex<Vec<String>>>,
     in_sync_at: Mutex<Vec<u64>>,
-    /// The active instance told something.
+    /// The active instance reported.
     news: Notify,
-    /// That this instance is ready was told.
+    /// That this instance is ready was printed.
     ready_printed: AtomicBool,
     /// What the active instance reported last.
     told: Mutex<Option<ActiveReport>>,
@@ -71,7 +71,7 @@ impl ActiveReport {
     }
 }
 
-/// How long what the active instance told is shown by others.
+/// How long the others show what the active instance reported.
 const TOLD_MAX: Duration = Duration::from_secs(3);
 
 impl View {
@@ -103,7 +103,7 @@ impl View {
             let now = *place.borrow_and_update();
             let served = match now {
                 Where::Here => true,
-                // It tells when its door is open, and not before.
+                // It reports when its door is open, and not before.
                 Where::At(peer) => {
                     let told = self.told.lock();
                     let is_served = told.as_ref().is_some_and(ActiveReport::is_recent);
@@ -121,7 +121,7 @@ impl View {
         }
     }
 
-    /// Whether it was told that clients may come, and that it was.
+    /// Whether `ready` was printed.
     pub(crate) fn was_ready_told(&self) -> bool {
         self.ready_printed.load(Ordering::SeqCst)
     }
@@ -135,18 +135,18 @@ impl View {
         self.clock
     }
 
-    /// Tells the others what this instance, which is active, knows of all.
+    /// Reports to the others what this instance, which is active, knows of all.
     pub(crate) fn tell(&self) {
         let Some(links) = self.driver.links().filter(|_| self.driver.leads()) else { return };
         let Ok(rows) = serde_json::to_vec(&self.group().instances) else { return };
         let this = self.driver.this();
         for peer in (0..self.config.member.len()).filter(|peer| *peer != this) {
-            // Who misses it hears the next one.
+            // A replica that misses it gets the next one.
             links.send(peer, KIND_ROWS, true, FrameBody { head: rows.clone(), parts: Vec::new() });
         }
     }
 
-    /// The active instance told this.
+    /// The active instance reported this.
     pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
         if self.driver.active_peer() != Some(peer) {
             return;
