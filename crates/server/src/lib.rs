@@ -5,9 +5,9 @@
 //! (the log as node and connections see it), `pager` (pages of deep queues), `images`,
 //! `housekeeping` (when images are due, reclaim, time), `clerk` (what administrators ask for),
 //! `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder`
-//! (several processes, one of them active), `identity`, `users`, `attempts` (who comes in).
+//! (several processes, one of them active), `identity`, `users`, `attempts` (logins).
 //!
-//! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
+//! It knows no queue rules and no protocol: it moves bytes and time between crates that do.
 
 #![forbid(unsafe_code)]
 

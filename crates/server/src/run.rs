@@ -43,7 +43,7 @@ const QUIESCE_MAX: Duration = Duration::from_secs(10);
 /// that answers; gets go on meanwhile, so that there may always be something that is not.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
-/// What `towline run` was told.
+/// The arguments of `towline run`.
 #[derive(Clone, Debug)]
 pub struct RunArgs {
     /// The queue manager's name.
@@ -110,7 +110,7 @@ pub(crate) struct Process {
     pub(crate) clients_max: usize,
 }
 
-/// Runs a queue manager until it is told to end (SIGTERM or SIGINT: quiesce; twice: at once).
+/// Runs a queue manager until SIGTERM or SIGINT (an orderly shutdown; a second one: at once).
 ///
 /// # Errors
 /// When it cannot start; see [`RunError`].
@@ -440,13 +440,13 @@ pub(crate) fn io_threads(config: &Config) -> usize {
     }
 }
 
-/// New work is refused, open units of work may end, then everybody is told to go. False when units
-/// of work were still open.
+/// Refuses new work, waits for open units of work, then closes all connections. False when units of
+/// work were still open.
 async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
     // A commit is decided before it is durable, and its answer goes out after that: a client that
-    // got the close instead would not know whether it took place.
+    // got the close instead would not know its outcome.
     wait_until(ANSWERS_MAX, || door.look(|instance| instance.runs_pending()) == 0).await;
     door.end(Farewell::Ending);
     drain(|| admission.connections()).await;
@@ -465,7 +465,7 @@ pub(crate) async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool
     true
 }
 
-/// Tells those who wait for it, and then whoever looks, that clients may come.
+/// Reports that clients can connect: to the log and the waiting supervisor, then to a terminal.
 pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool) {
     let took = clock.now().since(clock.started_at());
     log(&READY, &[&args.name, &took.as_millis().to_string()]);
@@ -479,18 +479,18 @@ pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool
         return;
     }
     let Some(url) = urls.first() else { return };
-    // Whoever waited for `ready` may have gone away: that is nobody's fault.
+    // The process that waited for `ready` may have closed the pipe: that is no error.
     say(&hint::text(&args.program, &args.data, url));
 }
 
-/// Writes to standard output. False when nobody reads it.
+/// Writes to standard output. False when its reader is gone.
 pub(crate) fn say(text: &str) -> bool {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
-/// Has a broken rule of ours told as a message of the catalogue, beside where it happened.
+/// Logs a failed assertion as a message of the catalogue, beside its location.
 fn tell_of_panics(name: &str) {
     let (name, before) = (name.to_owned(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
