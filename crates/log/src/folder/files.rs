@@ -89,7 +89,7 @@ impl Folder {
     }
 }
 
-/// Why there is a first and a last extent: [`Files::of`] yields none for a folder without.
+/// Why there is a first and a last extent: [`Files::of`] yields no files of a folder without.
 const NO_EXTENT: &str = "a log has an extent";
 
 impl Files {
@@ -132,7 +132,9 @@ impl Files {
             lengths.insert(sequence, length);
         }
         if lengths.is_empty() {
-            return Ok(None);
+            // Beside a running log: all of them went while the folder was looked through.
+            let gone = io::Error::from(io::ErrorKind::NotFound);
+            return Err(LogError::io("look at an extent", &name, gone));
         }
         Ok(Some(Files { handles, lengths, below: BTreeMap::new(), needed: None }))
     }
