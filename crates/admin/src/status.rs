@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 
 mod group;
 mod instances;
+mod process;
 mod shared;
 mod table;
 
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
+pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
 pub use shared::{InstanceRole, SharedStatus};
 pub use table::table;
 
@@ -22,7 +24,7 @@ pub struct Status {
     /// Version of the program.
     pub version: String,
     /// What it is doing.
-    pub state: State,
+    pub state: QueueManagerState,
     /// Process id.
     pub pid: u32,
     /// Start of the process, milliseconds since the Unix epoch.
@@ -58,7 +60,7 @@ pub struct Status {
 /// What a queue manager is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum QueueManagerState {
     /// Recovering.
     #[default]
     Starting,

@@ -26,7 +26,8 @@ use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
-    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse,
+    Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
@@ -436,7 +437,7 @@ fn post(
     to_wake: &mut Vec<Waker>,
 ) {
     let mut last: Option<(ConnectionId, Filling<'_>)> = None;
-    for Routed { connection, response } in out.routed.drain(..) {
+    for RoutedResponse { connection, response } in out.routed.drain(..) {
         if let Some((known, outbox)) = &mut last
             && *known == connection
         {

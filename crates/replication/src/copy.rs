@@ -183,11 +183,11 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
         std::fs::remove_dir_all(&made).ok();
     }
     let (mut stream, came) = taken?;
-    let told = stream.wait(STILL_MAX, async |stream| {
+    let acknowledged = stream.wait(STILL_MAX, async |stream| {
         stream.write_u8(WHOLE).await?;
         stream.flush().await
     });
-    if let Err(error) = told {
+    if let Err(error) = acknowledged {
         // The copy is good, but what comes behind it may not be held back.
         tracing::warn!(%error, "the end of a copy could not be acknowledged");
     }
@@ -216,10 +216,10 @@ fn take_into(
     let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let name = driver.name(peer);
-    let mut told = Instant::now();
+    let mut logged_at = Instant::now();
     let mut progress = |now: Progress| {
-        if told.elapsed() >= TELL_INTERVAL {
-            told = Instant::now();
+        if logged_at.elapsed() >= TELL_INTERVAL {
+            logged_at = Instant::now();
             let percent = u128::from(now.done) * 100 / u128::from(now.all.max(1));
             let [done, all] = [now.done, now.all].map(|bytes| bytes.to_string());
             say(&GROUP_COPY_COMES, &[name, &done, &all, &percent.to_string()]);

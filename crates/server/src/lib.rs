@@ -11,21 +11,20 @@
 
 #![forbid(unsafe_code)]
 
-mod attempts;
 mod check;
+mod control;
 mod descriptors;
 mod group;
 mod hint;
-mod identity;
 mod net;
 mod refused;
 mod reload;
 mod run;
 mod shell;
 mod signals;
-mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
+pub use control::names::control_sockets;
 pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };

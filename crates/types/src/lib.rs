@@ -9,6 +9,7 @@
 
 mod batch;
 mod civil_time;
+mod fitting;
 pub mod limits;
 mod lsn;
 mod page;
@@ -19,6 +20,7 @@ mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use civil_time::CivilTime;
+pub use fitting::fitting;
 pub use lsn::{BodyLocation, Lsn};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;

@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal};
 use towline_admin::status::{GroupRole, GroupStatus, group_table};
 use towline_server::shell_word;
 
-use super::ask::Asking;
 use super::plan::{Plan, PlannedInstance};
 use crate::arguments::Demo;
+use crate::control::ControlClient;
 use crate::failure::Failure;
 use crate::process::Process;
 use crate::signals::{self, SignalMeaning};
@@ -45,7 +45,7 @@ enum DemoEvent {
 pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     let plan = Plan::of(arguments)?;
     for instance in &plan.instances {
-        if Asking::connect(&instance.data, ANSWER)?.is_some() {
+        if ControlClient::connect(&instance.data, ANSWER)?.is_some() {
             let folder = instance.data.display();
             return Err(Failure::Failed(format!(
                 "an instance is already running in {folder}; stop it, or choose another --dir"
@@ -124,7 +124,7 @@ impl Running<'_> {
     /// What the active instance says of the group.
     fn active(&self) -> Option<GroupStatus> {
         let groups = self.plan.instances.iter().filter_map(|instance| {
-            Asking::connect(&instance.data, ANSWER).ok().flatten()?.group().ok()
+            ControlClient::connect(&instance.data, ANSWER).ok().flatten()?.group().ok()
         });
         groups.into_iter().find(|group| group.role == GroupRole::Active)
     }
