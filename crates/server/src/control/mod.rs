@@ -170,17 +170,18 @@ fn accept(
     let uid = socket_peercred(&stream)?.uid.as_raw();
     if access.right_of(uid) != LocalRight::Owner {
         log(&LOCAL_REFUSED, &[&uid.to_string()]);
-        return Ok(());
+        return refuse(
+            &stream,
+            "only the user that runs the queue manager, and root, may ask this",
+            bounds,
+        );
     }
     let Some(id) = connections.admit(&stream)? else {
         let why = format!(
             "all {} connections of the control socket wait for an answer; try again",
             bounds.connections
         );
-        stream.set_nonblocking(true)?;
-        // It fits into the buffer of a new socket; if not, its client sees only that it is closed.
-        write_line(&stream, &requests::refusal(&why).to_string(), bounds.stalled).ok();
-        return Ok(());
+        return refuse(&stream, &why, bounds);
     };
     let desk = Arc::clone(desk);
     let connections_of_thread = Arc::clone(connections);
@@ -193,6 +194,14 @@ fn accept(
         connections.remove(id);
         return Err(error);
     }
+    Ok(())
+}
+
+/// Answers a client that is not served; the thread that accepts must not wait for it.
+fn refuse(stream: &UnixStream, why: &str, bounds: Bounds) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    // It fits into the buffer of a new socket; if not, the client sees only that it is closed.
+    write_line(stream, &requests::refusal(why).to_string(), bounds.stalled).ok();
     Ok(())
 }
 
