@@ -83,9 +83,7 @@ impl ControlSocket {
     /// # Errors
     /// The socket cannot be made.
     pub(crate) fn start(&self, data: &Path) -> io::Result<()> {
-        if let Some(name) = self.desk.shared_name() {
-            socket_file::remove_dead(&names::of_same_host(data, name)?);
-        }
+        self.clean_up();
         match SocketFile::bind(data, &self.path)? {
             Some((file, listener)) => self.listen(file, listener),
             None => {
@@ -101,6 +99,7 @@ impl ControlSocket {
     /// # Errors
     /// The socket cannot be made.
     pub(crate) fn insist(&self) -> io::Result<()> {
+        self.clean_up();
         if self.file.lock().is_some() || self.desk.shared_name().is_some() {
             return Ok(());
         }
@@ -121,7 +120,23 @@ impl ControlSocket {
     /// Removes its file, before the log is closed: the next process may start then. Open
     /// connections are answered until the process ends.
     pub(crate) fn remove(&self) {
+        self.clean_up();
         drop(self.file.lock().take());
+    }
+
+    /// On a shared folder, removes what killed processes of this machine left. A process that lost
+    /// its lease leaves its file too: it must not wait for a file system that is away.
+    fn clean_up(&self) {
+        let (Some(name), Some(data)) = (self.desk.shared_name(), self.path.parent()) else {
+            return;
+        };
+        match names::of_same_host(data, name) {
+            Ok(mut paths) => {
+                paths.retain(|path| *path != self.path);
+                socket_file::remove_dead(&paths);
+            }
+            Err(error) => tracing::debug!(%error, "the shared folder cannot be listed"),
+        }
     }
 
     /// Does the same, where this process ends at once.
