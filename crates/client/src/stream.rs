@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use towline_amqp::Url;
+use towline_tls::{Authorities, Identity};
 
 use crate::address::Address;
 use crate::options::Options;
@@ -156,34 +156,6 @@ fn unreachable_for(error: &io::Error, timeout: Duration) -> String {
 pub(crate) const NO_ACTIVE: &str = "a group may have no active instance: see `towline status \
                                     --data DIR` with the data folder of an instance";
 
-/// Why our own certificate cannot be shown.
-fn own_certificate(file: &Path, is_old: bool, error: &rustls::Error) -> String {
-    let file = file.display();
-    if is_old {
-        return format!(
-            "the client certificate {file} has X.509 version 1, and 3 is needed: sign it with \
-             extensions (openssl x509 -req -extfile)"
-        );
-    }
-    format!("the client certificate {file}, or its key, cannot be used: {error}")
-}
-
-/// Whether a certificate says no version, which means 1 (RFC 5280, 4.1.2.1). `openssl x509 -req`
-/// makes such ones when it is given no extensions.
-fn is_of_version_1(der: &[u8]) -> bool {
-    /// DER: a sequence; an element of its own number 0, in which the version stands.
-    const SEQUENCE: u8 = 0x30;
-    const VERSION: u8 = 0xa0;
-    let inside = |bytes: &[u8]| -> Option<Vec<u8>> {
-        let [SEQUENCE, length, rest @ ..] = bytes else { return None };
-        // Beyond 127 the length itself has as many bytes as its low bits say.
-        let skipped = if *length < 0x80 { 0 } else { usize::from(length & 0x7f) };
-        rest.get(skipped..).map(<[u8]>::to_vec)
-    };
-    let first = inside(der).and_then(|whole| inside(&whole));
-    first.is_some_and(|fields| fields.first().is_some_and(|first| *first != VERSION))
-}
-
 /// The first address of a host that answers.
 fn tcp(host: &str, port: u16, timeout: Duration) -> Result<TcpStream, String> {
     let addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
@@ -205,23 +177,14 @@ fn secured(mut socket: TcpStream, host: &str, options: &Options) -> Result<Strea
     let Some(authorities) = &options.certificate_authorities else {
         return Err("amqps:// needs the trusted certificates: --ca FILE".into());
     };
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(authorities)? {
-        roots.add(certificate).map_err(|error| format!("{}: {error}", authorities.display()))?;
-    }
-    let builder = ClientConfig::builder().with_root_certificates(roots);
-    let config = match &options.certificate {
-        None => builder.with_no_client_auth(),
-        Some((chain, key)) => {
-            let private = PrivateKeyDer::from_pem_file(key)
-                .map_err(|error| format!("{}: {error}", key.display()))?;
-            let ours = certificates(chain)?;
-            let is_old = ours.first().is_some_and(|first| is_of_version_1(first));
-            builder
-                .with_client_auth_cert(ours, private)
-                .map_err(|error| own_certificate(chain, is_old, &error))?
+    let authorities = Authorities::read(authorities).map_err(|error| error.to_string())?;
+    let identity = match &options.certificate {
+        None => None,
+        Some((certificate, key)) => {
+            Some(Identity::read(certificate, key).map_err(|error| error.to_string())?)
         }
     };
+    let config = towline_tls::client(&authorities, identity.as_ref());
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
     let mut connection =
         ClientConnection::new(Arc::new(config), name).map_err(|error| error.to_string())?;
@@ -232,12 +195,6 @@ fn secured(mut socket: TcpStream, host: &str, options: &Options) -> Result<Strea
         went_on.map_err(|error| unreachable_for(&error, options.timeout))?;
     }
     Ok(Stream::Tls(Box::new(StreamOwned::new(connection, socket))))
-}
-
-/// The certificates in a PEM file.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let named = |error: rustls::pki_types::pem::Error| format!("{}: {error}", file.display());
-    CertificateDer::pem_file_iter(file).map_err(named)?.collect::<Result<_, _>>().map_err(named)
 }
 
 #[cfg(test)]
@@ -286,12 +243,22 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_version_is_of_version_1() {
-        // Two sequences with long lengths; then the version, or the serial number at once.
-        let start = [0x30, 0x82, 0x03, 0x00, 0x30, 0x82, 0x02, 0x00];
-        assert!(!is_of_version_1(&[&start[..], &[0xa0, 3, 2, 1, 2]].concat()));
-        assert!(is_of_version_1(&[&start[..], &[2, 1, 7]].concat()));
-        assert!(is_of_version_1(&[0x30, 0x20, 0x30, 0x10, 2, 1, 7]));
-        assert!(!is_of_version_1(&start) && !is_of_version_1(&[0x30]) && !is_of_version_1(&[]));
+    fn a_file_of_trusted_certificates_without_any_is_refused_before_the_handshake() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, "").unwrap();
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("amqps://{}", server.local_addr().unwrap());
+        let address = Address::Remote(Url::parse(&url).unwrap());
+        let options = Options { certificate_authorities: Some(file.clone()), ..Options::default() };
+        let why = refused(&address, &options);
+        assert_eq!(
+            why,
+            format!(
+                "authorities {}: the file is empty; name the file with the certificates of the \
+                 trusted authorities",
+                file.display()
+            )
+        );
     }
 }

@@ -6,10 +6,10 @@
 //! not enough: an authority that signs for other things too may have given `a` to any machine of
 //! that name.
 //!
-//! Not here: its issuer and expiry (`identity`, rustls).
+//! Not here: its issuer and expiry (`towline_tls`).
 
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use towline_tls::{SubjectNames, subject_names};
 
 /// Names by which a certificate may call one instance.
 #[derive(Clone, Debug)]
@@ -28,26 +28,9 @@ impl Names {
 /// # Errors
 /// What it is instead.
 pub(super) fn belongs(certificate: &CertificateDer<'_>, names: &Names) -> Result<(), String> {
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
-        return Err("the certificate cannot be read".into());
-    };
-    let dns: Vec<&str> = match parsed.subject_alternative_name() {
-        Ok(Some(extension)) => {
-            let names = extension.value.general_names.iter();
-            names
-                .filter_map(|name| match name {
-                    GeneralName::DNSName(name) => Some(*name),
-                    _ => None,
-                })
-                .collect()
-        }
-        Ok(None) => Vec::new(),
-        Err(_) => return Err("the certificate's names cannot be read".into()),
-    };
-    let common = parsed.subject().iter_common_name();
-    let common: Vec<&str> = common.filter_map(|name| name.as_str().ok()).collect();
-    let by_dns = dns.iter().any(|name| name.eq_ignore_ascii_case(&names.full));
-    if by_dns || common.contains(&names.full.as_str()) {
+    let SubjectNames { common, dns } = subject_names(certificate)?;
+    if dns.iter().any(|name| name.eq_ignore_ascii_case(&names.full)) || common.contains(&names.full)
+    {
         return Ok(());
     }
     Err(format!(

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::identity::reason;
+use towline_tls::reason;
 
 /// See the module. Begins when it is made, and anew with all that is read.
 pub(super) struct Patience {

@@ -5,7 +5,7 @@
 //! Each ticket is used once, the newest first: after a peer restarted, its earlier tickets are
 //! worth nothing, and each open stream delivers new ones.
 //!
-//! Not here: what a resumed stream must show all the same (`identity::in_date`, `names`);
+//! Not here: what a resumed stream must show all the same (`towline_tls::in_date`, `names`);
 //! connections for frames, which are few and never resumed. Invariant: at most [`PER_PEER_MAX`] for
 //! each peer.
 

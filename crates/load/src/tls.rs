@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use towline_tls::Authorities;
 
 /// What all connections share.
 #[derive(Clone)]
@@ -23,14 +23,8 @@ impl TlsSettings {
     /// # Errors
     /// A sentence that says what is wrong with the file.
     pub(crate) fn new(ca: &Path) -> Result<TlsSettings, String> {
-        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", ca.display());
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(ca).map_err(|error| wrong(&error))? {
-            let certificate = certificate.map_err(|error| wrong(&error))?;
-            roots.add(certificate).map_err(|error| wrong(&error))?;
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        Ok(TlsSettings { config: Arc::new(config) })
+        let authorities = Authorities::read(ca).map_err(|error| error.to_string())?;
+        Ok(TlsSettings { config: Arc::new(towline_tls::client(&authorities, None)) })
     }
 }
 
@@ -106,4 +100,19 @@ pub(crate) fn is_later(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_authorities_without_a_certificate_is_refused_before_a_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, "").unwrap();
+        let why = TlsSettings::new(&file).err().expect("no server could be trusted");
+        let start = format!("authorities {}: the file is empty", file.display());
+        assert!(why.starts_with(&start), "{why}");
+    }
 }

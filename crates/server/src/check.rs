@@ -16,16 +16,17 @@ use towline_admin::catalogue::{
 };
 use towline_log::LinuxDisk;
 
-use crate::attempts::Attempts;
-use crate::identity::Doorman;
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
 use crate::run::{RunArgs, check_socket, of_file, with_command_line};
-use crate::users::Users;
+use towline_access::Attempts;
+use towline_access::LoginPolicy;
+use towline_access::Users;
 use towline_config::{Config, GroupConfig, ListenerConfig};
 use towline_engine::inspection::{self, Inspection, InspectionError, UndefinedNames};
 use towline_engine::{StartError, defaults, name_file, settings};
-use towline_link::{self as link, Expiry, expiry};
+use towline_link as link;
+use towline_tls::{Expiry, expiry};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,9 +150,9 @@ fn listener(
     let tls = server_settings(listener).map_err(RunError::Tls);
     let Some(tls) = seen.take(&what, tls) else { return };
     let attempts = Arc::new(Attempts::default());
-    let doorman = Doorman::new(&args.name, listener, &config.limits, users, &attempts);
+    let policy = LoginPolicy::new(&args.name, listener, &config.limits, users, &attempts);
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
-    if seen.take(&what, doorman.map_err(wrong)).is_none() {
+    if seen.take(&what, policy.map_err(wrong)).is_none() {
         return;
     }
     let Some(tls) = tls else { return seen.add(&what, Ok("without TLS".into())) };
@@ -175,8 +176,8 @@ fn listener(
 fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<Verdict, RunError> {
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     group.own().map_err(wrong)?;
-    let (at, until) = link::expires(&args.name, group, &group.instance).map_err(wrong)?;
-    let expiry = expiry(at);
+    let expires = link::expires(&args.name, group, &group.instance).map_err(wrong)?;
+    let (expiry, until) = (expires.expiry(), expires.to_string());
     if let Expiry::Over = expiry {
         // A start takes it: the files may be replaced while the instance runs.
         return Ok(Verdict::Warning(GROUP_CERTIFICATE_EXPIRED.message(&[&until]).to_string()));

@@ -11,19 +11,17 @@
 
 #![forbid(unsafe_code)]
 
-mod attempts;
 mod check;
 mod control;
 mod descriptors;
 mod group;
 mod hint;
-mod identity;
 mod net;
 mod refused;
 mod reload;
 mod run;
+mod shell;
 mod signals;
-mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
 pub use control::names::control_sockets;
@@ -32,6 +30,7 @@ pub use group::{
 };
 pub use refused::RunError;
 pub use run::{RunArgs, run};
+pub use shell::shell_word;
 pub use towline_engine::{backup, inspection, missing_extents};
 pub use towline_link::check as check_group;
 pub use towline_standby::log_folder;

@@ -18,11 +18,11 @@ use towline_admin::catalogue::{
 };
 
 use crate::net::ListenerTls;
-use crate::users::Users;
+use towline_access::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
-use towline_link::{Expiry, expiry};
 use towline_logging::{log, set_level};
+use towline_tls::{Expiry, expiry};
 
 /// Between two looks at the files of certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -13,9 +13,7 @@ use towline_admin::catalogue::{
 use towline_admin::status::ProcessMode;
 use towline_node::Farewell;
 
-use crate::attempts::Attempts;
 use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport, names};
-use crate::identity::Doorman;
 use crate::net::{
     Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
     server_settings,
@@ -24,6 +22,8 @@ use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::signals::{LocalEvent, Signals};
 use crate::{descriptors, hint};
+use towline_access::Attempts;
+use towline_access::LoginPolicy;
 use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use towline_engine::Door;
 use towline_engine::{OpenInstance, RunningInstance, StartError, StartOptions, settings};
@@ -374,11 +374,11 @@ pub(crate) fn listen(
     if let Some(tls) = &tls {
         reload.watch(tls);
     }
-    let doorman = Doorman::new(&args.name, listener, &config.limits, &reload.users, attempts);
-    let doorman =
-        doorman.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
-    let scheme = doorman.scheme();
-    let kind = ListenerKind { tls, doorman: Arc::new(doorman), elsewhere: None };
+    let policy = LoginPolicy::new(&args.name, listener, &config.limits, &reload.users, attempts);
+    let policy =
+        policy.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
+    let scheme = policy.scheme();
+    let kind = ListenerKind { tls, policy: Arc::new(policy), elsewhere: None };
     let floating = config.group.as_ref().and_then(|group| group.floating.as_ref());
     let floats = floating.is_some_and(|floating| floating.address.ip == listener.address.ip());
     let bound = match came {
@@ -394,8 +394,8 @@ pub(crate) fn listen(
 
 /// What the local socket is.
 pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> ListenerKind {
-    let doorman = Arc::new(Doorman::local(&args.name, &config.limits, &reload.users));
-    ListenerKind { tls: None, doorman, elsewhere: None }
+    let policy = Arc::new(LoginPolicy::local(&args.name, &config.limits, &reload.users));
+    ListenerKind { tls: None, policy, elsewhere: None }
 }
 
 /// Whether the local sockets in the data folder can have their paths, before anything is made

@@ -20,9 +20,10 @@ struct CrateRule {
 const MATRIX: &[CrateRule] = &[
     CrateRule { folder: "crates/types", may_use: &[], tests_may_use: &[] },
     CrateRule { folder: "crates/delegation", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "crates/tls", may_use: &[], tests_may_use: &[] },
     CrateRule { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
-    CrateRule { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/log", may_use: &["types", "delegation"], tests_may_use: &[] },
     CrateRule { folder: "crates/backup", may_use: &["types", "log"], tests_may_use: &[] },
     CrateRule { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
@@ -36,8 +37,8 @@ const MATRIX: &[CrateRule] = &[
         may_use: &["types", "core", "group", "admin", "node"],
         tests_may_use: &[],
     },
-    CrateRule { folder: "crates/client", may_use: &["types", "amqp"], tests_may_use: &[] },
-    CrateRule { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
+    CrateRule { folder: "crates/client", may_use: &["types", "amqp", "tls"], tests_may_use: &[] },
+    CrateRule { folder: "crates/load", may_use: &["types", "amqp", "tls"], tests_may_use: &[] },
     CrateRule { folder: "crates/disktest", may_use: &[], tests_may_use: &[] },
     CrateRule { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
     CrateRule {
@@ -74,8 +75,13 @@ const MATRIX: &[CrateRule] = &[
         tests_may_use: &[],
     },
     CrateRule {
+        folder: "crates/access",
+        may_use: &["types", "amqp", "admin", "node", "logging", "config", "process"],
+        tests_may_use: &["client"],
+    },
+    CrateRule {
         folder: "crates/link",
-        may_use: &["types", "group", "admin", "logging", "config"],
+        may_use: &["types", "group", "admin", "logging", "config", "tls"],
         tests_may_use: &[],
     },
     CrateRule {
@@ -107,6 +113,8 @@ const MATRIX: &[CrateRule] = &[
             "logging",
             "config",
             "floating",
+            "tls",
+            "access",
             "link",
             "replication",
             "process",
@@ -143,6 +151,7 @@ const PURE_CRATES: &[&str] = &[
     "slog",
     "stringprep",
     "subtle",
+    "time",
     "winnow",
 ];
 

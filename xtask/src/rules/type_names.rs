@@ -12,6 +12,10 @@ use crate::tree::Tree;
 
 /// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
 const WITH_GOOD_NAMES: &[&str] = &[
+    "access",
+    "admin",
+    "amqp",
+    "backup",
     "cli",
     "client",
     "config",
@@ -21,10 +25,14 @@ const WITH_GOOD_NAMES: &[&str] = &[
     "e2e",
     "floating",
     "group",
+    "link",
     "load",
+    "log",
     "logging",
+    "node",
     "replication",
     "sim",
+    "tls",
     "types",
     "xtask",
 ];

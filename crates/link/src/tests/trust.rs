@@ -1,11 +1,14 @@
 //! Which peers are let in: names, dates, authorities, and identity files that change.
 
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::sign::CertifiedKey;
+use towline_tls::in_date;
 
 use super::*;
 use crate::LinkError;
-use crate::identity::{ChainVerifier, in_date};
 
 /// Why a stream from one member to another does not come about.
 fn refusal(links: &Links, to: Peer) -> String {
@@ -19,7 +22,7 @@ fn refused_both_ways(spoil: impl FnOnce(&Bench)) -> [String; 2] {
     let ((a, of_a), (b, of_b)) = (bench.start(0), bench.start(1));
     let texts = [refusal(&a, 1), refusal(&b, 0)];
     for recorder in [of_a, of_b] {
-        assert!(recorder.told.lock().is_empty(), "somebody was let in");
+        assert!(recorder.observed.lock().is_empty(), "a peer was let in");
     }
     texts
 }
@@ -59,6 +62,11 @@ fn an_instance_does_not_start_with_the_papers_of_another() {
     settings.identity.authorities = bench.folder.path().join("none.pem");
     let text = Links::start(settings, Recorder::new(1)).err().unwrap().to_string();
     assert!(text.contains("none.pem"), "{text}");
+    fs::write(bench.folder.path().join("none.pem"), "").unwrap();
+    let mut settings = bench.settings(0);
+    settings.identity.authorities = bench.folder.path().join("none.pem");
+    let text = Links::start(settings, Recorder::new(1)).err().unwrap().to_string();
+    assert!(text.contains("none.pem: the file is empty"), "{text}");
 }
 
 #[test]
@@ -103,28 +111,38 @@ fn who_says_to_be_another_than_its_certificate_is_refused() {
         let said = spoiled(spoil);
         assert!(said.contains(why), "{said}");
     }
-    assert!(of_a.told.lock().is_empty(), "somebody was let in");
+    assert!(of_a.observed.lock().is_empty(), "a peer was let in");
+}
+
+/// Shows no certificate.
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
 }
 
 #[test]
 fn who_shows_no_certificate_is_refused() {
     let bench = Bench::new(2);
     let (_a, of_a) = bench.start(0);
-    let authorities = fs::read(bench.files("b").authorities).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&authorities).unwrap()).unwrap();
-    let config = ClientConfig::builder()
-        .dangerous()
-        .with_custom_certificate_verifier(ChainVerifier::new(Arc::new(roots)))
-        .with_no_client_auth();
+    let identity = TlsIdentity::read(&bench.files("b")).unwrap();
+    let mut config = ClientConfig::clone(&identity.client_frames);
+    config.client_auth_cert_resolver = Arc::new(NoCertificate);
     let result = run(async {
         let mut stream = bench.shake_hands(0, &Arc::new(config)).await?;
         hello::say(&mut stream, &bench.hello(1, Matter::Frames)).await?;
         hello::hear(&mut stream, true).await
     });
-    let why = crate::identity::reason(&result.unwrap_err());
+    let why = towline_tls::reason(&result.unwrap_err());
     assert!(why.contains("CertificateRequired"), "{why}");
-    assert!(of_a.told.lock().is_empty(), "somebody was let in");
+    assert!(of_a.observed.lock().is_empty(), "a peer was let in");
 }
 
 #[test]
@@ -153,7 +171,13 @@ fn new_papers_count_without_a_restart_and_broken_ones_do_not() {
     }
     // What stood goes on standing.
     for recorder in [of_a, of_b] {
-        assert!(!recorder.told.lock().iter().any(|told| matches!(told, Told::Closed(..))));
+        assert!(
+            !recorder
+                .observed
+                .lock()
+                .iter()
+                .any(|observed| matches!(observed, Observation::Closed(..)))
+        );
     }
 }
 
@@ -238,6 +262,6 @@ fn terms_that_differ_are_refused_by_both_ends_with_both_values_and_the_state_say
         assert!(shown.contains(why), "{shown}");
     }
     for recorder in [of_a, of_b] {
-        assert!(recorder.told.lock().is_empty(), "somebody was let in");
+        assert!(recorder.observed.lock().is_empty(), "a peer was let in");
     }
 }

@@ -62,7 +62,7 @@ impl InboxHost for GroupHost {
     fn answer(&self, stream: LinkStream) {
         if let Some(view) = self.view.get() {
             let view = Arc::clone(view);
-            tokio::spawn(async move { report::tell(&view, stream).await });
+            tokio::spawn(async move { report::send(view.report(), stream).await });
         }
     }
 

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
 
-use super::status::View;
 use towline_config::GroupConfig;
-use towline_engine::GroupView;
-use towline_link::{self as link, Answered, LinkStream};
+use towline_link::{self as link, LinkStream, MemberAnswer};
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,13 +62,12 @@ pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer
     let read = |bytes: Vec<u8>| {
         serde_json::from_slice(&bytes).map_err(|error| format!("its answer: {error}"))
     };
-    let answer = |Answered { name, said }| Answer { instance: name, told: said.and_then(read) };
+    let answer = |MemberAnswer { name, said }| Answer { instance: name, told: said.and_then(read) };
     Ok(answers.into_iter().map(answer).collect())
 }
 
-/// Answers, and ends the stream.
-pub(super) async fn tell(view: &View, mut stream: LinkStream) {
-    let report = Report { group: view.group(), stand: view.stand() };
+/// Answers with `report`, and ends the stream.
+pub(super) async fn send(report: Report, mut stream: LinkStream) {
     let written = async {
         stream.write_all(&serde_json::to_vec(&report)?).await?;
         stream.shutdown().await

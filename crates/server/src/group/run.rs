@@ -21,7 +21,6 @@ use super::listener_handover::InheritedSockets;
 use super::replica::forget_old_places;
 use super::start::{self, Opened};
 use super::status::View;
-use crate::attempts::Attempts;
 use crate::control::ControlSocket;
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
@@ -32,6 +31,7 @@ use crate::run::{
     welcome,
 };
 use crate::signals::Signals;
+use towline_access::Attempts;
 use towline_config::{Config, GroupConfig};
 use towline_engine::GroupView;
 use towline_engine::RunningInstance;
@@ -463,7 +463,7 @@ fn start_links(
     let inbox = GroupInbox { driver: Arc::clone(driver), host };
     let records = towline_core::record::VERSION;
     let terms = agreement::terms(config, group, opened.extent_bytes, records);
-    let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
+    let settings = LinkSettings::of(&args.name, group, terms, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
     let serving = Arc::new(Serving::new(driver, opened.clock).map_err(RunError::System)?);

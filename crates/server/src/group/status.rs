@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
-use super::report::Stand;
+use super::report::{Report, Stand};
 use towline_config::GroupConfig;
 use towline_engine::GroupView;
 use towline_link::{FrameBody, LinkState, Peer, Where};
@@ -155,8 +155,13 @@ impl View {
         }
     }
 
+    /// The answer to an operator that asks in the name of another instance.
+    pub(super) fn report(&self) -> Report {
+        Report { group: self.group(), stand: self.stand() }
+    }
+
     /// Where this instance stands.
-    pub(super) fn stand(&self) -> Stand {
+    fn stand(&self) -> Stand {
         let progress = self.driver.group();
         Stand {
             term: progress.term,

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use towline_node::{Front, FrontOptions};
 
 use super::parting::part;
-use crate::identity::Gate;
+use towline_access::Gate;
 use towline_process::Clock;
 
 /// Bytes that a client may send before it has logged in: a few frames of SASL and an open frame.

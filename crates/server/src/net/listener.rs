@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
 use towline_admin::catalogue::{
-    ACCEPT_FAILED, LOCAL_REFUSED, LOGIN_GAVE_WAY, STOOD_STILL, TLS_FAILED, TOO_MANY_CONNECTIONS,
+    ACCEPT_FAILED, CONNECTION_STALLED, LOCAL_REFUSED, LOGIN_GAVE_WAY, TLS_FAILED,
+    TOO_MANY_CONNECTIONS,
 };
 use towline_node::{Elsewhere, Front, FrontOptions};
 
@@ -25,8 +26,9 @@ use super::away::Away;
 use super::connection::{ConnectionTask, End, Entrance};
 use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
-use crate::identity::{Doorman, Peer};
+use towline_access::{LoginPolicy, Peer};
 use towline_engine::Door;
+use towline_engine::defaults::DEFAULT_DYNAMIC_MODEL;
 use towline_link::{BACKLOG, LinkStream, listen_widely};
 use towline_logging::{log, log_seldom};
 
@@ -42,7 +44,7 @@ pub(crate) struct ListenerKind {
     /// TLS, when the listener has it.
     pub tls: Option<TlsSettings>,
     /// Who may come in here, and how.
-    pub doorman: Arc<Doorman>,
+    pub policy: Arc<LoginPolicy>,
     /// Where a client that was relayed to here finds the same listener directly, if it asks for
     /// that.
     pub elsewhere: Option<Arc<Elsewhere>>,
@@ -407,7 +409,7 @@ async fn enter<S>(
         return run(socket, peer, &kind, place, host).await;
     };
     let handshake = TlsAcceptor::from(tls.current()).accept(socket);
-    let handshake = tokio::time::timeout(kind.doorman.login_timeout(), handshake);
+    let handshake = tokio::time::timeout(kind.policy.login_timeout(), handshake);
     let gives_way = std::future::poll_fn(|context| match place.poll_gives_way(context) {
         true => Poll::Ready(()),
         false => Poll::Pending,
@@ -420,7 +422,7 @@ async fn enter<S>(
         Ok(socket) => socket,
         Err(error) => return log_seldom(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
     };
-    let tls_identity = crate::identity::certificate_name(socket.get_ref().1.peer_certificates());
+    let tls_identity = towline_tls::common_name(socket.get_ref().1.peer_certificates());
     run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, host).await;
 }
 
@@ -435,16 +437,16 @@ where
     let door = match host {
         Host::Door(door) => door,
         Host::Away(away) => {
-            let gate = kind.doorman.gate(&peer, away.clock);
-            let options = kind.doorman.front_options(&peer, &gate);
-            away.tell(socket, (options, gate), kind.doorman.login_timeout()).await;
+            let gate = kind.policy.gate(&peer, away.clock);
+            let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
+            away.tell(socket, (options, gate), kind.policy.login_timeout()).await;
             // It counts until it is gone.
             return drop(place);
         }
     };
     let (id, outbox) = door.connect();
-    let gate = kind.doorman.gate(&peer, door.clock());
-    let options = kind.doorman.front_options(&peer, &gate);
+    let gate = kind.policy.gate(&peer, door.clock());
+    let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
     let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
     let front = Front::new(options, door.clock().now());
     let task = ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox);
@@ -454,7 +456,7 @@ where
     };
     match (task.run().await, address) {
         (End::GaveWay, Some(address)) => gave_way(address),
-        (End::StoodStill, _) => log_seldom(&STOOD_STILL, &[&called(address)]),
+        (End::StoodStill, _) => log_seldom(&CONNECTION_STALLED, &[&called(address)]),
         _ => {}
     }
 }
@@ -462,8 +464,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempts::Attempts;
-    use crate::users::Users;
+    use towline_access::Attempts;
+    use towline_access::Users;
     use towline_config::{LimitsConfig, ListenerConfig};
     use towline_link::testing::burst;
 
@@ -475,8 +477,8 @@ mod tests {
             let users = Arc::new(Users::of("alice", "right"));
             let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(any) };
             let (limits, attempts) = (LimitsConfig::default(), Arc::<Attempts>::default());
-            let doorman = Doorman::new("QM1", &listener, &limits, &users, &attempts).unwrap();
-            let kind = ListenerKind { tls: None, doorman: Arc::new(doorman), elsewhere: None };
+            let policy = LoginPolicy::new("QM1", &listener, &limits, &users, &attempts).unwrap();
+            let kind = ListenerKind { tls: None, policy: Arc::new(policy), elsewhere: None };
             let (_listening, address) = Listening::tcp(socket, kind).unwrap();
             let (connected, came) = burst::connected(address);
             assert_eq!(connected, came, "connected of those that came");

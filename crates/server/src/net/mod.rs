@@ -2,7 +2,6 @@
 
 mod admission;
 mod away;
-mod comparing;
 mod connection;
 mod drain;
 mod listener;
@@ -16,7 +15,6 @@ mod turn;
 
 pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
 pub(crate) use away::Away;
-pub(crate) use comparing::Comparing;
 pub(crate) use drain::drain;
 pub(crate) use listener::{Accepted, IoThreads, ListenerKind, Listening, bind_floating};
 pub(crate) use local::{LocalAccess, LocalRight};

@@ -103,7 +103,7 @@ impl<H: Here> Reception<H> {
         let Some(kind) = kind else {
             return refuse("there is no such listener here");
         };
-        if address.is_some_and(|address| !address.is_loopback()) && kind.doorman.only_loopback() {
+        if address.is_some_and(|address| !address.is_loopback()) && kind.policy.only_loopback() {
             // It may trust every client, because only this machine can connect.
             return refuse("the listener here is on loopback, and the client is not");
         }

@@ -27,9 +27,9 @@ use towline_node::Front;
 
 use super::admission::{Admission, Admitted};
 use super::connection::{ConnectionTask, End, Entrance};
-use crate::attempts::Attempts;
-use crate::identity::{Doorman, Peer};
-use crate::users::Users;
+use towline_access::Attempts;
+use towline_access::Users;
+use towline_access::{LoginPolicy, Peer};
 use towline_config::{Config, LimitsConfig, ListenerConfig};
 use towline_engine::Door;
 use towline_process::Clock;
@@ -43,7 +43,7 @@ const WIDE: usize = 64 * 1024;
 struct Bench {
     door: Arc<Door>,
     users: Arc<Users>,
-    doorman: Doorman,
+    policy: LoginPolicy,
     admission: Arc<Admission>,
     _folder: TempDir,
 }
@@ -65,9 +65,10 @@ impl Bench {
         let limits = LimitsConfig::default();
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
-        let doorman = Doorman::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
+        let policy =
+            LoginPolicy::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
         let admission = Admission::new(limits, usize::MAX);
-        Bench { door, users, doorman: doorman.unwrap(), admission, _folder: folder }
+        Bench { door, users, policy: policy.unwrap(), admission, _folder: folder }
     }
 
     /// Serves the other end of a client's socket.
@@ -81,8 +82,9 @@ impl Bench {
             panic!("there is no place")
         };
         let (id, outbox) = self.door.connect();
-        let gate = self.doorman.gate(&peer, self.door.clock());
-        let front = Front::new(self.doorman.front_options(&peer, &gate), self.door.clock().now());
+        let gate = self.policy.gate(&peer, self.door.clock());
+        let front =
+            Front::new(self.policy.front_options(&peer, &gate, "MODEL"), self.door.clock().now());
         let entrance = Entrance { place, gate };
         let task = ConnectionTask::new(socket, front, id, entrance, self.door.clone(), outbox);
         tokio::task::spawn_local(task.run())
@@ -231,8 +233,7 @@ fn who_waits_for_the_comparison_of_a_password_keeps_nobody_else_waiting() {
     run(false, async |bench| {
         // The one thread for passwords is busy until we say so.
         let (release, held) = mpsc::channel::<()>();
-        let busy =
-            bench.users.comparing.compare([192, 0, 2, 1].into(), move || held.recv().is_err());
+        let busy = bench.users.occupy([192, 0, 2, 1].into(), move || held.recv().is_err());
         let mut busy = Box::pin(busy);
         assert!(is_pending(&mut busy).await);
         let (mut waiting, _) = bench.connect(plain("right"), WIDE);
@@ -254,8 +255,7 @@ fn who_waits_for_the_comparison_of_a_password_keeps_nobody_else_waiting() {
 fn nothing_is_read_from_a_connection_whose_password_is_being_compared() {
     run(false, async |bench| {
         let (release, held) = mpsc::channel::<()>();
-        let busy =
-            bench.users.comparing.compare([192, 0, 2, 1].into(), move || held.recv().is_err());
+        let busy = bench.users.occupy([192, 0, 2, 1].into(), move || held.recv().is_err());
         let mut busy = Box::pin(busy);
         assert!(is_pending(&mut busy).await);
         let (mut client, served) = bench.connect(plain("wrong"), WIDE);

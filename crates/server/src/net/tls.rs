@@ -1,19 +1,16 @@
 //! TLS of a listener: certificates from PEM files, client certificates when asked for. The files
 //! can be read again while the listener serves: new ones count for the connections that come.
 //!
+//! Not here: what is wrong with a file (`towline_tls`); when files are read again (`reload`).
+//!
 //! Invariant: files that cannot be used leave those in force that were read before.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
-use x509_parser::prelude::{FromDer, X509Certificate};
-
+use rustls::ServerConfig;
 use towline_config::ListenerConfig;
+use towline_tls::{Authorities, ExpiryTime, FileError, Identity};
 
 /// What a TLS listener needs.
 pub(crate) type TlsSettings = Arc<ListenerTls>;
@@ -21,16 +18,16 @@ pub(crate) type TlsSettings = Arc<ListenerTls>;
 /// TLS of one listener.
 pub(crate) struct ListenerTls {
     listener: ListenerConfig,
-    loaded: RwLock<Arc<Loaded>>,
+    certificates: RwLock<Arc<ListenerCertificates>>,
 }
 
 /// The files as they were read.
-struct Loaded {
+struct ListenerCertificates {
+    identity: Identity,
+    /// Of clients, when they may log in with certificates.
+    authorities: Option<Authorities>,
     server: Arc<ServerConfig>,
-    /// What stood in them, to see a change.
-    text: Vec<Vec<u8>>,
-    /// Seconds since 1970 at which the certificate expires, and the same for people.
-    expires: (i64, String),
+    expires: ExpiryTime,
 }
 
 /// Reads the files that the listener names; `None` for a listener without TLS.
@@ -38,17 +35,17 @@ struct Loaded {
 /// # Errors
 /// A text that names the file and what is wrong with it.
 pub(crate) fn server_settings(listener: &ListenerConfig) -> Result<Option<TlsSettings>, String> {
-    if listener.certificate.is_none() || listener.private_key.is_none() {
-        return Ok(None);
-    }
-    let loaded = RwLock::new(Arc::new(Loaded::read(listener)?));
-    Ok(Some(Arc::new(ListenerTls { listener: listener.clone(), loaded })))
+    let read = ListenerCertificates::read(listener).map_err(|error| error.to_string())?;
+    Ok(read.map(|read| {
+        let certificates = RwLock::new(Arc::new(read));
+        Arc::new(ListenerTls { listener: listener.clone(), certificates })
+    }))
 }
 
 impl ListenerTls {
     /// What a connection that begins now is served with.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.loaded.read().server)
+        Arc::clone(&self.certificates.read().server)
     }
 
     /// Where the listener is, for people.
@@ -58,7 +55,8 @@ impl ListenerTls {
 
     /// When the certificate expires: seconds since 1970, and the same for people.
     pub(crate) fn expires(&self) -> (i64, String) {
-        self.loaded.read().expires.clone()
+        let expires = &self.certificates.read().expires;
+        (expires.unix_seconds, expires.to_string())
     }
 
     /// Reads the files again if they have other bytes now; whether they had.
@@ -66,84 +64,67 @@ impl ListenerTls {
     /// # Errors
     /// A text that names the file and what is wrong with it; what was read before stays in force.
     pub(crate) fn reload(&self) -> Result<bool, String> {
-        if texts(&self.listener)? == self.loaded.read().text {
-            return Ok(false);
+        let before = Arc::clone(&self.certificates.read());
+        let new = before.reread(&self.listener).map_err(|error| error.to_string())?;
+        let has_changed = new.is_some();
+        if let Some(new) = new {
+            *self.certificates.write() = Arc::new(new);
         }
-        let loaded = Loaded::read(&self.listener)?;
-        *self.loaded.write() = Arc::new(loaded);
-        Ok(true)
+        Ok(has_changed)
     }
 }
 
-impl Loaded {
-    fn read(listener: &ListenerConfig) -> Result<Loaded, String> {
-        let text = texts(listener)?;
-        let [certificate, key, authorities @ ..] = text.as_slice() else {
-            return Err("a certificate and a key are needed".into());
+impl ListenerCertificates {
+    fn read(listener: &ListenerConfig) -> Result<Option<ListenerCertificates>, FileError> {
+        let (Some(certificate), Some(key)) = (&listener.certificate, &listener.private_key) else {
+            return Ok(None);
         };
-        let named = |path: &Option<std::path::PathBuf>| {
-            path.as_deref().map_or_else(String::new, |path| path.display().to_string())
-        };
-        let (of_certificate, of_key) = (named(&listener.certificate), named(&listener.private_key));
-        let chain = certificates(&of_certificate, certificate)?;
-        let expires = chain
-            .first()
-            .and_then(expiry)
-            .ok_or_else(|| format!("certificate {of_certificate}: its dates cannot be read"))?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| format!("private key {of_key}: {error}"))?;
-        let builder = ServerConfig::builder();
-        let builder = match authorities.first() {
-            None => builder.with_no_client_auth(),
-            Some(text) => {
-                let of_authorities = named(&listener.client_authorities);
-                let failed = |error: &dyn std::fmt::Display| {
-                    format!("client authorities {of_authorities}: {error}")
-                };
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates(&of_authorities, text)? {
-                    roots.add(certificate).map_err(|error| failed(&error))?;
-                }
-                let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
-                    .allow_unauthenticated()
-                    .build()
-                    .map_err(|error| failed(&error))?;
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let server = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| format!("certificate {of_certificate}: {error}"))?;
-        Ok(Loaded { server: Arc::new(server), text, expires })
+        let identity = Identity::read(certificate, key)?;
+        let authorities = listener.client_authorities.as_deref().map(Authorities::read);
+        let authorities = authorities.transpose()?;
+        let server = Arc::new(towline_tls::server(&identity, authorities.as_ref())?);
+        let expires = identity.expires()?;
+        Ok(Some(ListenerCertificates { identity, authorities, server, expires }))
+    }
+
+    /// What the files have now, if they have other bytes than these.
+    fn reread(&self, listener: &ListenerConfig) -> Result<Option<ListenerCertificates>, FileError> {
+        let has_changed = self.identity.has_changed()?
+            || match &self.authorities {
+                None => false,
+                Some(authorities) => authorities.has_changed()?,
+            };
+        if has_changed { ListenerCertificates::read(listener) } else { Ok(None) }
     }
 }
 
-/// Certificate chain, key, and client authorities if there are any.
-fn texts(listener: &ListenerConfig) -> Result<Vec<Vec<u8>>, String> {
-    [&listener.certificate, &listener.private_key, &listener.client_authorities]
-        .into_iter()
-        .flatten()
-        .map(|path| read(path))
-        .collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn certificates(name: &str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("certificate {name}: {error}");
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(text)
-        .collect::<Result<_, _>>()
-        .map_err(|error| failed(&error))?;
-    if chain.is_empty() {
-        return Err(failed(&"no certificate in it"));
+    #[test]
+    fn client_authorities_without_a_certificate_are_refused_and_leave_those_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let paper = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            Some(folder.path().join(name))
+        };
+        let listener = ListenerConfig {
+            certificate: file("a.pem", &paper.cert.pem()),
+            private_key: file("a.key", &paper.signing_key.serialize_pem()),
+            client_authorities: file("ca.pem", &paper.cert.pem()),
+            ..ListenerConfig::plain("127.0.0.1:0".parse().unwrap())
+        };
+        let tls = server_settings(&listener).unwrap().unwrap();
+        let before = tls.current();
+        assert_eq!(tls.reload(), Ok(false));
+        file("ca.pem", "");
+        for why in [tls.reload().unwrap_err(), server_settings(&listener).err().unwrap()] {
+            assert!(why.contains("ca.pem: the file is empty"), "{why}");
+        }
+        assert!(Arc::ptr_eq(&before, &tls.current()));
+        file("ca.pem", &format!("\n{}", paper.cert.pem()));
+        assert_eq!(tls.reload(), Ok(true));
     }
-    Ok(chain)
-}
-
-fn expiry(certificate: &CertificateDer<'_>) -> Option<(i64, String)> {
-    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    let at = parsed.validity().not_after;
-    Some((at.timestamp(), at.to_string()))
 }

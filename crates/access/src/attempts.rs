@@ -44,7 +44,7 @@ const NAME_CHARACTERS_MAX: usize = 64;
 
 /// The sheets of all addresses; shared by all listeners.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts {
+pub struct Attempts {
     sheets: Mutex<Sheets>,
 }
 
@@ -84,7 +84,7 @@ impl Sheet {
 
 impl Attempts {
     /// How long an answer to this name from this address waits.
-    pub(crate) fn wait(&self, address: IpAddr, name: &str, now: Time) -> Duration {
+    pub fn wait(&self, address: IpAddr, name: &str, now: Time) -> Duration {
         let (address, name) = (client_network(address), kept(name));
         let sheets = self.sheets.lock();
         let Some(sheet) = sheets.addresses.get(&address) else { return Duration::ZERO };
@@ -98,7 +98,7 @@ impl Attempts {
     }
 
     /// A wrong password for this name came from this address.
-    pub(crate) fn wrong(&self, address: IpAddr, name: &str, now: Time) {
+    pub fn wrong(&self, address: IpAddr, name: &str, now: Time) {
         let address = client_network(address);
         let mut sheets = self.sheets.lock();
         let addresses = &mut sheets.addresses;
@@ -115,9 +115,9 @@ impl Attempts {
         names.entry(name).or_insert_with(|| Sheet::new(now)).add(now);
     }
 
-    /// This name logged in from this address. What was wrong before stays: somebody else may have
+    /// This name logged in from this address. What was wrong before stays: another client may have
     /// guessed, and goes on.
-    pub(crate) fn right(&self, address: IpAddr, name: &str, now: Time) {
+    pub fn right(&self, address: IpAddr, name: &str, now: Time) {
         let key = (client_network(address), kept(name));
         let mut sheets = self.sheets.lock();
         let welcome = &mut sheets.welcome;

@@ -1,5 +1,8 @@
 //! Users and what proves them: one line each, `name:SCRAM-SHA-256$iterations:salt$stored:server`,
 //! base64, never a password. Lines that start with `#` are remarks.
+//!
+//! Not here: how long a client waits after wrong passwords (`attempts`). Invariants: without users
+//! no password is right; a file that does not parse leaves in force what was read before.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,22 +14,22 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use parking_lot::RwLock;
 use towline_amqp::sasl::{ScramCredentials, prepared};
 
-use crate::net::Comparing;
+use crate::comparisons::Comparisons;
 use towline_config::UsersConfig;
 
 /// All users, shared by all listeners. The file can be read again while they are served.
 #[derive(Debug, Default)]
-pub(crate) struct Users {
-    known: RwLock<Arc<Known>>,
+pub struct Users {
+    table: RwLock<Arc<UserTable>>,
     /// A users file is named, whatever stands in it: then it is meant that clients give a name.
     named: bool,
     salt_secret: Option<Arc<[u8]>>,
-    pub(crate) comparing: Arc<Comparing>,
+    comparisons: Arc<Comparisons>,
 }
 
 /// What the file and the configuration said when they were last read.
 #[derive(Debug, Default)]
-struct Known {
+struct UserTable {
     by_name: HashMap<String, ScramCredentials>,
     administrators: Vec<String>,
     /// From which the credentials of users that do not exist are made. Of the first line of the
@@ -42,66 +45,77 @@ impl Users {
     ///
     /// # Errors
     /// A text with file and line.
-    pub(crate) fn read(config: &UsersConfig) -> Result<Users, String> {
+    pub fn read(config: &UsersConfig) -> Result<Users, String> {
         Ok(Users {
-            known: RwLock::new(Arc::new(Known::read(config)?)),
+            table: RwLock::new(Arc::new(UserTable::read(config)?)),
             named: config.file.is_some(),
             salt_secret: Some(Arc::from(towline_process::random::bytes::<32>())),
-            comparing: Arc::default(),
+            comparisons: Arc::default(),
         })
     }
 
-    /// Reads them again: logins that come are judged by what stands there now, and an administrator
-    /// who is none any more is refused at the next request. How many users there are, and whether
-    /// anything is new.
+    /// Reads them again: new logins are judged by what stands there now, and a user that is no
+    /// administrator any more is refused at the next request. Yields how many users there are, and
+    /// whether anything is new.
     ///
     /// # Errors
     /// A text with file and line; what was read before stays in force.
-    pub(crate) fn reload(&self, config: &UsersConfig) -> Result<(usize, bool), String> {
-        let known = Known::read(config)?;
-        let before = self.known();
-        let same = known.by_name == before.by_name && known.administrators == before.administrators;
-        let count = known.by_name.len();
-        *self.known.write() = Arc::new(known);
+    pub fn reload(&self, config: &UsersConfig) -> Result<(usize, bool), String> {
+        let table = UserTable::read(config)?;
+        let before = self.table();
+        let same = table.by_name == before.by_name && table.administrators == before.administrators;
+        let count = table.by_name.len();
+        *self.table.write() = Arc::new(table);
         Ok((count, !same))
     }
 
-    fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.known.read())
+    fn table(&self) -> Arc<UserTable> {
+        Arc::clone(&self.table.read())
     }
 
-    /// One user, who administers too, for tests.
-    #[cfg(test)]
-    pub(crate) fn of(name: &str, password: &str) -> Users {
+    /// One user, an administrator too, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn of(name: &str, password: &str) -> Users {
         let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
         let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
         let administrators = vec![name.to_owned()];
-        let known = Known { by_name, administrators, ..Known::default() };
-        let comparing = Arc::new(Comparing::with_threads(1));
-        let known = RwLock::new(Arc::new(known));
-        Users { known, named: true, comparing, salt_secret: None }
+        let table = UserTable { by_name, administrators, ..UserTable::default() };
+        let comparisons = Arc::new(Comparisons::with_threads(1));
+        let table = RwLock::new(Arc::new(table));
+        Users { table, named: true, comparisons, salt_secret: None }
+    }
+
+    /// Keeps the threads that compare passwords busy with `work`, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn occupy(
+        &self,
+        address: IpAddr,
+        work: impl FnOnce() -> bool + Send + 'static,
+    ) -> Option<bool> {
+        self.comparisons.compare(address, work).await
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.known().by_name.len()
+    pub fn count(&self) -> usize {
+        self.table().by_name.len()
     }
 
     /// Whether there is no user to compare a password with.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.known().by_name.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.table().by_name.is_empty()
     }
 
     /// Whether the configuration names a file of them.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         self.named
     }
 
     /// What a password of this user is held against. A user that does not exist has credentials
     /// too, which look like those of others and which no password fits: neither the challenge nor
-    /// the time of the answer shows who exists. `None`: there are no users.
+    /// the time of the answer shows which users exist. `None`: there are no users.
     pub(crate) fn credentials(&self, user: &str) -> Option<ScramCredentials> {
-        self.known().credentials(user)
+        self.table().credentials(user)
     }
 
     /// Whether the password is this user's, found out when it is the turn of `address`. `None`: too
@@ -112,20 +126,20 @@ impl Users {
         user: Arc<str>,
         password: Arc<str>,
     ) -> Option<bool> {
-        let comparing = Arc::clone(&self.comparing);
-        comparing.compare(address, move || self.password_fits(&user, &password)).await
+        let comparisons = Arc::clone(&self.comparisons);
+        comparisons.compare(address, move || self.password_fits(&user, &password)).await
     }
 
-    /// Whether the password is this user's. Takes as long for a user who does not exist as for a
+    /// Whether the password is this user's. Takes as long for a user that does not exist as for a
     /// wrong password.
     fn password_fits(&self, user: &str, password: &str) -> bool {
-        let known = self.known();
-        let fits = known.credentials(user).is_some_and(|keys| keys.fits(password));
-        fits && known.by_name.contains_key(user)
+        let table = self.table();
+        let fits = table.credentials(user).is_some_and(|keys| keys.fits(password));
+        fits && table.by_name.contains_key(user)
     }
 
     pub(crate) fn is_administrator(&self, user: &str) -> bool {
-        self.known().administrators.iter().any(|name| name == user)
+        self.table().administrators.iter().any(|name| name == user)
     }
 
     pub(crate) fn salt_secret(&self) -> Arc<[u8]> {
@@ -133,15 +147,15 @@ impl Users {
     }
 }
 
-impl Known {
-    fn read(config: &UsersConfig) -> Result<Known, String> {
+impl UserTable {
+    fn read(config: &UsersConfig) -> Result<UserTable, String> {
         let administrators = config.administrators.iter().map(|name| prepared(name).into());
-        let mut known = Known {
+        let mut table = UserTable {
             by_name: HashMap::new(),
             administrators: administrators.collect(),
-            ..Known::default()
+            ..UserTable::default()
         };
-        let Some(path) = &config.file else { return Ok(known) };
+        let Some(path) = &config.file else { return Ok(table) };
         refuse_readable_by_others(path)?;
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read users file {}: {error}", path.display()))?;
@@ -160,19 +174,19 @@ impl Known {
             };
             let (name, credentials) = line.split_once(':').ok_or_else(wrong)?;
             let credentials = parse(credentials).ok_or_else(wrong)?;
-            known.secret.get_or_insert_with(|| credentials.secret_of_others());
-            known.by_name.insert(prepared(name).into_owned(), credentials);
+            table.secret.get_or_insert_with(|| credentials.secret_of_others());
+            table.by_name.insert(prepared(name).into_owned(), credentials);
         }
-        known.iterations = known.by_name.values().map(ScramCredentials::iterations).collect();
+        table.iterations = table.by_name.values().map(ScramCredentials::iterations).collect();
         // The map has no order, and the choice must be the same after a restart.
-        known.iterations.sort_unstable();
-        Ok(known)
+        table.iterations.sort_unstable();
+        Ok(table)
     }
 
     fn credentials(&self, user: &str) -> Option<ScramCredentials> {
         let made = || {
             let secret = self.secret.as_ref()?;
-            Some(ScramCredentials::of_nobody(user, secret, &self.iterations))
+            Some(ScramCredentials::of_unknown_user(user, secret, &self.iterations))
         };
         self.by_name.get(user).cloned().or_else(made)
     }
@@ -253,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_challenge_does_not_tell_who_exists() {
+    fn the_challenge_does_not_reveal_which_users_exist() {
         let lines = [("alice", 10_000), ("bob", 20_000), ("carol", 20_000)];
         let lines = lines.map(|(name, iterations)| line(name, "x", Some(iterations)));
         let text = lines.join("\n");
@@ -282,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_told_with_its_number() {
+    fn a_wrong_line_is_reported_with_its_number() {
         let good = line("alice", "x", None);
         for wrong in ["bob", "bob:secret", "bob:SCRAM-SHA-256$1:AAAA$AAAA:AAAA"] {
             let refusal = read(&format!("{good}\n{wrong}\n")).unwrap_err();
@@ -322,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_does_not_exist_takes_as_long_as_a_wrong_password() {
+    fn a_user_that_does_not_exist_takes_as_long_as_a_wrong_password() {
         let users = read(&line("alice", "x", Some(10_000))).unwrap();
         // Of the processor, by this thread: what else the machine does is not counted. The smallest
         // of some runs, because others leave the caches cold.

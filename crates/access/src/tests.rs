@@ -1,4 +1,5 @@
-//! Who is let in as what, over all ways to configure a listener; and what a wrong password costs.
+//! Which clients are let in, and under which name, over all ways to configure a listener; and what
+//! a wrong password costs.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -9,6 +10,12 @@ use towline_amqp::types::SaslCode;
 use towline_amqp::{ClientOptions, Connection};
 use towline_node::{Front, Logins, Request};
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use towline_config::{LimitsConfig, ListenerConfig};
+use towline_process::Clock;
+
 use super::gate::printable;
 use super::*;
 use towline_config::UsersConfig;
@@ -18,9 +25,9 @@ fn gate(attempts: &Arc<Attempts>, clock: Clock) -> Arc<Gate> {
     let users = Arc::new(Users::of("alice", "right"));
     let listener = ListenerConfig::plain(address);
     let limits = LimitsConfig::default();
-    let doorman = Doorman::new("QM1", &listener, &limits, &users, attempts).unwrap();
+    let policy = LoginPolicy::new("QM1", &listener, &limits, &users, attempts).unwrap();
     let peer = Peer::Tcp { address: address.ip(), tls_identity: None, encrypted: false };
-    doorman.gate(&peer, clock)
+    policy.gate(&peer, clock)
 }
 
 /// The answer, and how long it waits before anything is compared.
@@ -54,7 +61,7 @@ fn after_three_wrong_passwords_every_answer_waits_the_right_one_too() {
 }
 
 #[test]
-fn nobody_acts_as_somebody_else_whatever_the_password() {
+fn no_user_acts_as_another_whatever_the_password() {
     let gate = gate(&Arc::new(Attempts::default()), Clock::start());
     let (authorization, user) = (Arc::from("bob"), Arc::from("alice"));
     let claim = Claim::Plain { authorization, user, password: Arc::from("right") };
@@ -215,7 +222,7 @@ impl Case {
         }
     }
 
-    /// Whether somebody may come without a name, by what the documents say.
+    /// Whether a client may log in without a name, by the documents.
     fn anonymous(self) -> bool {
         self.allow_anonymous || (self.loopback && self.known == Known::NoFile)
     }
@@ -237,8 +244,8 @@ impl Case {
         }
     }
 
-    /// Whether the listener may be opened: each mechanism that it names can let somebody in, and
-    /// nobody but those that it says.
+    /// Whether the listener may be opened: each mechanism that it names can let a client in, and no
+    /// client but those that the configuration allows.
     fn opens(self) -> bool {
         let fits = |name: &&str| match *name {
             "EXTERNAL" => self.certificates,
@@ -270,7 +277,7 @@ impl Case {
 }
 
 /// A client's login from the first byte to its open frame, over the real machines of both sides.
-fn let_in(doorman: &Doorman, case: Case, comes: Comes) -> Option<(Option<String>, bool)> {
+fn let_in(policy: &LoginPolicy, case: Case, comes: Comes) -> Option<(Option<String>, bool)> {
     let clock = Clock::start();
     let address = if case.loopback { [127, 0, 0, 1] } else { [192, 0, 2, 7] }.into();
     let identity = match comes {
@@ -278,8 +285,8 @@ fn let_in(doorman: &Doorman, case: Case, comes: Comes) -> Option<(Option<String>
         _ => None,
     };
     let peer = Peer::Tcp { address, tls_identity: identity, encrypted: case.tls };
-    let gate = doorman.gate(&peer, clock);
-    let mut front = Front::new(doorman.front_options(&peer, &gate), clock.now());
+    let gate = policy.gate(&peer, clock);
+    let mut front = Front::new(policy.front_options(&peer, &gate, "MODEL"), clock.now());
     let nonce = Arc::from("123456789012345678901234");
     let login = match comes {
         Comes::Bare => None,
@@ -322,16 +329,16 @@ fn let_in(doorman: &Doorman, case: Case, comes: Comes) -> Option<(Option<String>
 }
 
 #[test]
-fn who_is_let_in_as_what_over_all_ways_to_configure_a_listener() {
+fn clients_are_let_in_as_documented_over_all_ways_to_configure_a_listener() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("users");
     let (mut opened, mut welcome) = (0, 0);
     for case in cases() {
         let users = case.users(&file);
         let limits = LimitsConfig::default();
-        let made = Doorman::new("QM1", &case.listener(), &limits, &users, &Arc::default());
+        let made = LoginPolicy::new("QM1", &case.listener(), &limits, &users, &Arc::default());
         assert_eq!(made.is_ok(), case.opens(), "{case:?}: {:?}", made.err());
-        let Ok(doorman) = made else { continue };
+        let Ok(policy) = made else { continue };
         opened += 1;
         if case.known == Known::Emptied {
             std::fs::write(&file, "").unwrap();
@@ -340,7 +347,7 @@ fn who_is_let_in_as_what_over_all_ways_to_configure_a_listener() {
             users.reload(&UsersConfig { administrators, ..config }).unwrap();
         }
         for comes in ALL_COME {
-            let found = let_in(&doorman, case, comes);
+            let found = let_in(&policy, case, comes);
             let expected = case.expected(comes);
             let name = found.as_ref().map(|(name, _)| name.as_deref());
             assert_eq!(name, expected, "{case:?} {comes:?}");
@@ -354,7 +361,7 @@ fn who_is_let_in_as_what_over_all_ways_to_configure_a_listener() {
 }
 
 #[test]
-fn a_listener_that_could_let_nobody_in_is_refused_with_what_to_do() {
+fn a_listener_that_could_let_no_client_in_is_refused_with_what_to_do() {
     let plain = ListenerConfig {
         mechanisms: Some(vec!["PLAIN".into()]),
         allow_plaintext: true,
@@ -370,18 +377,18 @@ fn a_listener_that_could_let_nobody_in_is_refused_with_what_to_do() {
         (certificates, "client_authorities"),
     ] {
         let limits = LimitsConfig::default();
-        let refused = Doorman::new("QM1", &listener, &limits, &users, &Arc::default());
+        let refused = LoginPolicy::new("QM1", &listener, &limits, &users, &Arc::default());
         let why = refused.err().unwrap();
         assert!(why.contains(says) && why.contains("192.0.2.1"), "{why}");
     }
 }
 
 #[test]
-fn on_the_local_socket_everybody_administers_and_only_its_user_owns() {
+fn on_the_local_socket_each_client_administers_and_only_its_user_owns() {
     let users = Arc::new(Users::of("alice", "right"));
-    let doorman = Doorman::local("QM1", &LimitsConfig::default(), &users);
+    let policy = LoginPolicy::local("QM1", &LimitsConfig::default(), &users);
     for owner in [true, false] {
-        let gate = doorman.gate(&Peer::Local { owner }, Clock::start());
+        let gate = policy.gate(&Peer::Local { owner }, Clock::start());
         assert!(gate.may_administer(None));
         assert_eq!(gate.is_owner(), owner);
         assert_eq!(gate.check(&plain("right")), Some(SaslCode::Auth), "not offered there");

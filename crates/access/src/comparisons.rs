@@ -1,11 +1,12 @@
 //! Passwords are compared on threads of their own: one comparison is a millisecond or more of pure
 //! computing, which is its purpose, and the I/O threads serve other connections meanwhile.
 //!
-//! It decides *when* a password is compared; who waits how long before is the matter of `attempts`,
-//! what fits is that of `users`. A thread lives as long as there is something to compare.
+//! It decides *when* a password is compared; how long a client waits before that is the matter of
+//! `attempts`, which password is right is that of `users`. A thread lives as long as there is
+//! something to compare.
 //!
 //! Invariants: addresses take turns, each with its own in order, so that many guesses from one
-//! place keep another's waiting for one comparison only; never more than `WAITING_MAX` wait; a
+//! address delay another address by one comparison only; never more than `WAITING_MAX` wait; a
 //! comparison whose connection has gone is left out.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,42 +25,42 @@ const THREADS_MAX: usize = 4;
 
 /// The comparisons that wait, and the threads that carry them out; shared by all listeners.
 #[derive(Debug)]
-pub(crate) struct Comparing {
+pub(crate) struct Comparisons {
     threads_max: usize,
-    state: Mutex<State>,
+    queue: Mutex<ComparisonQueue>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ComparisonQueue {
     /// Never an empty queue.
-    waiting: HashMap<IpAddr, VecDeque<Comparison>>,
-    /// The addresses of `waiting`, the one whose turn it is first.
+    waiting: HashMap<IpAddr, VecDeque<QueuedComparison>>,
+    /// The addresses of `waiting`; the first one is next.
     turns: VecDeque<IpAddr>,
     count: usize,
     threads: usize,
 }
 
-struct Comparison {
+struct QueuedComparison {
     compare: Box<dyn FnOnce() -> bool + Send>,
     answer: oneshot::Sender<bool>,
 }
 
-impl std::fmt::Debug for Comparison {
+impl std::fmt::Debug for QueuedComparison {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Comparison")
+        out.write_str("QueuedComparison")
     }
 }
 
-impl Default for Comparing {
-    fn default() -> Comparing {
+impl Default for Comparisons {
+    fn default() -> Comparisons {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Comparing::with_threads((processors / 2).clamp(1, THREADS_MAX))
+        Comparisons::with_threads((processors / 2).clamp(1, THREADS_MAX))
     }
 }
 
-impl Comparing {
-    pub(crate) fn with_threads(threads_max: usize) -> Comparing {
-        Comparing { threads_max, state: Mutex::default() }
+impl Comparisons {
+    pub(crate) fn with_threads(threads_max: usize) -> Comparisons {
+        Comparisons { threads_max, queue: Mutex::default() }
     }
 
     /// Has `compare` carried out when it is the turn of this address. `None`: too many wait, or
@@ -70,40 +71,40 @@ impl Comparing {
         compare: impl FnOnce() -> bool + Send + 'static,
     ) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
-        self.add(address, Comparison { compare: Box::new(compare), answer });
+        self.add(address, QueuedComparison { compare: Box::new(compare), answer });
         answered.await.ok()
     }
 
-    fn add(self: &Arc<Self>, address: IpAddr, comparison: Comparison) {
-        let mut state = self.state.lock();
-        if state.count >= WAITING_MAX {
+    fn add(self: &Arc<Self>, address: IpAddr, comparison: QueuedComparison) {
+        let mut queue = self.queue.lock();
+        if queue.count >= WAITING_MAX {
             return;
         }
-        state.push(address, comparison);
-        if state.threads >= self.threads_max {
+        queue.push(address, comparison);
+        if queue.threads >= self.threads_max {
             return;
         }
-        state.threads += 1;
-        let comparing = Arc::clone(self);
+        queue.threads += 1;
+        let comparisons = Arc::clone(self);
         let builder = std::thread::Builder::new().name("password".into());
-        if let Err(error) = builder.spawn(move || comparing.work()) {
+        if let Err(error) = builder.spawn(move || comparisons.work()) {
             tracing::debug!(%error, "no thread to compare passwords");
-            state.threads -= 1;
-            if state.threads == 0 {
+            queue.threads -= 1;
+            if queue.threads == 0 {
                 // No thread would ever take them; dropped, they are answered with `None`.
-                *state = State::default();
+                *queue = ComparisonQueue::default();
             }
         }
     }
 
     fn work(&self) {
         loop {
-            let mut state = self.state.lock();
-            let Some(Comparison { compare, answer }) = state.pop() else {
-                state.threads -= 1;
+            let mut queue = self.queue.lock();
+            let Some(QueuedComparison { compare, answer }) = queue.pop() else {
+                queue.threads -= 1;
                 return;
             };
-            drop(state);
+            drop(queue);
             if !answer.is_closed() {
                 let answered = answer.send(compare());
                 if answered.is_err() {
@@ -114,8 +115,8 @@ impl Comparing {
     }
 }
 
-impl State {
-    fn push(&mut self, address: IpAddr, comparison: Comparison) {
+impl ComparisonQueue {
+    fn push(&mut self, address: IpAddr, comparison: QueuedComparison) {
         let own = self.waiting.entry(address).or_default();
         if own.is_empty() {
             self.turns.push_back(address);
@@ -124,7 +125,7 @@ impl State {
         self.count += 1;
     }
 
-    fn pop(&mut self) -> Option<Comparison> {
+    fn pop(&mut self) -> Option<QueuedComparison> {
         let address = self.turns.pop_front()?;
         let own = self.waiting.get_mut(&address)?;
         let comparison = own.pop_front()?;
@@ -149,8 +150,8 @@ mod tests {
     }
 
     /// One thread, which is busy until the sender is dropped.
-    fn busy() -> (Arc<Comparing>, mpsc::Sender<()>) {
-        let comparing = Arc::new(Comparing::with_threads(1));
+    fn busy() -> (Arc<Comparisons>, mpsc::Sender<()>) {
+        let comparisons = Arc::new(Comparisons::with_threads(1));
         let (release, held) = mpsc::channel::<()>();
         let (begun, begins) = mpsc::channel();
         let (answer, answered) = oneshot::channel();
@@ -158,22 +159,22 @@ mod tests {
             begun.send(()).unwrap();
             held.recv().is_err()
         });
-        comparing.add(address(0), Comparison { compare, answer });
+        comparisons.add(address(0), QueuedComparison { compare, answer });
         begins.recv().unwrap();
         drop(answered);
-        (comparing, release)
+        (comparisons, release)
     }
 
     #[test]
     fn an_address_with_one_comparison_waits_for_one_of_an_address_with_many() {
-        let (comparing, release) = busy();
+        let (comparisons, release) = busy();
         let (told, order) = mpsc::channel();
         let mut answers = Vec::new();
         for from in [1, 1, 1, 1, 2, 2, 3] {
             let told = told.clone();
             let (answer, answered) = oneshot::channel();
             let compare = Box::new(move || told.send(from).is_ok());
-            comparing.add(address(from), Comparison { compare, answer });
+            comparisons.add(address(from), QueuedComparison { compare, answer });
             answers.push(answered);
         }
         drop((told, release));
@@ -183,14 +184,14 @@ mod tests {
 
     #[test]
     fn a_comparison_whose_connection_has_gone_is_left_out() {
-        let (comparing, release) = busy();
+        let (comparisons, release) = busy();
         let (told, order) = mpsc::channel();
         let mut kept = None;
         for name in ["gone", "here"] {
             let told = told.clone();
             let (answer, answered) = oneshot::channel();
             let compare = Box::new(move || told.send(name).is_ok());
-            comparing.add(address(1), Comparison { compare, answer });
+            comparisons.add(address(1), QueuedComparison { compare, answer });
             // What was there before is dropped.
             kept = Some(answered);
         }
@@ -201,12 +202,12 @@ mod tests {
 
     #[test]
     fn one_beyond_the_bound_is_refused_at_once() {
-        let (comparing, release) = busy();
+        let (comparisons, release) = busy();
         let mut answers = Vec::new();
         for number in 0..=WAITING_MAX {
             let (answer, answered) = oneshot::channel();
             let from = IpAddr::from(u32::try_from(number).unwrap().to_be_bytes());
-            comparing.add(from, Comparison { compare: Box::new(|| true), answer });
+            comparisons.add(from, QueuedComparison { compare: Box::new(|| true), answer });
             answers.push(answered);
         }
         assert!(answers.pop().unwrap().blocking_recv().is_err(), "4,097 wait");

@@ -1,7 +1,7 @@
-//! The login of one connection: what is claimed is held against what is known, how long the answer
-//! waits, and what a refusal leaves behind.
+//! The login of one connection: its claim is compared with the credentials of the users; how long
+//! the answer waits, and what a refusal leaves behind.
 //!
-//! Not here: which mechanisms a listener offers (`identity`); how long a wait is (`attempts`).
+//! Not here: which mechanisms a listener offers (`login_policy`); how long a wait is (`attempts`).
 //!
 //! Invariants: only what was offered can succeed; a password is never right without a comparison.
 
@@ -22,26 +22,26 @@ use towline_logging::log_seldom;
 use towline_process::Clock;
 
 /// Judges the login of one connection, and remembers wrong passwords.
-pub(crate) struct Gate {
-    pub(super) users: Arc<Users>,
+pub struct Gate {
+    pub(crate) users: Arc<Users>,
     /// The mechanisms of the listener. The AMQP machine takes no other; this is the second lock.
-    pub(super) offered: Vec<Mechanism>,
-    pub(super) has_certificate: bool,
-    /// On the local socket: everybody there may administer.
-    pub(super) local: bool,
+    pub(crate) offered: Vec<Mechanism>,
+    pub(crate) has_certificate: bool,
+    /// On the local socket: each client there may administer.
+    pub(crate) local: bool,
     /// There, as the user that runs this process, or root.
-    pub(super) owner: bool,
-    pub(super) attempts: Arc<Attempts>,
+    pub(crate) owner: bool,
+    pub(crate) attempts: Arc<Attempts>,
     /// No answer waits longer: the client's time to log in would be over.
-    pub(super) wait_max: Duration,
+    pub(crate) wait_max: Duration,
     /// `None` on the local socket, where passwords are not guessed.
-    pub(super) address: Option<IpAddr>,
-    pub(super) clock: Clock,
-    pub(super) tried: Mutex<Option<Tried>>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) clock: Clock,
+    pub(crate) attempt: Mutex<Option<LoginAttempt>>,
 }
 
 /// A login that is not decided, or was refused.
-pub(super) struct Tried {
+pub(crate) struct LoginAttempt {
     user: String,
     mechanism: Mechanism,
     /// How long its answer waits; taken by the task that waits.
@@ -50,7 +50,7 @@ pub(super) struct Tried {
     comparison: Option<Comparison>,
 }
 
-impl Tried {
+impl LoginAttempt {
     /// Whether there is a password, which can be guessed.
     fn is_guessable(&self) -> bool {
         matches!(self.mechanism, Mechanism::Plain | Mechanism::ScramSha256)
@@ -58,18 +58,18 @@ impl Tried {
 }
 
 /// A password that is still to be compared.
-pub(crate) struct Comparison {
+pub struct Comparison {
     users: Arc<Users>,
     address: IpAddr,
     user: Arc<str>,
     password: Arc<str>,
-    /// Before, not after: who guesses must not keep the comparing threads busy either.
-    pub(super) wait: Duration,
+    /// Before, not after: a client that guesses must not keep the comparing threads busy either.
+    pub(crate) wait: Duration,
 }
 
 impl Comparison {
     /// The answer to the login, in time; nothing else stops for it.
-    pub(crate) async fn answer(self) -> SaslCode {
+    pub async fn answer(self) -> SaslCode {
         if !self.wait.is_zero() {
             tokio::time::sleep(self.wait).await;
         }
@@ -87,59 +87,66 @@ impl Gate {
         let wait = self.address.map(|address| self.attempts.wait(address, user, now));
         let wait = wait.unwrap_or_default().min(self.wait_max);
         let (user, comparison) = (user.to_owned(), None);
-        *self.tried.lock() = Some(Tried { user, mechanism, wait, comparison });
+        *self.attempt.lock() = Some(LoginAttempt { user, mechanism, wait, comparison });
     }
 
     /// Leaves the answer to a comparison, which takes over the wait.
     fn compare_later(&self, user: &Arc<str>, password: &Arc<str>) {
-        if let Some(tried) = &mut *self.tried.lock() {
-            tried.comparison = Some(Comparison {
+        if let Some(attempt) = &mut *self.attempt.lock() {
+            attempt.comparison = Some(Comparison {
                 users: Arc::clone(&self.users),
                 // Processes of this machine are one.
                 address: client_network(self.address.unwrap_or(Ipv4Addr::LOCALHOST.into())),
                 user: Arc::clone(user),
                 password: Arc::clone(password),
-                wait: std::mem::take(&mut tried.wait),
+                wait: std::mem::take(&mut attempt.wait),
             });
         }
     }
 
     /// The comparison that a login waits for, once.
-    pub(crate) fn take_comparison(&self) -> Option<Comparison> {
-        self.tried.lock().as_mut().and_then(|tried| tried.comparison.take())
+    pub fn take_comparison(&self) -> Option<Comparison> {
+        self.attempt.lock().as_mut().and_then(|attempt| attempt.comparison.take())
     }
 
     /// How long what was answered since the last call must wait; zero when it need not.
-    pub(crate) fn take_wait(&self) -> Duration {
-        self.tried.lock().as_mut().map(|tried| std::mem::take(&mut tried.wait)).unwrap_or_default()
+    pub fn take_wait(&self) -> Duration {
+        self.attempt
+            .lock()
+            .as_mut()
+            .map(|attempt| std::mem::take(&mut attempt.wait))
+            .unwrap_or_default()
     }
 
-    /// Whether the client has said who it is: it is not merely silent.
-    pub(crate) fn was_tried(&self) -> bool {
-        self.tried.lock().is_some()
+    /// Whether the client has named a user: it is not merely silent.
+    pub fn was_tried(&self) -> bool {
+        self.attempt.lock().is_some()
     }
 
     /// The login was right.
-    pub(crate) fn welcomed(&self) {
-        let Some(tried) = self.tried.lock().take() else { return };
-        if let (Some(address), true) = (self.address, tried.is_guessable()) {
-            self.attempts.right(address, &tried.user, self.clock.now());
+    pub fn welcomed(&self) {
+        let Some(attempt) = self.attempt.lock().take() else { return };
+        if let (Some(address), true) = (self.address, attempt.is_guessable()) {
+            self.attempts.right(address, &attempt.user, self.clock.now());
         }
     }
 
-    /// The connection ended without a login. Counts when one was tried.
-    pub(crate) fn refused(&self) {
-        let Some(tried) = self.tried.lock().take() else { return };
-        if let (Some(address), true) = (self.address, tried.is_guessable()) {
-            self.attempts.wrong(address, &tried.user, self.clock.now());
+    /// The connection ended without a login. Counts when one was attempted.
+    pub fn refused(&self) {
+        let Some(attempt) = self.attempt.lock().take() else { return };
+        if let (Some(address), true) = (self.address, attempt.is_guessable()) {
+            self.attempts.wrong(address, &attempt.user, self.clock.now());
         }
         let address = self.address.map_or_else(|| "local".to_owned(), |from| from.to_string());
-        log_seldom(&LOGIN_REFUSED, &[&address, &printable(&tried.user), tried.mechanism.as_str()]);
+        log_seldom(
+            &LOGIN_REFUSED,
+            &[&address, &printable(&attempt.user), attempt.mechanism.as_str()],
+        );
     }
 }
 
 /// A name from outside, as it may stand in a line of a log.
-pub(super) fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     const CHARACTERS_MAX: usize = 64;
     name.chars().take(CHARACTERS_MAX).flat_map(char::escape_debug).collect()
 }

@@ -1,34 +1,29 @@
-//! Who a client is and what it may do at the door: mechanisms of a listener, users and their
-//! credentials, certificate names, who may administer.
+//! The rules of one listener: which SASL mechanisms it offers, and whether each of them can let a
+//! client in.
 //!
-//! Invariants: a client has a name only if it proved it; without anybody to compare with, no
-//! password fits; over TCP only a name may administer.
-
-mod gate;
-#[cfg(test)]
-mod tests;
+//! Not here: the login of one connection (`gate`), credentials (`users`).
+//!
+//! Invariants: a client has a name only if it proved it; over TCP only a name may administer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 use towline_amqp::ServerOptions;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::Mechanism;
 use towline_node::{FrontOptions, Logins, SOLE_CONNECTION};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::attempts::Attempts;
+use crate::gate::Gate;
 use crate::users::Users;
-pub(crate) use gate::Gate;
 use towline_config::{LimitsConfig, ListenerConfig};
 use towline_process::Clock;
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
-pub(crate) enum Peer {
+pub enum Peer {
     /// A process on the local socket, which took it for a right one; or relayed from that of
     /// another instance of the group, which did.
     Local {
@@ -47,7 +42,7 @@ pub(crate) enum Peer {
 }
 
 /// The rules of one listener.
-pub(crate) struct Doorman {
+pub struct LoginPolicy {
     queue_manager: Arc<str>,
     users: Arc<Users>,
     mechanisms: Vec<Mechanism>,
@@ -58,27 +53,26 @@ pub(crate) struct Doorman {
     limits: LimitsConfig,
     attempts: Arc<Attempts>,
     salt_secret: Arc<[u8]>,
-    default_model: Arc<str>,
 }
 
-impl Doorman {
+impl LoginPolicy {
     /// The rules of a TCP listener.
     ///
     /// # Errors
-    /// When a mechanism is unknown, or the listener could admit no client, or more than it was told
-    /// to.
-    pub(crate) fn new(
+    /// When a mechanism is unknown, or the listener could admit no client, or more than the
+    /// configuration says.
+    pub fn new(
         queue_manager: &str,
         listener: &ListenerConfig,
         limits: &LimitsConfig,
         users: &Arc<Users>,
         attempts: &Arc<Attempts>,
-    ) -> Result<Doorman, String> {
+    ) -> Result<LoginPolicy, String> {
         let loopback = listener.address.ip().is_loopback();
         let encrypted = listener.certificate.is_some();
         let mechanisms = mechanisms(listener, users)
             .map_err(|why| format!("listener {}: {why}", listener.address))?;
-        Ok(Doorman {
+        Ok(LoginPolicy {
             queue_manager: Arc::from(queue_manager),
             users: Arc::clone(users),
             anonymous_allowed: mechanisms.contains(&Mechanism::Anonymous),
@@ -89,14 +83,13 @@ impl Doorman {
             limits: limits.clone(),
             attempts: Arc::clone(attempts),
             salt_secret: users.salt_secret(),
-            default_model: Arc::from(towline_engine::defaults::DEFAULT_DYNAMIC_MODEL),
         })
     }
 
-    /// The rules of the local socket: the file mode decides who opens it, and `net::LocalAccess`
-    /// has looked who did, so everybody there may administer.
-    pub(crate) fn local(queue_manager: &str, limits: &LimitsConfig, users: &Arc<Users>) -> Doorman {
-        Doorman {
+    /// The rules of the local socket: the file mode decides which users open it, and the listener
+    /// has checked the user of the client, so each client there may administer.
+    pub fn local(queue_manager: &str, limits: &LimitsConfig, users: &Arc<Users>) -> LoginPolicy {
+        LoginPolicy {
             queue_manager: Arc::from(queue_manager),
             users: Arc::clone(users),
             mechanisms: vec![Mechanism::Anonymous],
@@ -107,16 +100,17 @@ impl Doorman {
             limits: limits.clone(),
             attempts: Arc::default(),
             salt_secret: users.salt_secret(),
-            default_model: Arc::from(towline_engine::defaults::DEFAULT_DYNAMIC_MODEL),
         }
     }
 
-    pub(crate) fn login_timeout(&self) -> Duration {
+    /// How long a client may take to log in.
+    #[must_use]
+    pub fn login_timeout(&self) -> Duration {
         self.limits.login_timeout()
     }
 
     /// Who watches the login of one connection.
-    pub(crate) fn gate(&self, peer: &Peer, clock: Clock) -> Arc<Gate> {
+    pub fn gate(&self, peer: &Peer, clock: Clock) -> Arc<Gate> {
         let (address, has_certificate, owner) = match peer {
             Peer::Local { owner } => (None, false, *owner),
             Peer::Tcp { address, tls_identity, .. } => {
@@ -133,12 +127,17 @@ impl Doorman {
             wait_max: self.limits.login_timeout() / 2,
             address,
             clock,
-            tried: Mutex::new(None),
+            attempt: Mutex::new(None),
         })
     }
 
     /// What the front of one connection starts with.
-    pub(crate) fn front_options(&self, peer: &Peer, gate: &Arc<Gate>) -> FrontOptions {
+    pub fn front_options(
+        &self,
+        peer: &Peer,
+        gate: &Arc<Gate>,
+        default_model: &str,
+    ) -> FrontOptions {
         let tls_identity = match peer {
             Peer::Tcp { tls_identity, .. } => tls_identity.clone(),
             Peer::Local { .. } => None,
@@ -165,17 +164,17 @@ impl Doorman {
                 format!("{address}{}", if *encrypted { " TLS" } else { "" })
             }
         };
-        let default_model = Arc::clone(&self.default_model);
+        let default_model = Arc::from(default_model);
         FrontOptions { machine, logins, address, default_model, elsewhere: None }
     }
 
     /// Whether it takes only clients of the same machine, and may trust them for that.
-    pub(crate) fn only_loopback(&self) -> bool {
+    pub fn only_loopback(&self) -> bool {
         self.loopback
     }
 
     /// Whether TLS is on.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         if self.encrypted { "amqps" } else { "amqp" }
     }
 }
@@ -192,7 +191,7 @@ fn mechanism(name: &str) -> Result<Mechanism, String> {
     }
 }
 
-/// What a listener offers: what it names, or all that can let somebody in there.
+/// The mechanisms that a listener offers: those it names, or all that can let a client in there.
 ///
 /// # Errors
 /// What is wrong and what to do: a mechanism that could admit no client, or that would let in more
@@ -258,11 +257,4 @@ fn no_users(users: &Users) -> &'static str {
         "there are no users; make some with `towline user NAME --file FILE` and name the file in \
          [users] file, or set client_authorities or allow_anonymous"
     }
-}
-
-/// Common name of the first certificate of a chain.
-pub(crate) fn certificate_name(chain: Option<&[CertificateDer<'_>]>) -> Option<Arc<str>> {
-    let (_, certificate) = X509Certificate::from_der(chain?.first()?.as_ref()).ok()?;
-    let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
-    Some(Arc::from(name))
 }
