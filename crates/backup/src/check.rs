@@ -64,7 +64,7 @@ impl CheckReport {
 }
 
 /// How far a check is: bytes done and to do.
-pub type Checked<'a> = &'a mut dyn FnMut(u64, u64);
+pub type CheckProgress<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Backup {
     /// Reads all of a backup and checks it: lengths and checksums of its files, the chain of the
@@ -75,7 +75,7 @@ impl Backup {
     pub fn check(
         &self,
         (pages_of, lacks): (PagesOf<'_>, Lacks),
-        progress: Checked<'_>,
+        progress: CheckProgress<'_>,
     ) -> Result<CheckReport, BackupError> {
         let manifest = self.listed()?;
         let mut report = CheckReport {
@@ -102,7 +102,7 @@ impl Backup {
         sum: &FileSum,
         done: &mut u64,
         all: u64,
-        progress: Checked<'_>,
+        progress: CheckProgress<'_>,
     ) -> Result<(), String> {
         let file = self.file(sum).map_err(|error| error.to_string())?;
         let mut buffer = Aligned::zeroed(PIECE_BYTES);

@@ -56,7 +56,7 @@ pub struct Choices {
 
 /// What a backup came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct BackupOutcome {
     /// Where it ends: all runs that end at or before this position are in it.
     pub end: Lsn,
     /// Position of its image.
@@ -90,7 +90,7 @@ impl Backup {
         rows: &[Row],
         choices: &Choices,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Done, BackupError> {
+    ) -> Result<BackupOutcome, BackupError> {
         let added = self.copy(source, (pages, used), rows, choices, progress);
         // When a manifest was written, what it does not name is what older points needed.
         let tidied = self.remove_leftovers();
@@ -106,7 +106,7 @@ impl Backup {
         rows: &[Row],
         choices: &Choices,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Done, BackupError> {
+    ) -> Result<BackupOutcome, BackupError> {
         let before = self.before(source, choices.full)?;
         let serial = self.manifest.as_ref().map_or(0, |manifest| manifest.serial) + 1;
         let missing = missing_parts(source, before.as_ref(), serial)?;
@@ -170,7 +170,7 @@ impl Backup {
         let first = manifest.points.first().map_or(source.end(), Point::earliest);
         let damaged = manifest.damaged_batches();
         self.publish(manifest)?;
-        Ok(Done { end, image: at, first, bytes, files, bytes_held, full, damaged })
+        Ok(BackupOutcome { end, image: at, first, bytes, files, bytes_held, full, damaged })
     }
 
     /// Whatever the source said of itself: what counts now stays when the new list does not have

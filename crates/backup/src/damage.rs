@@ -6,7 +6,7 @@
 //! Invariant: damage is let through only where a restart does not read: what the image needs behind
 //! it is whole.
 
-use towline_log::folder::chain::{Link, Place, finding};
+use towline_log::folder::chain::{FilePosition, Link, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::names::extent_name;
 use towline_log::folder::scan::Scan;
@@ -50,7 +50,8 @@ impl Manifest {
         let Some(files) = Files::of(&source.disk, &folder)? else { return Ok(()) };
         let mut whole = Vec::new();
         for DamageNote { lsn, .. } in &self.damaged {
-            let place = Place { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
+            let place =
+                FilePosition { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
             if place.sequence >= source.first
                 && files.length(place.sequence).is_some()
                 && matches!(Scan::again(&files, place, None).next_batch(), Ok(Some(_)))
@@ -85,7 +86,7 @@ pub(super) fn look(
         let lost = scan.casualties(place);
         let messages = (!lost.incomplete).then_some(lost.bodies);
         damaged.push(DamageNote { lsn: scan.lsn(place).0, messages });
-        let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+        let behind = FilePosition { offset: place.offset + BLOCK_BYTES as u64, ..place };
         match scan.next_whole(behind) {
             Some((next, header)) if header.lsn.0 < end.lsn => scan.go_on_at(next),
             Some(_) | None => break,

@@ -53,13 +53,13 @@ mod view;
 mod tests;
 
 pub use account::Progress;
-pub use check::{CheckReport, Checked, PagesOf, check_newest_image};
-pub use copy::{Choices, Done, Lacks};
+pub use check::{CheckProgress, CheckReport, PagesOf, check_newest_image};
+pub use copy::{BackupOutcome, Choices, Lacks};
 pub use damaged_batch::DamagedBatch;
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};
 pub use mend::mend_from_backup;
-pub use restore::{Restored, Upto, restore, restore_folder};
+pub use restore::{RestoreOutcome, Upto, restore, restore_folder};
 pub use source::Source;
 pub use stream::give::give;
-pub use stream::take::{Taken, take};
+pub use stream::take::{ReceivedCopy, take};

@@ -46,7 +46,7 @@ pub enum Upto {
 
 /// What a restore came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreOutcome {
     /// Where the log ends now.
     pub end: Lsn,
     /// The image that it begins with.
@@ -70,7 +70,7 @@ pub fn restore_folder(
     data: &Path,
     upto: Upto,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Restored, BackupError> {
+) -> Result<RestoreOutcome, BackupError> {
     const LOG: &str = "log";
     if data.exists() {
         let failed = |e| LogError::io("look into", &data.display().to_string(), e);
@@ -105,7 +105,7 @@ pub fn restore(
     disk: &Arc<dyn Disk>,
     upto: Upto,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Restored, BackupError> {
+) -> Result<RestoreOutcome, BackupError> {
     check_empty(disk.as_ref())?;
     let manifest = backup.listed()?;
     for sum in manifest.files() {
@@ -127,7 +127,7 @@ pub fn restore(
     let extents = plan.view.extents().filter(|(extent, _)| *extent <= plan.last()).count() as u64;
     let first = Lsn(plan.point.first_extent.saturating_mul(plan.extent_bytes));
     let damaged = manifest.damaged_within(first, end);
-    Ok(Restored { end, image, at, extents, bytes, damaged })
+    Ok(RestoreOutcome { end, image, at, extents, bytes, damaged })
 }
 
 /// Names that a disk makes for itself.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use towline_log::disk::Disk;
-use towline_log::folder::chain::{Place, beginning_is_gone, finding};
+use towline_log::folder::chain::{FilePosition, beginning_is_gone, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::images::{self, Images, LoadedImage};
 use towline_log::folder::names::image_name;
@@ -140,7 +140,7 @@ impl Source {
 fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
     while let Ok(Some(_)) = scan.next_batch() {}
     let (facts, _) = scan.facts(image, u64::MAX);
-    let place: Place = scan.place;
+    let place: FilePosition = scan.place;
     match table::judge_tail(facts) {
         TailVerdict::End | TailVerdict::Cut => {}
         TailVerdict::Refuse(what) => {

@@ -97,7 +97,11 @@ impl Rig {
         self.log.write_image(mark, &image_of(&self.used)).unwrap();
     }
 
-    fn back_up(&mut self, to: &MemoryDisk, choices: &Choices) -> Result<Done, BackupError> {
+    fn back_up(
+        &mut self,
+        to: &MemoryDisk,
+        choices: &Choices,
+    ) -> Result<BackupOutcome, BackupError> {
         let mut backup = Backup::open_disk(Arc::new(to.clone()))?;
         self.now += 1_000;
         let (now, keep_from) = (Time(self.now), self.log.first_held());
@@ -151,7 +155,10 @@ fn check(backup: &MemoryDisk) -> CheckReport {
 
 /// Restores, and gives back the records behind the image and what the restore came to. The log that
 /// came back goes on, and its pages are whole.
-fn brought_back(backup: &MemoryDisk, upto: Upto) -> Result<(Restored, Vec<Record>), BackupError> {
+fn brought_back(
+    backup: &MemoryDisk,
+    upto: Upto,
+) -> Result<(RestoreOutcome, Vec<Record>), BackupError> {
     let backup = Backup::look_disk(Arc::new(backup.clone()))?;
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let restored = restore(&backup, &disk, upto, &mut |_| {})?;
@@ -160,7 +167,7 @@ fn brought_back(backup: &MemoryDisk, upto: Upto) -> Result<(Restored, Vec<Record
     Ok((restored, records))
 }
 
-fn opened(disk: &Arc<dyn Disk>, restored: &Restored, term: u32) -> Vec<Record> {
+fn opened(disk: &Arc<dyn Disk>, restored: &RestoreOutcome, term: u32) -> Vec<Record> {
     let found = offline::verify_disk(disk).unwrap().findings;
     let noted = |lsn: Lsn| restored.damaged.iter().any(|damaged| damaged.lsn == lsn);
     assert!(found.iter().all(|found| found.what == Damage::Batch && noted(found.lsn)), "{found:?}");

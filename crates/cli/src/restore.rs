@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use towline_backup::manifest::rfc3339;
-use towline_backup::{Restored, Upto};
+use towline_backup::{RestoreOutcome, Upto};
 use towline_types::Time;
 
 use crate::arguments::Restore;
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     if restored.damaged.is_empty() { Ok(()) } else { Err(Failure::Silent) }
 }
 
-fn as_json(restored: &Restored, name: Option<&str>) -> Result<(), Failure> {
+fn as_json(restored: &RestoreOutcome, name: Option<&str>) -> Result<(), Failure> {
     show::json(&json!({
         "lsn": restored.end.to_string(),
         "image_lsn": restored.image.map(|at| at.to_string()),
@@ -47,7 +47,7 @@ fn as_json(restored: &Restored, name: Option<&str>) -> Result<(), Failure> {
     }))
 }
 
-fn as_text(restored: &Restored, name: Option<&str>, data: &Path) -> Result<(), Failure> {
+fn as_text(restored: &RestoreOutcome, name: Option<&str>, data: &Path) -> Result<(), Failure> {
     let at = restored.at.map(|at| format!(", of {}", rfc3339(at))).unwrap_or_default();
     let (end, bytes) = (restored.end, restored.bytes);
     show::line(&format!("restored up to {end}{at}: {bytes} bytes"))?;

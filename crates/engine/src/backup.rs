@@ -13,7 +13,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use towline_backup::{
-    Backup, BackupError, CheckReport, Choices, DamagedBatch, Done, Progress, Restored, Source, Upto,
+    Backup, BackupError, BackupOutcome, CheckReport, Choices, DamagedBatch, Progress,
+    RestoreOutcome, Source, Upto,
 };
 use towline_core::{Limits, Pages as Trust, QueueManager};
 use towline_log::{Disk, LinuxDisk, Pages, time_index};
@@ -85,7 +86,7 @@ impl From<&DamagedBatch> for DamagedReply {
 }
 
 impl BackupReply {
-    fn of(done: &Done, began: Instant) -> BackupReply {
+    fn of(done: &BackupOutcome, began: Instant) -> BackupReply {
         BackupReply {
             lsn: done.end.to_string(),
             image_lsn: done.image.map(|at| at.to_string()),
@@ -174,7 +175,7 @@ fn add(
     door: &Door,
     images: &Images,
     choices: &Choices,
-) -> Result<Done, String> {
+) -> Result<BackupOutcome, String> {
     let log = door.log();
     let hold = log.hold(Lsn::ZERO);
     let _pages = images.hold_pages();
@@ -284,7 +285,7 @@ pub fn restore(
     data: &Path,
     upto: Upto,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(Restored, Option<String>), BackupError> {
+) -> Result<(RestoreOutcome, Option<String>), BackupError> {
     let backup = Backup::look(from)?;
     let mut report = |now: Progress| progress(now.done, now.all);
     let restored = towline_backup::restore_folder(&backup, data, upto, &mut report)?;

@@ -21,7 +21,7 @@ use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
 use crate::lock::lock;
 use crate::mark::Mark;
-use crate::mend::{self, Mended, NotMended};
+use crate::mend::{self, NotMended, RepairedBatch};
 use crate::overdue::Overdue;
 use crate::shared::{OpenOutcome, Phase, Shared};
 use crate::stats::Stats;
@@ -166,7 +166,11 @@ impl Log {
     ///
     /// # Errors
     /// [`NotMended`]: nothing was written; but a write or a sync that failed ends the log.
-    pub fn mend_batch(&self, part: BodyLocation, came: &[u8]) -> Result<Option<Mended>, NotMended> {
+    pub fn mend_batch(
+        &self,
+        part: BodyLocation,
+        came: &[u8],
+    ) -> Result<Option<RepairedBatch>, NotMended> {
         mend::mend_batch(self.shared(), part, came)
     }
 

@@ -19,7 +19,7 @@ use crate::block::Aligned;
 use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::{Link, Place, finding};
+use crate::folder::chain::{FilePosition, Link, finding};
 use crate::folder::files::{Files, Folder, no_extents};
 use crate::folder::headers::Identity;
 use crate::folder::images::Images;
@@ -144,7 +144,7 @@ fn mend_asked(
 /// The whole batch that another instance claims to have at a position.
 fn asked(
     identity: Identity,
-    place: Place,
+    place: FilePosition,
     ask: &mut dyn FnMut(BodyLocation) -> Option<Bytes>,
 ) -> Option<Taken> {
     let lsn = Lsn(place.sequence * identity.extent_bytes + place.offset);
@@ -161,7 +161,7 @@ fn asked(
 }
 
 /// The whole batch that another log has at a position.
-fn whole_of(from: &Files, place: Place) -> Option<Taken> {
+fn whole_of(from: &Files, place: FilePosition) -> Option<Taken> {
     let Identity { log_id, extent_bytes } = from.identity();
     let lsn = Lsn(place.sequence * extent_bytes + place.offset);
     let file = from.file(place.sequence).ok()?;
@@ -175,7 +175,7 @@ fn whole_of(from: &Files, place: Place) -> Option<Taken> {
 type Taken = (BatchHeader, Vec<u8>);
 
 /// What shows that an extent of the source is what was here.
-enum Behind {
+enum Continuation {
     /// The batch behind it.
     Next,
     /// The image; the source ends there.
@@ -185,7 +185,7 @@ enum Behind {
 struct Mender<'a> {
     target: &'a Arc<dyn Disk>,
     /// The whole batch that the source has at a position.
-    take: &'a mut dyn FnMut(Place) -> Option<Taken>,
+    take: &'a mut dyn FnMut(FilePosition) -> Option<Taken>,
     identity: Identity,
     report: &'a mut MendReport,
 }
@@ -241,8 +241,8 @@ impl Mender<'_> {
                     continue;
                 }
                 _ => match self.continues(from, sequence, image) {
-                    Some(Behind::Next) => self.copy_extent(from, sequence),
-                    Some(Behind::Image(end)) => {
+                    Some(Continuation::Next) => self.copy_extent(from, sequence),
+                    Some(Continuation::Image(end)) => {
                         self.shortened(end).map_err(failed)?;
                         self.copy_extent(from, sequence)
                     }
@@ -288,7 +288,12 @@ impl Mender<'_> {
     /// missing too, the source has what lies between: each batch names the one before it. Where
     /// nothing lies behind it, because the log ended in it, the image names the batch at which it
     /// was taken.
-    fn continues(&self, from: &Files, sequence: u64, image: Option<ImageHeader>) -> Option<Behind> {
+    fn continues(
+        &self,
+        from: &Files,
+        sequence: u64,
+        image: Option<ImageHeader>,
+    ) -> Option<Continuation> {
         let (first, mut last) = self.ends_there(from, sequence)?;
         let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
         if before.is_some_and(|(_, before)| before.checksum != first.previous) {
@@ -299,7 +304,7 @@ impl Mender<'_> {
         let mut is_named = names(sequence);
         for next in sequence + 1.. {
             if let Some((behind, _)) = self.ends_here(next) {
-                return (behind.previous == last.checksum).then_some(Behind::Next);
+                return (behind.previous == last.checksum).then_some(Continuation::Next);
             }
             match self.ends_there(from, next) {
                 Some((behind, end)) if behind.previous == last.checksum => last = end,
@@ -308,7 +313,7 @@ impl Mender<'_> {
             }
             is_named |= names(next);
         }
-        is_named.then_some(Behind::Image(Lsn(last.lsn.0 + last.batch_bytes())))
+        is_named.then_some(Continuation::Image(Lsn(last.lsn.0 + last.batch_bytes())))
     }
 
     /// Whether an extent of the source has the batch behind which an image was taken.
@@ -319,7 +324,7 @@ impl Mender<'_> {
         let Some(offset) = offset.filter(|at| *at < self.identity.extent_bytes) else {
             return false;
         };
-        let there = whole_of(from, Place { sequence, offset });
+        let there = whole_of(from, FilePosition { sequence, offset });
         there.is_some_and(|(header, _)| {
             (header.index, header.checksum) == (seam.index, seam.checksum)
         })
@@ -348,7 +353,7 @@ impl Mender<'_> {
     /// The first and the last whole batch of an extent.
     fn ends(&self, file: &dyn DiskFile, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
         let Identity { log_id, extent_bytes } = self.identity;
-        let mut place = Place { sequence, offset: BLOCK_BYTES as u64 };
+        let mut place = FilePosition { sequence, offset: BLOCK_BYTES as u64 };
         let mut found: Option<(BatchHeader, BatchHeader)> = None;
         while place.offset < extent_bytes {
             let lsn = Lsn(sequence * extent_bytes + place.offset);
@@ -403,7 +408,7 @@ impl Mender<'_> {
                 TailVerdict::Refuse(what) => what,
             };
             let found = finding(place, scan.lsn(place), what);
-            let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+            let behind = FilePosition { offset: place.offset + BLOCK_BYTES as u64, ..place };
             let next = scan.next_whole(behind);
             match self.range(&mut scan, files, next)? {
                 Ok(()) => self.report.mended.push(found),
@@ -421,7 +426,7 @@ impl Mender<'_> {
         &mut self,
         scan: &mut Scan<'_>,
         files: &Files,
-        next: Option<(Place, BatchHeader)>,
+        next: Option<(FilePosition, BatchHeader)>,
     ) -> Result<Result<(), &'static str>, LogError> {
         let Some((until, next)) = next else { return Ok(Err("nothing whole lies behind it")) };
         let Some(mut link) = scan.link else { return Ok(Err("nothing whole lies before it")) };
@@ -429,11 +434,12 @@ impl Mender<'_> {
         while place < until {
             if place.offset >= self.identity.extent_bytes {
                 // The batch before filled its extent to the end.
-                place = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
+                place = FilePosition { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 continue;
             }
             let Some(there) = (self.take)(place) else {
-                let behind = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
+                let behind =
+                    FilePosition { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 if behind <= until && !proven.is_empty() {
                     place = behind;
                     continue;
@@ -472,7 +478,7 @@ impl Mender<'_> {
     fn prove(
         &self,
         files: &Files,
-        place: Place,
+        place: FilePosition,
         link: Link,
         (there, payload): &(BatchHeader, Vec<u8>),
         named: Option<u32>,
@@ -545,7 +551,11 @@ fn proven(
 }
 
 /// Header and payload at an offset of an extent, not checked.
-fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHeader, Vec<u8>)> {
+fn read(
+    file: &dyn DiskFile,
+    place: FilePosition,
+    extent_bytes: u64,
+) -> Option<(BatchHeader, Vec<u8>)> {
     let mut block = Aligned::zeroed(BLOCK_BYTES);
     file.read_at(block.bytes_mut(), place.offset).ok()?;
     let header = BatchHeader::decode(block.bytes())?;
@@ -564,5 +574,5 @@ mod running;
 mod tests;
 
 pub use rest::batch_at_rest;
-pub use running::{Mended, NotMended};
+pub use running::{NotMended, RepairedBatch};
 pub(crate) use running::{batch_over, damaged_parts, mend_batch};

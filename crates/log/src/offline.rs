@@ -10,7 +10,7 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::{Place, finding};
+use crate::folder::chain::{FilePosition, finding};
 use crate::folder::files::{Files, Folder, no_extents};
 use crate::folder::images::{Images, LoadedImage, load};
 use crate::folder::names::image_name;
@@ -266,7 +266,7 @@ impl Walk<'_> {
                 (self.show)(Item::Damaged(scan.casualties(place)));
             }
             // A whole batch may lie exactly there, if it does not belong there.
-            let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+            let behind = FilePosition { offset: place.offset + BLOCK_BYTES as u64, ..place };
             match scan.next_whole(behind) {
                 Some((place, _)) => scan.go_on_at(place),
                 None => return,

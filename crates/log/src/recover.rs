@@ -27,7 +27,7 @@ use towline_types::Lsn;
 
 use crate::disk::Disk;
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::{Link, Place, beginning_is_gone, finding};
+use crate::folder::chain::{FilePosition, Link, beginning_is_gone, finding};
 use crate::folder::files::{self, Files, Folder};
 use crate::folder::images::Images;
 use crate::folder::names::image_name;
@@ -39,7 +39,7 @@ use crate::log::Log;
 use crate::options::Options;
 use crate::preallocation;
 use crate::record::Receiver;
-use member::Seen;
+use member::MemberReplay;
 use progress::Progress;
 
 /// Bytes of the first extent that are filled before a new log can be used; the rest is filled
@@ -63,7 +63,7 @@ pub struct Recovery {
     /// The oldest extent with a checked header.
     checked_from: u64,
     opened: Duration,
-    seen: Seen,
+    seen: MemberReplay,
     tail: Option<Tail>,
     /// A repair or a sync failed: what is on the disk is not known, and trying again proves
     /// nothing.
@@ -74,7 +74,7 @@ pub struct Recovery {
 
 /// Where the log goes on.
 struct Tail {
-    place: Place,
+    place: FilePosition,
     link: Link,
     end: Lsn,
     /// Length of the batch that ends there.
@@ -215,7 +215,7 @@ impl Recovery {
             damaged_images: images.damaged,
             findings: images.findings,
             opened: Duration::ZERO,
-            seen: Seen::default(),
+            seen: MemberReplay::default(),
             tail: None,
             failed: false,
             looks_only: false,

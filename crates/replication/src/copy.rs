@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
-use towline_backup::{Progress, Source, Taken, give as give_log, take as take_log};
+use towline_backup::{Progress, ReceivedCopy, Source, give as give_log, take as take_log};
 use towline_log::time_index::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
 use towline_types::{BatchPlace, PageRef};
@@ -207,7 +207,7 @@ fn take_into(
     made: &Path,
     peer: Peer,
     handle: Handle,
-) -> Result<(Patient, Taken), String> {
+) -> Result<(Patient, ReceivedCopy), String> {
     let links = driver.links().ok_or("there are no links")?;
     let opening = links.open_stream(peer, StreamPurpose::Copy);
     let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });

@@ -14,6 +14,7 @@ use crate::tree::Tree;
 const WITH_GOOD_NAMES: &[&str] = &[
     "admin",
     "amqp",
+    "backup",
     "cli",
     "client",
     "config",
@@ -25,6 +26,7 @@ const WITH_GOOD_NAMES: &[&str] = &[
     "group",
     "link",
     "load",
+    "log",
     "logging",
     "node",
     "replication",

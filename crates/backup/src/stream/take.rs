@@ -29,7 +29,7 @@ use crate::restore;
 
 /// What came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReceivedCopy {
     /// Where the log ends.
     pub end: Lsn,
     /// Index of its last batch.
@@ -58,7 +58,7 @@ pub fn take(
     log_id: LogId,
     from: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Taken, BackupError> {
+) -> Result<ReceivedCopy, BackupError> {
     let mut bytes = [0; HEAD_BYTES];
     from.read_exact(&mut bytes).map_err(BackupError::Stream)?;
     let head = Head::decode(&bytes).ok_or_else(|| refused("it does not begin as a copy does"))?;
@@ -75,7 +75,7 @@ pub fn take(
     check(disk, &head)?;
     let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
     done.and_then(|()| disk.sync_names()).map_err(failed)?;
-    Ok(Taken {
+    Ok(ReceivedCopy {
         end: Lsn(head.end.lsn),
         index: head.end.index,
         term: u64::from(head.end.term),

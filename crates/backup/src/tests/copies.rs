@@ -32,7 +32,7 @@ fn rig() -> Rig {
     rig
 }
 
-fn taken(disk: &MemoryDisk, mut stream: &[u8]) -> Result<Taken, BackupError> {
+fn taken(disk: &MemoryDisk, mut stream: &[u8]) -> Result<ReceivedCopy, BackupError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     take(&disk, LOG_ID, &mut stream, &mut |_| {})
 }

@@ -10,9 +10,9 @@ use std::io;
 
 use towline_types::Lsn;
 
-use super::chain::{Link, Place};
+use super::chain::{FilePosition, Link};
 use super::files::Files;
-use super::table::{At, Behind, Image, TailFacts};
+use super::table::{At, Behind, ImageReach, TailFacts};
 use super::window::{Cost, Window};
 use crate::block::Aligned;
 use crate::error::Damage;
@@ -51,7 +51,7 @@ pub struct Scan<'a> {
     files: &'a Files,
     window: Window<'a>,
     /// Where the next batch is looked for.
-    pub place: Place,
+    pub place: FilePosition,
     /// `None` when any whole batch will do (the first one read when the beginning of the log is
     /// gone).
     pub link: Option<Link>,
@@ -60,14 +60,14 @@ pub struct Scan<'a> {
     /// Length of that batch, header included.
     pub batch_bytes: u32,
     /// The newest batch's payload, as offsets in the window.
-    payload: (Place, usize),
+    payload: (FilePosition, usize),
 }
 
 impl<'a> Scan<'a> {
     /// Begins with the first batch of extent `sequence`.
     pub fn new(files: &'a Files, sequence: u64) -> Scan<'a> {
         let extent_bytes = files.identity().extent_bytes;
-        let place = Place { sequence, offset: EXTENT_HEADER_BYTES as u64 };
+        let place = FilePosition { sequence, offset: EXTENT_HEADER_BYTES as u64 };
         let end = Lsn(sequence * extent_bytes).after(place.offset);
         let link = (sequence == 0).then_some(Link::ROOT);
         Scan::at(files, place, link, end)
@@ -79,19 +79,19 @@ impl<'a> Scan<'a> {
         // The batch before the seam may end with its extent.
         let sequence = seam.end.0.saturating_sub(1) / extent_bytes;
         let offset = padded(seam.end.0 - sequence * extent_bytes);
-        let place = Place { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) };
+        let place = FilePosition { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) };
         let mut scan = Scan::at(files, place, Some(Link::of_seam(seam)), seam.end);
         scan.batch_bytes = seam.bytes;
         scan
     }
 
     /// Begins with the batch at a location, which continues `link` if that is known.
-    pub fn again(files: &'a Files, place: Place, link: Option<Link>) -> Scan<'a> {
+    pub fn again(files: &'a Files, place: FilePosition, link: Option<Link>) -> Scan<'a> {
         let end = Lsn(place.sequence * files.identity().extent_bytes).after(place.offset);
         Scan::at(files, place, link, end)
     }
 
-    fn at(files: &'a Files, place: Place, link: Option<Link>, end: Lsn) -> Scan<'a> {
+    fn at(files: &'a Files, place: FilePosition, link: Option<Link>, end: Lsn) -> Scan<'a> {
         let (log_id, extent_bytes) = (files.identity().log_id, files.identity().extent_bytes);
         let (window, payload) = (Window::new(files), (place, 0));
         let batch_bytes = 0;
@@ -133,13 +133,13 @@ impl<'a> Scan<'a> {
     }
 
     /// The position of a location.
-    pub fn lsn(&self, place: Place) -> Lsn {
+    pub fn lsn(&self, place: FilePosition) -> Lsn {
         Lsn(place.sequence * self.extent_bytes).after(place.offset)
     }
 
     /// The location of a position.
-    pub fn place_of(&self, lsn: Lsn) -> Place {
-        Place { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
+    pub fn place_of(&self, lsn: Lsn) -> FilePosition {
+        FilePosition { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
     }
 
     /// The next batch that continues the chain, `None` where it ends.
@@ -150,7 +150,8 @@ impl<'a> Scan<'a> {
         if let Some(header) = self.continuing(self.place)? {
             return Ok(Some(self.enter(self.place, header)));
         }
-        let next = Place { sequence: self.place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
+        let next =
+            FilePosition { sequence: self.place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
         if self.files.length(next.sequence).is_none() || self.link.is_none() {
             return Ok(None);
         }
@@ -178,13 +179,13 @@ impl<'a> Scan<'a> {
 
     /// Whether a batch of this location seems to begin here. Reads one block beside the window:
     /// usually, when the next extent is looked at, nothing is in it.
-    fn peek(&mut self, place: Place) -> io::Result<bool> {
+    fn peek(&mut self, place: FilePosition) -> io::Result<bool> {
         let block = self.block(place)?;
         let lsn = self.lsn(place);
         Ok(BatchHeader::decode(block.bytes()).is_some_and(|header| header.lsn == lsn))
     }
 
-    fn block(&mut self, place: Place) -> io::Result<Aligned> {
+    fn block(&mut self, place: FilePosition) -> io::Result<Aligned> {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         self.files.file(place.sequence)?.read_at(block.bytes_mut(), place.offset)?;
         self.window.cost.reads += 1;
@@ -192,7 +193,7 @@ impl<'a> Scan<'a> {
         Ok(block)
     }
 
-    fn continuing(&mut self, place: Place) -> io::Result<Option<BatchHeader>> {
+    fn continuing(&mut self, place: FilePosition) -> io::Result<Option<BatchHeader>> {
         Ok(match self.probe(place)? {
             Probe::Whole(header) => {
                 let link = self.link;
@@ -202,18 +203,18 @@ impl<'a> Scan<'a> {
         })
     }
 
-    fn enter(&mut self, place: Place, header: BatchHeader) -> BatchHeader {
+    fn enter(&mut self, place: FilePosition, header: BatchHeader) -> BatchHeader {
         let bytes = header.batch_bytes();
-        let payload = Place { offset: place.offset + BATCH_HEADER_BYTES as u64, ..place };
+        let payload = FilePosition { offset: place.offset + BATCH_HEADER_BYTES as u64, ..place };
         self.payload = (payload, size(u64::from(header.payload_bytes)));
         self.link = Some(Link::of(&header));
         self.end = self.lsn(place).after(bytes);
         self.batch_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.place = Place { offset: place.offset + padded(bytes), ..place };
+        self.place = FilePosition { offset: place.offset + padded(bytes), ..place };
         header
     }
 
-    fn probe(&mut self, place: Place) -> io::Result<Probe> {
+    fn probe(&mut self, place: FilePosition) -> io::Result<Probe> {
         let lsn = self.lsn(place);
         let bytes = self.window.get(place, BATCH_HEADER_BYTES)?;
         let Some(header) = BatchHeader::decode(bytes).filter(|header| header.lsn == lsn) else {
@@ -239,11 +240,15 @@ impl<'a> Scan<'a> {
     /// The facts about the location where the chain ended, and the locations of batches from there
     /// on, whole or torn (not that of a torn one exactly where it ended). `stray_bytes`: how far
     /// from the beginning of a later extent what was in flight at a crash may lie.
-    pub fn facts(&mut self, image: Option<Lsn>, stray_bytes: u64) -> (TailFacts, Vec<Place>) {
+    pub fn facts(
+        &mut self,
+        image: Option<Lsn>,
+        stray_bytes: u64,
+    ) -> (TailFacts, Vec<FilePosition>) {
         let end = self.end;
         let image = match image {
-            Some(at) if at > end => Image::Beyond,
-            Some(_) | None => Image::Covered,
+            Some(at) if at > end => ImageReach::Beyond,
+            Some(_) | None => ImageReach::Covered,
         };
         let expected = self.expected_index();
         let term = self.link.map_or(0, |link| link.term);
@@ -261,7 +266,7 @@ impl<'a> Scan<'a> {
             }
         };
         let mut behind = Behind::Nothing;
-        let mut from = Place { offset: self.place.offset + BLOCK, ..self.place };
+        let mut from = FilePosition { offset: self.place.offset + BLOCK, ..self.place };
         while let Some((place, found)) = self.search(from, stray_bytes, |_| true) {
             ghosts.push(place);
             behind = Behind::Ghosts;
@@ -274,14 +279,14 @@ impl<'a> Scan<'a> {
                 }
                 bytes = padded(header.batch_bytes());
             }
-            from = Place { offset: place.offset + bytes, ..place };
+            from = FilePosition { offset: place.offset + bytes, ..place };
         }
         (TailFacts { at, behind, image }, ghosts)
     }
 
     /// The first whole batch at or behind a location, whatever it continues. Unreadable blocks are
     /// skipped.
-    pub fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
+    pub fn next_whole(&mut self, from: FilePosition) -> Option<(FilePosition, BatchHeader)> {
         let is_whole = |found: &Probe| matches!(found, Probe::Whole(_));
         match self.search(from, u64::MAX, is_whole)? {
             (place, Probe::Whole(header)) => Some((place, header)),
@@ -294,10 +299,10 @@ impl<'a> Scan<'a> {
     /// on.
     fn search(
         &mut self,
-        from: Place,
+        from: FilePosition,
         bytes: u64,
         wanted: impl Fn(&Probe) -> bool,
-    ) -> Option<(Place, Probe)> {
+    ) -> Option<(FilePosition, Probe)> {
         let mut place = from;
         let mut end = self.files.length(place.sequence)?;
         if place.sequence > self.place.sequence {
@@ -320,9 +325,10 @@ impl<'a> Scan<'a> {
 
     /// Where the chain is broken, and how: at the location, or where the next extent begins when
     /// nothing was ever written behind the last batch of this one.
-    pub fn broken_at(&mut self) -> (Place, Damage) {
+    pub fn broken_at(&mut self) -> (FilePosition, Damage) {
         let place = self.place;
-        let next = Place { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
+        let next =
+            FilePosition { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
         let goes_over = self.files.length(next.sequence).is_some()
             && match self.files.length(place.sequence) {
                 Some(length) if place.offset < length => {
@@ -339,7 +345,7 @@ impl<'a> Scan<'a> {
     }
 
     /// What is left of the damaged batch at a location.
-    pub fn casualties(&mut self, place: Place) -> Casualties {
+    pub fn casualties(&mut self, place: FilePosition) -> Casualties {
         let unknown = Casualties { incomplete: true, ..Casualties::default() };
         let lsn = self.lsn(place);
         let log_id = self.log_id;
@@ -367,7 +373,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes on at a whole batch behind damage.
-    pub fn go_on_at(&mut self, place: Place) {
+    pub fn go_on_at(&mut self, place: FilePosition) {
         self.place = place;
         self.link = None;
     }

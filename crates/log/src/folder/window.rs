@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use super::chain::Place;
+use super::chain::FilePosition;
 use super::files::Files;
 use crate::block::Aligned;
 use crate::disk::DiskFile;
@@ -91,7 +91,7 @@ impl<'a> Window<'a> {
     ///
     /// # Errors
     /// What the disk said.
-    pub fn get(&mut self, place: Place, bytes: usize) -> io::Result<&[u8]> {
+    pub fn get(&mut self, place: FilePosition, bytes: usize) -> io::Result<&[u8]> {
         let Some(length) = self.files.length(place.sequence) else { return Ok(&[]) };
         let end = (place.offset + bytes as u64).min(length);
         let inside = self.sequence == place.sequence
@@ -109,7 +109,7 @@ impl<'a> Window<'a> {
     }
 
     /// Reads the bytes from a location to `end` into memory, and more.
-    fn load(&mut self, place: Place, end: u64, length: u64) -> io::Result<()> {
+    fn load(&mut self, place: FilePosition, end: u64, length: u64) -> io::Result<()> {
         let began = Instant::now();
         let from = place.offset / BLOCK * BLOCK;
         let held = self.from + self.bytes.len() as u64;

@@ -16,7 +16,7 @@ use super::{Around, proven};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::Place;
+use crate::folder::chain::FilePosition;
 use crate::folder::files::{Files, Folder};
 use crate::folder::names::extent_name;
 use crate::folder::scan::Scan;
@@ -38,7 +38,7 @@ const FIRST: u64 = EXTENT_HEADER_BYTES as u64;
 
 /// A batch that is as it was written again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mended {
+pub struct RepairedBatch {
     /// The file inside the log folder.
     pub file: String,
     /// Byte offset of the batch in it.
@@ -98,7 +98,7 @@ pub(crate) fn mend_batch(
     shared: &Shared,
     part: BodyLocation,
     came: &[u8],
-) -> Result<Option<Mended>, NotMended> {
+) -> Result<Option<RepairedBatch>, NotMended> {
     let gone = || NotMended::Log(LogError::Gone { lsn: part.lsn });
     let inside = Inside::of(shared, part).ok_or_else(gone)?;
     let (there, payload) = judge(shared, inside, came).map_err(NotMended::Refused)?;
@@ -137,7 +137,7 @@ pub(crate) fn mend_batch(
         fail(shared, &error);
         return Err(NotMended::Log(error));
     }
-    Ok(Some(Mended { file: name, offset, lsn: there.lsn, bytes: bytes.len() as u64 }))
+    Ok(Some(RepairedBatch { file: name, offset, lsn: there.lsn, bytes: bytes.len() as u64 }))
 }
 
 /// Parts of the log that are damaged, each where a batch should begin, up to what is durable now;
@@ -158,14 +158,14 @@ pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogErr
         let place = scan.place;
         // A batch is as long as its header at least.
         let bytes = u32::try_from(BATCH_HEADER_BYTES).unwrap_or(u32::MAX);
-        let part = |place: Place| BodyLocation {
+        let part = |place: FilePosition| BodyLocation {
             lsn: Lsn(place.sequence * extent_bytes + place.offset),
             bytes,
         };
         // An extent may have been left before its end.
-        let next = Place { sequence: place.sequence + 1, offset: FIRST };
+        let next = FilePosition { sequence: place.sequence + 1, offset: FIRST };
         let here = (place.offset < extent_bytes).then(|| part(place));
-        let from = Place { offset: place.offset + BLOCK, ..place };
+        let from = FilePosition { offset: place.offset + BLOCK, ..place };
         let behind = scan.next_whole(from).map(|(place, _)| place);
         let goes_over = behind.is_none_or(|behind| behind > next);
         found.extend(here);

@@ -15,11 +15,11 @@ use crate::listener::Listener;
 use crate::log::Log;
 use crate::mark::Seam;
 use crate::member::{KnownBatch, Replicator, RunStream};
-use crate::record::Runs;
+use crate::record::RunAssembler;
 
 /// What replay remembers for an instance of a group.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct MemberReplay {
     /// Whether it remembers anything.
     keeps: bool,
     /// Runs that end in a batch behind this one are not yielded.
@@ -31,20 +31,20 @@ pub(super) struct Seen {
     stream: RunStream,
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
+impl Default for MemberReplay {
+    fn default() -> MemberReplay {
         let (keeps, committed, fed) = (false, u64::MAX, 0);
-        Seen { keeps, committed, known: Vec::new(), fed, stream: RunStream::new() }
+        MemberReplay { keeps, committed, known: Vec::new(), fed, stream: RunStream::new() }
     }
 }
 
-impl Seen {
+impl MemberReplay {
     /// The same wishes, nothing read but the batch before the position where reading begins.
-    pub(super) fn begin(&self, begun: Option<Seam>) -> Seen {
-        let Seen { keeps, committed, .. } = *self;
+    pub(super) fn begin(&self, begun: Option<Seam>) -> MemberReplay {
+        let MemberReplay { keeps, committed, .. } = *self;
         let known = begun.into_iter().filter(|_| keeps).map(KnownBatch::of_seam).collect();
         let fed = begun.map_or(0, |begun| begun.index);
-        Seen { keeps, committed, known, fed, stream: RunStream::new() }
+        MemberReplay { keeps, committed, known, fed, stream: RunStream::new() }
     }
 
     /// How much of an unfinished run is to be held, if `bytes` are enough for replay itself.
@@ -71,7 +71,7 @@ impl Seen {
     }
 
     /// Replay is through: this is left of the unfinished run.
-    pub(super) fn end(&mut self, runs: Runs) {
+    pub(super) fn end(&mut self, runs: RunAssembler) {
         if self.keeps {
             self.stream = RunStream::behind(runs.into_waiting());
         }

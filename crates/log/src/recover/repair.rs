@@ -18,7 +18,7 @@ use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::error::LogError;
 use crate::extents::{Extent, Extents, Ready, Space};
-use crate::folder::chain::{Link, Place};
+use crate::folder::chain::{FilePosition, Link};
 use crate::folder::images;
 use crate::folder::names::{extent_name, image_name};
 use crate::format::BLOCK_BYTES;
@@ -75,8 +75,8 @@ impl Recovery {
     pub(super) fn repair(
         &mut self,
         from: u64,
-        tail: Place,
-        ghosts: &[Place],
+        tail: FilePosition,
+        ghosts: &[FilePosition],
     ) -> Result<u64, LogError> {
         for place in ghosts.iter().chain([&tail]) {
             let name = extent_name(place.sequence);
@@ -96,7 +96,7 @@ impl Recovery {
     }
 
     /// Writes zeros over the first block at a location, unless zeros are there.
-    fn erase(&self, place: Place) -> io::Result<()> {
+    fn erase(&self, place: FilePosition) -> io::Result<()> {
         let length = self.files.length(place.sequence).unwrap_or(0);
         if place.offset >= length {
             return Ok(());
@@ -111,7 +111,7 @@ impl Recovery {
         file.write_at(block.bytes(), place.offset)
     }
 
-    fn put_files_away(&mut self, tail: Place) -> io::Result<()> {
+    fn put_files_away(&mut self, tail: FilePosition) -> io::Result<()> {
         for name in self.folder.leftovers.drain(..) {
             self.disk.remove(&name)?;
         }

@@ -8,21 +8,21 @@ use std::io;
 use towline_types::Lsn;
 
 use super::files::Files;
-use super::member::Seen;
+use super::member::MemberReplay;
 use super::progress::Progress;
 use super::{ReplayError, Report};
 use crate::error::{Damage, LogError};
-use crate::folder::chain::{Link, Place, finding};
+use crate::folder::chain::{FilePosition, Link, finding};
 use crate::folder::names::extent_name;
 use crate::folder::scan::Scan;
 use crate::folder::window::Cost;
 use crate::format::BATCH_HEADER_BYTES;
-use crate::record::{self, Halt, Kind, Receiver, Records, Runs};
+use crate::record::{self, Halt, Kind, Receiver, Records, RunAssembler};
 
 /// Where the run begins that is not finished yet.
 #[derive(Clone, Copy)]
 struct Start {
-    place: Place,
+    place: FilePosition,
     link: Option<Link>,
 }
 
@@ -32,11 +32,11 @@ struct Start {
 pub(super) fn yield_runs<E>(
     (scan, files): (&mut Scan<'_>, &Files),
     (upto, bytes_max): (Lsn, usize),
-    (record, seen): (&mut Receiver<'_, E>, &mut Seen),
+    (record, seen): (&mut Receiver<'_, E>, &mut MemberReplay),
     report: &mut Report,
     progress: &mut Progress<impl FnMut(u64, u64)>,
 ) -> Result<Cost, ReplayError<E>> {
-    let mut runs = Runs::new(bytes_max);
+    let mut runs = RunAssembler::new(bytes_max);
     let mut start: Option<Start> = None;
     let mut cost = Cost::default();
     loop {
@@ -94,7 +94,7 @@ fn read_again<E>(
     let mut scan = Scan::again(files, start.place, start.link);
     let mut count = 0;
     loop {
-        let failed = |e: io::Error, place: Place| {
+        let failed = |e: io::Error, place: FilePosition| {
             Halt::Log(LogError::io("read a run again", &extent_name(place.sequence), e))
         };
         let place = scan.place;
