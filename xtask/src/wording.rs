@@ -15,7 +15,7 @@ use crate::tree::Tree;
 
 /// The most occurrences in 100,000 words of comments and of documents: what the project has
 /// reached. Lower them when it falls; they are never raised.
-const CEILINGS: [usize; 2] = [220, 60];
+const CEILINGS: [usize; 2] = [60, 55];
 
 /// The parts of the prose, in the order of [`CEILINGS`].
 const PARTS: [&str; 2] = ["comments", "documents"];

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::show;
 
 #[derive(Deserialize, Serialize)]
-struct Reloaded {
+struct ReloadReport {
     changed: Vec<String>,
     warnings: Vec<String>,
     failed: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Reload) -> Result<(), Failure> {
         ControlReach::NotRunning => return Err(not_running(&arguments.data)),
         ControlReach::Denied(failure) => return Err(failure),
     };
-    let reloaded: Reloaded = understood(client.ask(&json!({ "do": RELOAD }))?)?;
+    let reloaded: ReloadReport = understood(client.ask(&json!({ "do": RELOAD }))?)?;
     if arguments.json {
         show::json(&serde_json::to_value(&reloaded).unwrap_or_default())?;
     } else {
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Reload) -> Result<(), Failure> {
     if reloaded.failed.is_empty() { Ok(()) } else { Err(Failure::Silent) }
 }
 
-fn as_text(reloaded: &Reloaded) -> Result<(), Failure> {
+fn as_text(reloaded: &ReloadReport) -> Result<(), Failure> {
     for what in &reloaded.changed {
         show::line(&format!("reloaded: {what}"))?;
     }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use towline_server::{Checked, RunArgs, Verdict};
+use towline_server::{CheckResult, RunArgs, Verdict};
 
 use crate::arguments::Run;
 use crate::failure::Failure;
@@ -40,19 +40,19 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
 }
 
 /// Says what was looked at, one a line.
-fn report(seen: &[Checked], json: bool) -> Result<(), Failure> {
+fn report(seen: &[CheckResult], json: bool) -> Result<(), Failure> {
     let would_start = !seen.iter().any(|one| matches!(one.verdict, Verdict::Refused(_)));
     if json {
         let checks: Vec<_> = seen
             .iter()
-            .map(|Checked { what, verdict }| {
+            .map(|CheckResult { what, verdict }| {
                 let (verdict, text) = words(verdict);
                 serde_json::json!({ "what": what, "verdict": verdict, "text": text })
             })
             .collect();
         show::json(&serde_json::json!({ "would_start": would_start, "checks": checks }))?;
     } else {
-        for Checked { what, verdict } in seen {
+        for CheckResult { what, verdict } in seen {
             let (verdict, text) = words(verdict);
             show::line(&format!("{verdict:<8} {what}: {text}"))?;
         }

@@ -30,7 +30,7 @@ use towline_tls::{Expiry, expiry};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckResult {
     /// What.
     pub what: String,
     /// What came of it.
@@ -51,8 +51,8 @@ pub enum Verdict {
 /// Looks at all that a start with these arguments would look at, up to the log. What cannot be
 /// looked at because something before it was refused is left out.
 #[must_use]
-pub fn check(args: &RunArgs) -> Vec<Checked> {
-    let mut seen = Seen(Vec::new());
+pub fn check(args: &RunArgs) -> Vec<CheckResult> {
+    let mut seen = CheckResults(Vec::new());
     let variables = towline_logging::check().map_err(RunError::Environment);
     seen.add("environment", variables.map(|()| "understood".to_owned()));
     let of_config = match &args.config {
@@ -84,10 +84,10 @@ pub fn check(args: &RunArgs) -> Vec<Checked> {
 /// The listeners of a configuration and the users that can log in there, as a start in a queue
 /// manager of this name looks at them.
 #[must_use]
-pub fn check_listeners(name: &str, file: &Path, config: &Config) -> Vec<Checked> {
+pub fn check_listeners(name: &str, file: &Path, config: &Config) -> Vec<CheckResult> {
     let args =
         RunArgs { name: name.to_owned(), config: Some(file.to_owned()), ..RunArgs::of_nothing() };
-    let mut seen = Seen(Vec::new());
+    let mut seen = CheckResults(Vec::new());
     if let Some(config) = seen.take("listeners", with_command_line(&args, config.clone()))
         && let Some(users) = users(&mut seen, &args, &config)
     {
@@ -99,9 +99,9 @@ pub fn check_listeners(name: &str, file: &Path, config: &Config) -> Vec<Checked>
 }
 
 /// What was looked at so far.
-struct Seen(Vec<Checked>);
+struct CheckResults(Vec<CheckResult>);
 
-impl Seen {
+impl CheckResults {
     fn add(&mut self, what: &str, result: Result<String, RunError>) {
         self.push(
             what,
@@ -113,7 +113,7 @@ impl Seen {
     }
 
     fn push(&mut self, what: &str, verdict: Verdict) {
-        self.0.push(Checked { what: what.to_owned(), verdict });
+        self.0.push(CheckResult { what: what.to_owned(), verdict });
     }
 
     /// Something that the rest is needed for.
@@ -128,7 +128,7 @@ impl Seen {
     }
 }
 
-fn users(seen: &mut Seen, args: &RunArgs, config: &Config) -> Option<Arc<Users>> {
+fn users(seen: &mut CheckResults, args: &RunArgs, config: &Config) -> Option<Arc<Users>> {
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     let users = seen.take("users", Users::read(&config.users).map_err(wrong))?;
     if let Some(file) = &config.users.file {
@@ -141,7 +141,7 @@ fn users(seen: &mut Seen, args: &RunArgs, config: &Config) -> Option<Arc<Users>>
 }
 
 fn listener(
-    seen: &mut Seen,
+    seen: &mut CheckResults,
     args: &RunArgs,
     config: &Config,
     (listener, users): (&ListenerConfig, &Arc<Users>),
@@ -195,7 +195,7 @@ fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<Verdict, RunError> {
 }
 
 /// The data folder, and what is known of names from the log in it.
-fn folder(seen: &mut Seen, args: &RunArgs, config: &Config) {
+fn folder(seen: &mut CheckResults, args: &RunArgs, config: &Config) {
     let data = &args.data;
     let what = format!("data folder {}", data.display());
     let refused = |error| RunError::Start {
@@ -223,7 +223,7 @@ fn folder(seen: &mut Seen, args: &RunArgs, config: &Config) {
 }
 
 /// What a new queue manager has is known.
-fn of_new(seen: &mut Seen, config: &Config) {
+fn of_new(seen: &mut CheckResults, config: &Config) {
     let name = &config.queue_manager.deadq;
     let dead_letters = (!name.is_empty() && !defaults::is_default(name)).then(|| name.clone());
     let rules = config.auto_define.iter();
@@ -233,7 +233,7 @@ fn of_new(seen: &mut Seen, config: &Config) {
     names(seen, UndefinedNames { dead_letter_queue: dead_letters, models: models.collect() });
 }
 
-fn of_log(seen: &mut Seen, (what, data): (&str, &Path), args: &RunArgs, config: &Config) {
+fn of_log(seen: &mut CheckResults, (what, data): (&str, &Path), args: &RunArgs, config: &Config) {
     match inspection::inspect(data, settings::rules(config)) {
         Ok(Inspection { missing, .. }) if !missing.is_empty() && !args.without_missing_extents => {
             let (count, extents) = (missing.messages().to_string(), missing.to_string());
@@ -262,7 +262,7 @@ fn is_in_use(data: &Path) -> bool {
     folder.is_some_and(|folder| LinuxDisk::is_in_use(&folder))
 }
 
-fn names(seen: &mut Seen, undefined: UndefinedNames) {
+fn names(seen: &mut CheckResults, undefined: UndefinedNames) {
     let UndefinedNames { dead_letter_queue: dead_letters, models } = undefined;
     if dead_letters.is_none() && models.is_empty() {
         seen.add("names", Ok("the dead-letter queue and the models are there".into()));

@@ -23,7 +23,7 @@ mod run;
 mod shell;
 mod signals;
 
-pub use check::{Checked, Verdict, check, check_listeners};
+pub use check::{CheckResult, Verdict, check, check_listeners};
 pub use control::names::control_sockets;
 pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,

@@ -31,7 +31,7 @@ const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
 /// What came of reading everything again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Reloaded {
+pub(crate) struct ReloadReport {
     /// What is in force from now on, and was not before.
     changed: Vec<String>,
     /// What an operator should know.
@@ -40,7 +40,7 @@ pub(crate) struct Reloaded {
     failed: Vec<String>,
 }
 
-impl Reloaded {
+impl ReloadReport {
     fn failed(&mut self, why: String) {
         log(&RELOAD_FAILED, &[&why]);
         self.failed.push(why);
@@ -87,8 +87,8 @@ impl Reload {
     }
 
     /// Reads everything again, and logs what changed.
-    pub(crate) fn now(&self) -> Reloaded {
-        let mut done = Reloaded::default();
+    pub(crate) fn now(&self) -> ReloadReport {
+        let mut done = ReloadReport::default();
         self.configuration(&mut done);
         let users = self.in_force.lock().users.clone();
         let had_some = !self.users.is_empty();
@@ -122,7 +122,7 @@ impl Reload {
     }
 
     /// Takes from the configuration file what can change now.
-    fn configuration(&self, done: &mut Reloaded) {
+    fn configuration(&self, done: &mut ReloadReport) {
         let Some(file) = &self.file else { return };
         let new = match Config::read(file) {
             Ok(new) => new,

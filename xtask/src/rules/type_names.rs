@@ -10,33 +10,6 @@ use crate::finding::Finding;
 use crate::imports::{Imports, TypeName, crates, name};
 use crate::tree::Tree;
 
-/// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
-const WITH_GOOD_NAMES: &[&str] = &[
-    "access",
-    "admin",
-    "amqp",
-    "backup",
-    "cli",
-    "client",
-    "config",
-    "core",
-    "delegation",
-    "disktest",
-    "e2e",
-    "floating",
-    "group",
-    "link",
-    "load",
-    "log",
-    "logging",
-    "node",
-    "replication",
-    "sim",
-    "tls",
-    "types",
-    "xtask",
-];
-
 /// Words that fit everything.
 const EMPTY: &[&str] = &["State", "Place"];
 
@@ -114,11 +87,7 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    check_crates(tree, WITH_GOOD_NAMES)
-}
-
-fn check_crates(tree: &Tree, with_good_names: &[&str]) -> Vec<Finding> {
-    let folders = crates(tree).into_iter().filter(|folder| with_good_names.contains(&name(folder)));
+    let folders = crates(tree).into_iter();
     folders.flat_map(|folder| findings(&Imports::of(tree, folder))).collect()
 }
 
@@ -172,8 +141,7 @@ mod tests {
     fn of_files(a: &str, b: &str) -> Vec<String> {
         let root = ("x/src/lib.rs", "mod a; mod b;");
         let tree = tree(&[("x/Cargo.toml", ""), root, ("x/src/a.rs", a), ("x/src/b.rs", b)]);
-        assert_eq!(check_crates(&tree, &["y"]), []);
-        check_crates(&tree, &["x"]).iter().map(Finding::to_string).collect()
+        check(&tree).iter().map(Finding::to_string).collect()
     }
 
     #[test]

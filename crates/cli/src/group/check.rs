@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use towline_config::{Config, FloatingConfig, MemberConfig};
-use towline_server::{Checked, Verdict, check_group, check_listeners};
+use towline_server::{CheckResult, Verdict, check_group, check_listeners};
 
 use crate::failure::Failure;
 use crate::show;
@@ -43,7 +43,7 @@ pub(super) fn run(
         }
     }
     let mut listeners = Vec::new();
-    for Checked { what, verdict } in check_listeners(name, file, &config) {
+    for CheckResult { what, verdict } in check_listeners(name, file, &config) {
         match verdict {
             Verdict::Fine(text) | Verdict::Warning(text) => {
                 say(&format!("{what}: {text}"))?;

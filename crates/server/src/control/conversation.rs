@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// What a client sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum RequestLine {
     /// A line, without its end.
     Line(Vec<u8>),
     /// A line that is longer than it may be: what follows is not read.
@@ -30,7 +30,7 @@ impl<'a> Lines<'a> {
     ///
     /// # Errors
     /// It is not complete after `time_max`, or the connection broke.
-    pub(super) fn next(&mut self, bytes_max: usize, time_max: Duration) -> io::Result<Received> {
+    pub(super) fn next(&mut self, bytes_max: usize, time_max: Duration) -> io::Result<RequestLine> {
         let began = Instant::now();
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
@@ -38,20 +38,20 @@ impl<'a> Lines<'a> {
                 let mut line = std::mem::replace(&mut self.unread, rest);
                 line.pop();
                 return Ok(if line.len() > bytes_max {
-                    Received::TooLong
+                    RequestLine::TooLong
                 } else {
-                    Received::Line(line)
+                    RequestLine::Line(line)
                 });
             }
             if self.unread.len() > bytes_max {
-                return Ok(Received::TooLong);
+                return Ok(RequestLine::TooLong);
             }
             self.stream.set_read_timeout(Some(left(began, time_max)?))?;
             let mut chunk = [0; 4_096];
             match (&mut &*self.stream).read(&mut chunk) {
-                Ok(0) if self.unread.is_empty() => return Ok(Received::End),
+                Ok(0) if self.unread.is_empty() => return Ok(RequestLine::End),
                 // The last line needs no end.
-                Ok(0) => return Ok(Received::Line(std::mem::take(&mut self.unread))),
+                Ok(0) => return Ok(RequestLine::Line(std::mem::take(&mut self.unread))),
                 Ok(count) => self.unread.extend(chunk.iter().take(count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -99,12 +99,12 @@ mod tests {
         let (client, server) = UnixStream::pair().unwrap();
         let mut lines = Lines::of(&server);
         (&client).write_all(b"one\ntwo\nthr").unwrap();
-        assert_eq!(lines.next(3, LONG).unwrap(), Received::Line(b"one".to_vec()));
-        assert_eq!(lines.next(3, LONG).unwrap(), Received::Line(b"two".to_vec()));
+        assert_eq!(lines.next(3, LONG).unwrap(), RequestLine::Line(b"one".to_vec()));
+        assert_eq!(lines.next(3, LONG).unwrap(), RequestLine::Line(b"two".to_vec()));
         assert!(lines.next(3, SHORT).is_err(), "half a line is none");
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(lines.next(3, LONG).unwrap(), Received::Line(b"thr".to_vec()));
-        assert_eq!(lines.next(3, LONG).unwrap(), Received::End);
+        assert_eq!(lines.next(3, LONG).unwrap(), RequestLine::Line(b"thr".to_vec()));
+        assert_eq!(lines.next(3, LONG).unwrap(), RequestLine::End);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         for sent in ["four\n", "four"] {
             let (client, server) = UnixStream::pair().unwrap();
             (&client).write_all(sent.as_bytes()).unwrap();
-            assert_eq!(Lines::of(&server).next(3, LONG).unwrap(), Received::TooLong);
+            assert_eq!(Lines::of(&server).next(3, LONG).unwrap(), RequestLine::TooLong);
         }
     }
 

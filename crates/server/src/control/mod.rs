@@ -35,7 +35,7 @@ use towline_types::limits;
 
 use crate::net::{LocalAccess, LocalRight};
 use connections::Connections;
-use conversation::{Lines, Received, write_line};
+use conversation::{Lines, RequestLine, write_line};
 pub(crate) use requests::{ControlDesk, ControlledInstance, InstanceReport};
 use socket_file::SocketFile;
 
@@ -230,12 +230,12 @@ fn converse(
     let mut lines = Lines::of(stream);
     loop {
         let line = match lines.next(bounds.request_bytes, bounds.idle)? {
-            Received::Line(line) => line,
-            Received::TooLong => {
+            RequestLine::Line(line) => line,
+            RequestLine::TooLong => {
                 let why = format!("a request has at most {} bytes", bounds.request_bytes);
                 return write_line(stream, &requests::refusal(&why).to_string(), bounds.answer);
             }
-            Received::End => return Ok(()),
+            RequestLine::End => return Ok(()),
         };
         connections.works(id);
         let (answer, promise) = desk.answer(&line);

@@ -10,8 +10,8 @@ use towline_node::Restart;
 use towline_types::BatchPlace;
 
 use super::adapters::{ActiveDoor, GroupRepairs};
-use super::start::Opened;
-use crate::net::{Accepted, Away, Here, IoThreads};
+use super::start::OpenReplica;
+use crate::net::{AcceptedClient, Away, Here, IoThreads};
 use crate::reload::Reload;
 use tokio::runtime::Handle;
 use towline_config::Config;
@@ -42,14 +42,14 @@ impl Serving {
 }
 
 impl Here for Serving {
-    async fn serve(&self, client: Accepted) {
+    async fn serve(&self, client: AcceptedClient) {
         // `Where::Here` is said when the threads are there.
         if let Some(threads) = self.threads.get() {
             threads.serve(client).await;
         }
     }
 
-    async fn turn_away(&self, client: Accepted) {
+    async fn turn_away(&self, client: AcceptedClient) {
         // It ends with the process.
         self.away.serve(client).await;
     }
@@ -65,7 +65,7 @@ impl Here for Serving {
 /// When the system has no thread for it.
 pub(crate) fn open_door(
     (name, config): (&str, &Config),
-    opened: &Opened,
+    opened: &OpenReplica,
     (restart, tail): (Restart, BatchPlace),
     (serving, reload): (&Serving, &Arc<Reload>),
     (listeners, group): (Vec<String>, Arc<dyn GroupView>),

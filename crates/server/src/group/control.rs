@@ -11,14 +11,14 @@ use towline_engine::GroupView;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
 
-use super::start::Opened;
+use super::start::OpenReplica;
 use super::switch;
 use crate::control::{ControlledInstance, InstanceReport};
 
 /// An instance of a group that answers on its control socket.
 pub(crate) struct GroupControl {
     pub(crate) driver: Arc<Driver>,
-    pub(crate) opened: Arc<Opened>,
+    pub(crate) opened: Arc<OpenReplica>,
     pub(crate) view: Arc<dyn GroupView>,
 }
 

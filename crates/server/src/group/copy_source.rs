@@ -9,11 +9,11 @@ use towline_log::time_index::Row;
 use towline_log::{Log, Pages};
 use towline_types::PageRef;
 
-use super::start::Opened;
+use super::start::OpenReplica;
 use crate::backup::{pages_of, patiently};
 use towline_replication::copy::CopySource;
 
-impl CopySource for Opened {
+impl CopySource for OpenReplica {
     fn source(&self, log: &Log) -> Result<Source, String> {
         let words = |error: BackupError| error.to_string();
         let taken = patiently(|| {

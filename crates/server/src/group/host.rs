@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::report;
-use super::start::Opened;
+use super::start::OpenReplica;
 use super::status::View;
 use towline_link::{LinkStream, Peer, StreamPurpose};
 use towline_replication::copy::CopySource;
@@ -17,7 +17,7 @@ pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sy
 
 /// See the module.
 pub(crate) struct GroupHost {
-    pub(crate) opened: Arc<Opened>,
+    pub(crate) opened: Arc<OpenReplica>,
     /// Takes relayed clients, as soon as it is set.
     pub(crate) clients: Arc<OnceLock<Box<TakeClient>>>,
     /// Builds of the peers, for the status.

@@ -19,7 +19,7 @@ use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
 use super::replica::forget_old_places;
-use super::start::{self, Opened};
+use super::start::{self, OpenReplica};
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::net::Reception;
@@ -142,7 +142,7 @@ enum Ended {
     Again(ReexecContext),
 }
 
-fn end_in_order(opened: &Opened, control: &ControlSocket) {
+fn end_in_order(opened: &OpenReplica, control: &ControlSocket) {
     let driver = &opened.driver;
     driver.end();
     let image = match opened.door() {
@@ -167,7 +167,7 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     of_process: &Process,
-    (opened, floating, sockets): (&Arc<Opened>, &Floating, &InheritedSockets),
+    (opened, floating, sockets): (&Arc<OpenReplica>, &Floating, &InheritedSockets),
     signals: &Signals,
 ) -> Result<Ended, RunError> {
     signals.serving();
@@ -222,7 +222,7 @@ async fn serve(
 
 /// How many instances must be connected before one is active. One that has not heard from another
 /// one yet from which it must hear waits for all: so does each of a new group.
-fn needed(opened: &Opened) -> usize {
+fn needed(opened: &OpenReplica) -> usize {
     let group = opened.driver.group();
     let all = group.peers.len() + 1;
     if group.unheard.is_empty() { all / 2 + 1 } else { all }
@@ -249,7 +249,7 @@ async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
 /// Attends to what happens to the process as a whole.
 struct Attending<'a> {
     args: &'a RunArgs,
-    parts: (&'a Config, &'a Arc<Opened>, &'a Floating),
+    parts: (&'a Config, &'a Arc<OpenReplica>, &'a Floating),
     view: Arc<View>,
     admission: Arc<Admission>,
     events: UnboundedSender<Event>,
@@ -441,7 +441,7 @@ struct Entrance {
 fn start_links(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
-    opened: &Arc<Opened>,
+    opened: &Arc<OpenReplica>,
     admission: &Arc<Admission>,
     (listeners, sockets): (&Listeners, &InheritedSockets),
 ) -> Result<Entrance, RunError> {
@@ -493,7 +493,7 @@ fn start_links(
 fn start_threads(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
-    opened: &Arc<Opened>,
+    opened: &Arc<OpenReplica>,
     (entrance, reload, urls): (&Entrance, &Arc<Reload>, Vec<String>),
     events: UnboundedSender<Event>,
 ) -> Result<(), RunError> {
@@ -543,7 +543,7 @@ fn start_threads(
 fn serve_as_active(
     tasks: &mut JoinSet<()>,
     config: &Config,
-    opened: &Arc<Opened>,
+    opened: &Arc<OpenReplica>,
     view: &Arc<View>,
 ) {
     let reserve_bytes = config.log.reserve_bytes;
@@ -569,7 +569,7 @@ fn serve_as_active(
 
 /// Gets a full copy on a thread of its own, once. If that fails, this instance re-executes too, and
 /// the active instance then says what it needs. It takes part in the group until then.
-fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
+fn start_copy(opened: &Arc<OpenReplica>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
         let drawn = u64::from_le_bytes(towline_process::random::bytes());

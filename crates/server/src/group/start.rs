@@ -27,7 +27,7 @@ use towline_replication::trusted_log::{self, TrustedLog};
 use towline_standby::Home;
 
 /// A replica, and what its threads need.
-pub(crate) struct Opened {
+pub(crate) struct OpenReplica {
     pub(crate) driver: Arc<Driver>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) images: Arc<Images>,
@@ -42,7 +42,7 @@ pub(crate) struct Opened {
     door: Arc<OnceLock<Arc<Door>>>,
 }
 
-impl Opened {
+impl OpenReplica {
     /// The door, if this instance became active.
     pub(crate) fn door(&self) -> Option<&Arc<Door>> {
         self.door.get()
@@ -64,7 +64,7 @@ pub(crate) fn open(
     (config, group, this): (&Config, &GroupConfig, Peer),
     wishes: StartOptions,
     clock: Clock,
-) -> Result<Opened, StartError> {
+) -> Result<OpenReplica, StartError> {
     let id = membership::log_id(name, &group.name);
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
     let hard_state_file = HardStateFile::of(data);
@@ -123,7 +123,7 @@ pub(crate) fn open(
     images.end_rebuild(marker.clone(), replica.as_ref());
     let restart = status;
     let fetches = Mutex::new(Some(fetches));
-    Ok(Opened {
+    Ok(OpenReplica {
         driver,
         replica,
         images,

@@ -7,8 +7,8 @@
 //! connections that have been silent for a while give way, the oldest of the address that holds
 //! most first: connections that say nothing cannot shut out those that do.
 //!
-//! Not here: the sockets; what a connection does when it gives way (`Place::poll_gives_way` wakes
-//! its task).
+//! Not here: the sockets; what a connection does when it gives way
+//! (`ConnectionSlot::poll_gives_way` wakes its task).
 //!
 //! Invariants: pending and connected ones never pass their bounds; never more than `limits` say
 //! wait; an address whose queue is full keeps no other client from waiting.
@@ -87,7 +87,7 @@ struct Ticket {
 
 /// The slot of one connection; freed when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     admission: Arc<Admission>,
     /// `None` on the local socket.
     address: Option<IpAddr>,
@@ -97,9 +97,9 @@ pub(crate) struct Place {
 
 /// What there is for a connection that comes.
 #[derive(Debug)]
-pub(crate) enum Admitted {
+pub(crate) enum AdmissionAnswer {
     /// A slot.
-    Now(Place),
+    Now(ConnectionSlot),
     /// A position in the queue.
     Later(Waiting),
 }
@@ -123,7 +123,7 @@ impl Admission {
     pub(crate) fn admit(
         self: &Arc<Self>,
         address: Option<IpAddr>,
-    ) -> Result<Admitted, &'static str> {
+    ) -> Result<AdmissionAnswer, &'static str> {
         let mut state = self.state.lock();
         let admission = Arc::clone(self);
         let Some(address) = address else {
@@ -131,7 +131,11 @@ impl Admission {
                 return Err("the bound of the local socket");
             }
             state.local += 1;
-            return Ok(Admitted::Now(Place { admission, address: None, pending: None }));
+            return Ok(AdmissionAnswer::Now(ConnectionSlot {
+                admission,
+                address: None,
+                pending: None,
+            }));
         };
         let address = address.to_canonical();
         let sockets = state.connections + state.waiting_count;
@@ -151,7 +155,11 @@ impl Admission {
         if own == 0 && state.has_room(&self.limits, network) {
             let pending = Some(state.enter(network));
             state.connect(address);
-            return Ok(Admitted::Now(Place { admission, address: Some(address), pending }));
+            return Ok(AdmissionAnswer::Now(ConnectionSlot {
+                admission,
+                address: Some(address),
+                pending,
+            }));
         }
         let most = self.limits.logins_pending_max.saturating_mul(WAITING_PER_PENDING);
         // One address takes half of the queue at most.
@@ -160,7 +168,7 @@ impl Admission {
         }
         let granted = state.wait(network);
         state.press(&self.limits, network);
-        Ok(Admitted::Later(Waiting { admission, address, granted }))
+        Ok(AdmissionAnswer::Later(Waiting { admission, address, granted }))
     }
 
     /// Connections now, local ones too.
@@ -310,14 +318,14 @@ impl AdmissionState {
 
 impl Waiting {
     /// Waits for a slot. Time-outs are the matter of the client.
-    pub(crate) async fn place(mut self) -> Option<Place> {
+    pub(crate) async fn place(mut self) -> Option<ConnectionSlot> {
         loop {
             tokio::select! {
                 granted = &mut self.granted => {
                     let pending = Some(granted.ok()?);
                     let (admission, address) = (Arc::clone(&self.admission), self.address);
                     admission.state.lock().connect(address);
-                    return Some(Place { admission, address: Some(address), pending });
+                    return Some(ConnectionSlot { admission, address: Some(address), pending });
                 }
                 () = sleep(PRESS_INTERVAL) => {
                     let mut state = self.admission.state.lock();
@@ -351,7 +359,7 @@ impl Drop for Waiting {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// The client has logged in.
     pub(crate) fn logged_in(&mut self) {
         self.not_pending(true);
@@ -389,7 +397,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut state = self.admission.state.lock();
         let Some(address) = self.address else {

@@ -26,7 +26,7 @@ use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
 
-use crate::net::admission::Place;
+use crate::net::admission::ConnectionSlot;
 use crate::net::parting::part;
 use crate::net::turn;
 use towline_access::Gate;
@@ -65,9 +65,9 @@ pub(crate) enum End {
 }
 
 /// How a connection came in.
-pub(crate) struct Entrance {
+pub(crate) struct EnteringClient {
     /// Its slot among all connections.
-    pub(crate) place: Place,
+    pub(crate) place: ConnectionSlot,
     /// Decides on its login.
     pub(crate) gate: Arc<Gate>,
 }
@@ -81,7 +81,7 @@ pub(crate) struct ConnectionTask<S> {
     socket: S,
     front: Front,
     id: ConnectionId,
-    place: Place,
+    place: ConnectionSlot,
     arrival: Arrival,
     departure: Departure,
     /// Until the client has logged in.
@@ -126,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         socket: S,
         front: Front,
         id: ConnectionId,
-        entrance: Entrance,
+        entrance: EnteringClient,
         door: Arc<Door>,
         outbox: Arc<Outbox>,
     ) -> ConnectionTask<S> {

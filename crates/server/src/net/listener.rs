@@ -21,9 +21,9 @@ use towline_admin::catalogue::{
 };
 use towline_node::{Elsewhere, Front, FrontOptions};
 
-use super::admission::{Admission, Admitted, Place};
+use super::admission::{Admission, AdmissionAnswer, ConnectionSlot};
 use super::away::Away;
-use super::connection::{ConnectionTask, End, Entrance};
+use super::connection::{ConnectionTask, End, EnteringClient};
 use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
 use towline_access::{LoginPolicy, Peer};
@@ -120,12 +120,12 @@ impl Listening {
 }
 
 /// A client that came in and is not served yet.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedClient {
     pub(crate) socket: ClientSocket,
     /// From where; `None` on the local socket.
     pub(crate) address: Option<IpAddr>,
     pub(crate) kind: ListenerKind,
-    pub(crate) place: Place,
+    pub(crate) place: ConnectionSlot,
 }
 
 /// How a client's bytes come.
@@ -154,7 +154,7 @@ enum Host {
 
 /// The threads that serve connections; they end with the process.
 pub(crate) struct IoThreads {
-    senders: Vec<mpsc::Sender<Accepted>>,
+    senders: Vec<mpsc::Sender<AcceptedClient>>,
     turn: AtomicUsize,
 }
 
@@ -200,7 +200,7 @@ impl IoThreads {
     }
 
     /// Serves a client on the next thread. False when the threads are gone.
-    pub(crate) async fn serve(&self, accepted: Accepted) -> bool {
+    pub(crate) async fn serve(&self, accepted: AcceptedClient) -> bool {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.senders.len();
         match self.senders.get(turn) {
             Some(sender) => sender.send(accepted).await.is_ok(),
@@ -214,7 +214,7 @@ pub(crate) struct Acceptor {
     socket: AcceptingSocket,
     kind: ListenerKind,
     /// Clients that wait for a slot.
-    waiting: JoinSet<Option<Accepted>>,
+    waiting: JoinSet<Option<AcceptedClient>>,
 }
 
 enum AcceptingSocket {
@@ -244,7 +244,7 @@ impl Acceptor {
     }
 
     /// The next client that has a slot.
-    pub(crate) async fn next(&mut self, admission: &Arc<Admission>) -> Accepted {
+    pub(crate) async fn next(&mut self, admission: &Arc<Admission>) -> AcceptedClient {
         loop {
             let came = tokio::select! {
                 came = self.socket.accept() => came,
@@ -275,14 +275,16 @@ impl Acceptor {
         admission: &Arc<Admission>,
         socket: ClientSocket,
         address: Option<IpAddr>,
-    ) -> Option<Accepted> {
+    ) -> Option<AcceptedClient> {
         let kind = self.kind.clone();
         match admission.admit(address) {
-            Ok(Admitted::Now(place)) => Some(Accepted { socket, address, kind, place }),
-            Ok(Admitted::Later(waiting)) => {
+            Ok(AdmissionAnswer::Now(place)) => {
+                Some(AcceptedClient { socket, address, kind, place })
+            }
+            Ok(AdmissionAnswer::Later(waiting)) => {
                 self.waiting.spawn(async move {
                     let place = waiting.place().await?;
-                    Some(Accepted { socket, address, kind, place })
+                    Some(AcceptedClient { socket, address, kind, place })
                 });
                 None
             }
@@ -319,10 +321,13 @@ impl AcceptingSocket {
 
 /// Waits for a slot for a client from `address` (`None`: the local socket); reports when there is
 /// none.
-pub(crate) async fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
+pub(crate) async fn admit(
+    admission: &Arc<Admission>,
+    address: Option<IpAddr>,
+) -> Option<ConnectionSlot> {
     match admission.admit(address) {
-        Ok(Admitted::Now(place)) => Some(place),
-        Ok(Admitted::Later(waiting)) => waiting.place().await,
+        Ok(AdmissionAnswer::Now(place)) => Some(place),
+        Ok(AdmissionAnswer::Later(waiting)) => waiting.place().await,
         Err(limit) => {
             refused(address, limit);
             None
@@ -339,7 +344,7 @@ pub(crate) fn called(address: Option<IpAddr>) -> String {
     address.map_or_else(|| "this machine".to_owned(), |from| from.to_string())
 }
 
-async fn serve(mut accepted: mpsc::Receiver<Accepted>, host: Host) {
+async fn serve(mut accepted: mpsc::Receiver<AcceptedClient>, host: Host) {
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
@@ -353,8 +358,8 @@ async fn serve(mut accepted: mpsc::Receiver<Accepted>, host: Host) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve_one(accepted: Accepted, host: Host) {
-    let Accepted { socket, address, mut kind, place } = accepted;
+async fn serve_one(accepted: AcceptedClient, host: Host) {
+    let AcceptedClient { socket, address, mut kind, place } = accepted;
     if !matches!(socket, ClientSocket::Relayed(_)) {
         // It has come to where it would be sent.
         kind.elsewhere = None;
@@ -396,7 +401,7 @@ async fn enter<S>(
     socket: S,
     (address, owner): (Option<IpAddr>, bool),
     kind: ListenerKind,
-    mut place: Place,
+    mut place: ConnectionSlot,
     host: Host,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -430,7 +435,7 @@ fn gave_way(address: IpAddr) {
     log_seldom(&LOGIN_GAVE_WAY, &[&address.to_string()]);
 }
 
-async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: Place, host: Host)
+async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: ConnectionSlot, host: Host)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -449,7 +454,7 @@ where
     let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
     let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
     let front = Front::new(options, door.clock().now());
-    let task = ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox);
+    let task = ConnectionTask::new(socket, front, id, EnteringClient { place, gate }, door, outbox);
     let address = match peer {
         Peer::Tcp { address, .. } => Some(address),
         Peer::Local { .. } => None,

@@ -31,15 +31,17 @@ use towline_link::{
 use towline_logging::log;
 
 use super::Admission;
-use super::listener::{Accepted, Acceptor, ClientSocket, ListenerKind, Listening, admit, called};
+use super::listener::{
+    AcceptedClient, Acceptor, ClientSocket, ListenerKind, Listening, admit, called,
+};
 
 /// What serves clients on this instance while it is active.
 pub(crate) trait Here: Send + Sync + 'static {
     /// Serves a client to its end, elsewhere; returns when it has been handed over.
-    fn serve(&self, client: Accepted) -> impl Future<Output = ()> + Send;
+    fn serve(&self, client: AcceptedClient) -> impl Future<Output = ()> + Send;
 
     /// Closes a client after its login, with the reason why no instance serves it here; the same.
-    fn turn_away(&self, client: Accepted) -> impl Future<Output = ()> + Send;
+    fn turn_away(&self, client: AcceptedClient) -> impl Future<Output = ()> + Send;
 
     /// Whether the group has a leader, so that waiting makes sense although it does not serve yet.
     fn is_hopeful(&self) -> bool;
@@ -109,11 +111,11 @@ impl<H: Here> Reception<H> {
         }
         let Some(place) = admit(&self.admission, address).await else { return };
         let socket = ClientSocket::Relayed(stream);
-        self.here.serve(Accepted { socket, address, kind: kind.clone(), place }).await;
+        self.here.serve(AcceptedClient { socket, address, kind: kind.clone(), place }).await;
     }
 
     /// Relays one client to the active instance, for as long as that is active.
-    async fn bring(self: Arc<Self>, listener: u16, mut client: Accepted) {
+    async fn bring(self: Arc<Self>, listener: u16, mut client: AcceptedClient) {
         let address = client.address;
         let purpose = StreamPurpose::Relay { listener, client: address };
         loop {
@@ -126,7 +128,7 @@ impl<H: Here> Reception<H> {
                 }
             };
             let plain = client.kind.tls.is_none();
-            let Accepted { socket, address, kind, place } = client;
+            let AcceptedClient { socket, address, kind, place } = client;
             let left = match socket {
                 ClientSocket::Tcp(socket) => self.with_tcp(socket, (peer, stream), plain).await,
                 ClientSocket::Local { socket, owner } => {
@@ -137,7 +139,7 @@ impl<H: Here> Reception<H> {
                 ClientSocket::Relayed(_) => return,
             };
             match left {
-                Ok(Some(socket)) => client = Accepted { socket, address, kind, place },
+                Ok(Some(socket)) => client = AcceptedClient { socket, address, kind, place },
                 // Clients and instances come and go: for developers only.
                 left => {
                     let client = called(address);

@@ -25,8 +25,8 @@ use towline_amqp::sasl::ClientLogin;
 use towline_amqp::{ClientOptions, Connection, Event};
 use towline_node::Front;
 
-use super::admission::{Admission, Admitted};
-use super::connection::{ConnectionTask, End, Entrance};
+use super::admission::{Admission, AdmissionAnswer};
+use super::connection::{ConnectionTask, End, EnteringClient};
 use towline_access::Attempts;
 use towline_access::Users;
 use towline_access::{LoginPolicy, Peer};
@@ -78,14 +78,14 @@ impl Bench {
     {
         let address = IpAddr::from([127, 0, 0, 1]);
         let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
-        let Ok(Admitted::Now(place)) = self.admission.admit(Some(address)) else {
+        let Ok(AdmissionAnswer::Now(place)) = self.admission.admit(Some(address)) else {
             panic!("there is no place")
         };
         let (id, outbox) = self.door.connect();
         let gate = self.policy.gate(&peer, self.door.clock());
         let front =
             Front::new(self.policy.front_options(&peer, &gate, "MODEL"), self.door.clock().now());
-        let entrance = Entrance { place, gate };
+        let entrance = EnteringClient { place, gate };
         let task = ConnectionTask::new(socket, front, id, entrance, self.door.clone(), outbox);
         tokio::task::spawn_local(task.run())
     }

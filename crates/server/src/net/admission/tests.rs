@@ -14,21 +14,21 @@ fn admission(connections: usize, per_address: usize, pending: usize) -> Arc<Admi
     Admission::new(limits, usize::MAX)
 }
 
-fn now(admission: &Arc<Admission>, address: Option<IpAddr>) -> Place {
+fn now(admission: &Arc<Admission>, address: Option<IpAddr>) -> ConnectionSlot {
     match admission.admit(address) {
-        Ok(Admitted::Now(place)) => place,
+        Ok(AdmissionAnswer::Now(place)) => place,
         other => panic!("{other:?}"),
     }
 }
 
 fn later(admission: &Arc<Admission>, address: Option<IpAddr>) -> Waiting {
     match admission.admit(address) {
-        Ok(Admitted::Later(waiting)) => waiting,
+        Ok(AdmissionAnswer::Later(waiting)) => waiting,
         other => panic!("{other:?}"),
     }
 }
 
-fn gives_way(place: &mut Place) -> bool {
+fn gives_way(place: &mut ConnectionSlot) -> bool {
     place.poll_gives_way(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -92,7 +92,7 @@ fn silent_connections_give_way_the_oldest_first_and_all_that_come_get_in() {
     run(async {
         let admission = admission(1_000, 1_000, 512);
         let mut silent: Vec<_> = (0..64).map(|_| now(&admission, far(1))).collect();
-        assert!(matches!(admission.admit(far(2)), Ok(Admitted::Now(_))), "another address");
+        assert!(matches!(admission.admit(far(2)), Ok(AdmissionAnswer::Now(_))), "another address");
         let waiting: Vec<_> = (0..300).map(|_| later(&admission, far(1))).collect();
         assert!(!silent.iter_mut().any(gives_way), "they have just come");
         sleep(SILENCE_MAX).await;
@@ -133,7 +133,7 @@ fn no_more_give_way_than_wait_and_a_login_on_its_way_has_more_time() {
 fn each_login_allows_its_address_one_more_but_not_all() {
     let admission = admission(10_000, 10_000, 512);
     let mut clients: Vec<_> = (0..64).map(|_| now(&admission, far(1))).collect();
-    clients[..10].iter_mut().for_each(Place::logged_in);
+    clients[..10].iter_mut().for_each(ConnectionSlot::logged_in);
     clients.extend((0..20).map(|_| now(&admission, far(1))));
     let waits = later(&admission, far(1));
     drop(waits);

@@ -21,17 +21,17 @@ use towline_access::Users;
 
 /// Hands clients to the test; those that are turned away too.
 struct Counter {
-    served: mpsc::UnboundedSender<Accepted>,
-    turned_away: mpsc::UnboundedSender<Accepted>,
+    served: mpsc::UnboundedSender<AcceptedClient>,
+    turned_away: mpsc::UnboundedSender<AcceptedClient>,
     hopeful: Arc<AtomicBool>,
 }
 
 impl Here for Counter {
-    async fn serve(&self, client: Accepted) {
+    async fn serve(&self, client: AcceptedClient) {
         self.served.send(client).ok();
     }
 
-    async fn turn_away(&self, client: Accepted) {
+    async fn turn_away(&self, client: AcceptedClient) {
         self.turned_away.send(client).ok();
     }
 
@@ -44,11 +44,11 @@ impl Here for Counter {
 struct Active(net::IoThreads);
 
 impl Here for Active {
-    async fn serve(&self, client: Accepted) {
+    async fn serve(&self, client: AcceptedClient) {
         self.0.serve(client).await;
     }
 
-    async fn turn_away(&self, _client: Accepted) {}
+    async fn turn_away(&self, _client: AcceptedClient) {}
 
     fn is_hopeful(&self) -> bool {
         true
@@ -61,8 +61,8 @@ struct Desk {
     recorder: Arc<Recorder>,
     reception: Arc<Reception<Counter>>,
     active: watch::Sender<Where>,
-    clients: mpsc::UnboundedReceiver<Accepted>,
-    turned_away: mpsc::UnboundedReceiver<Accepted>,
+    clients: mpsc::UnboundedReceiver<AcceptedClient>,
+    turned_away: mpsc::UnboundedReceiver<AcceptedClient>,
     /// The group has a leader, whatever `active` says.
     hopeful: Arc<AtomicBool>,
     admission: Arc<Admission>,
@@ -121,7 +121,7 @@ impl Desk {
         self.reception.relayed(&[kind()], &kind(), from, client, stream).await;
     }
 
-    async fn relayed_client(&mut self) -> (LinkStream, Accepted) {
+    async fn relayed_client(&mut self) -> (LinkStream, AcceptedClient) {
         let mut client = self.clients.recv().await.unwrap();
         let socket = std::os::unix::net::UnixStream::pair().unwrap().0;
         let local = ClientSocket::Local { socket, owner: false };
