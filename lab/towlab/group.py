@@ -85,11 +85,11 @@ class Native:
         return self.until_whole()
 
     def ask(self, name, order):
-        """What an instance answers on its own socket; None when it does not."""
+        """What an instance answers on its control socket; None when it does not."""
         try:
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.settimeout(ANSWER_S)
-                asking.connect(str(self.folder / name / "towline-group.sock"))
+                asking.connect(str(self.folder / name / "towline-control.sock"))
                 asking.sendall(json.dumps(order).encode() + b"\n")
                 with asking.makefile("rb") as lines:
                     return json.loads(lines.readline() or b"{}").get("ok")

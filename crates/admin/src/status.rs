@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 
 mod group;
 mod instances;
+mod process;
 mod shared;
 mod table;
 
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
+pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
 pub use shared::{InstanceRole, SharedStatus};
 pub use table::table;
 

@@ -144,6 +144,10 @@ pub(crate) struct Reload {
     /// Data folder of the queue manager, or of one instance of a group
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
+    /// The process with this id, if several processes of this machine share the data folder
+    /// [default: the one that does not stand by]
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
     /// Time-out in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30",
           value_parser = seconds, allow_negative_numbers = true)]
@@ -407,6 +411,10 @@ pub(crate) struct Status {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = interval, allow_negative_numbers = true)]
     pub(crate) watch: Option<f64>,
+    /// The process with this id, if several processes of this machine share the data folder
+    /// [default: the one that does not stand by]
+    #[arg(long, value_name = "PID", conflicts_with = "url")]
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod backup;
+mod control;
 mod disktest;
 mod explain;
 mod failure;

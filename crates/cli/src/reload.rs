@@ -1,16 +1,15 @@
-//! `towline reload`: has a running queue manager read again what can change while it runs, and
-//! prints the result. Which instance of a group is asked depends on the folder alone.
+//! `towline reload`: has a process read again what can change while it runs, and prints the result.
+//! Which process is asked depends on the folder: each one reads for itself.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use towline_client::{Address, Client, Options};
 
 use crate::arguments::Reload;
+use crate::control::{ControlClient, ControlReach, RELOAD, not_running, understood};
 use crate::failure::Failure;
-use crate::group::ask::{Asking, RELOAD};
-use crate::{mqsc, reach, show};
+use crate::show;
 
 #[derive(Deserialize, Serialize)]
 struct Reloaded {
@@ -22,20 +21,12 @@ struct Reloaded {
 /// Runs the command.
 pub(crate) fn run(arguments: &Reload) -> Result<(), Failure> {
     let timeout = Duration::from_secs_f64(arguments.timeout);
-    let reloaded: Reloaded = match Asking::connect(&arguments.data, timeout)? {
-        Some(mut asking) => {
-            let answer = asking.ask(&json!({ "do": RELOAD }))?;
-            serde_json::from_value(answer).map_err(Failure::failed)?
-        }
-        None => {
-            let address = Address::Local(arguments.data.join(reach::SOCKET));
-            let options = Options { container: "towline".into(), timeout, ..Options::default() };
-            let mut client = Client::connect(&address, &options)?;
-            let json = client.ask_admin(RELOAD, "")?.body;
-            client.close()?;
-            mqsc::understood(&json)?
-        }
+    let mut client = match ControlClient::find(&arguments.data, arguments.pid, timeout)? {
+        ControlReach::Connected(client) => client,
+        ControlReach::NotRunning => return Err(not_running(&arguments.data)),
+        ControlReach::Denied(failure) => return Err(failure),
     };
+    let reloaded: Reloaded = understood(client.ask(&json!({ "do": RELOAD }))?)?;
     if arguments.json {
         show::json(&serde_json::to_value(&reloaded).unwrap_or_default())?;
     } else {

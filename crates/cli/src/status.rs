@@ -1,18 +1,18 @@
 //! `towline status`: asks, and prints the table or the JSON as it came, once or again and again.
 //! Counts nothing itself.
 //!
-//! In a data folder an instance of a group is asked first, for it answers also while it is a
-//! replica.
+//! In a data folder the process is asked on its control socket, for it answers whatever it is
+//! doing; otherwise, and with an address, the queue manager over AMQP.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use towline_admin::status::{self, GroupStatus};
+use towline_admin::status::{self, GroupStatus, ProcessPhase, ProcessReport};
 
 use crate::arguments::{Reach, Status};
+use crate::control::{ControlClient, ControlReach, ControlStatus, not_running, understood};
 use crate::failure::Failure;
-use crate::group::ask::{Asking, InstanceStatus, understood};
 use crate::reach::Connector;
 use crate::watch::{self, View};
 use crate::{mqsc, show};
@@ -21,9 +21,10 @@ use crate::{mqsc, show};
 pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     let reach = arguments.reach.clone();
     let json = reach.json;
+    let pid = arguments.pid;
     // A password is asked for once.
     let mut connector = None;
-    let mut look = move || look(&reach, &mut connector);
+    let mut look = move || look(&reach, pid, &mut connector);
     match arguments.watch {
         None => show::line(&look()?),
         Some(seconds) => {
@@ -32,29 +33,36 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     }
 }
 
-fn look(reach: &Reach, connector: &mut Option<Connector>) -> Result<String, Failure> {
-    let told = match reach.folder()? {
-        Some(folder) => of_instance(&folder, reach.timeout),
-        None => Ok(None),
+fn look(
+    reach: &Reach,
+    pid: Option<u32>,
+    connector: &mut Option<Connector>,
+) -> Result<String, Failure> {
+    let folder = reach.folder()?;
+    let asked = match &folder {
+        Some(folder) => of_process(folder, pid, reach.timeout),
+        None => Ok(ControlAnswer::NotRunning),
     };
-    if let Ok(Some(told)) = told {
-        return shown(told, reach.json);
-    }
+    let denied = match (asked, &folder) {
+        (Ok(ControlAnswer::Status(told)), _) => return shown(*told, reach.json),
+        (Ok(ControlAnswer::NotRunning), Some(folder)) if pid.is_some() => {
+            return Err(not_running(folder));
+        }
+        (Ok(ControlAnswer::NotRunning), _) => None,
+        (Ok(ControlAnswer::Denied(failure)), _) => Some(failure),
+        (Err(failure), _) => return Err(failure),
+    };
     let way = match connector {
         Some(way) => way,
         None => connector.insert(reach.connector()?),
     };
-    if let Err(failure) = told {
-        // Another user gets to neither socket: the one for clients explains which users may.
-        way.connect()?.close()?;
-        return Err(failure);
-    }
+    // Other users may use the socket for clients; if not, it explains which ones may.
     let mut client = way.connect()?;
     let json = client.ask_admin("status", "")?.body;
     client.close()?;
     let status: status::Status = mqsc::understood(&json)?;
-    if let (Some(folder), Some(group)) = (reach.folder()?, &status.group) {
-        return Err(another(&folder, &group.instance));
+    if let (Some(folder), Some(group)) = (folder, &status.group) {
+        return Err(denied.unwrap_or_else(|| another(&folder, &group.instance)));
     }
     if reach.json {
         return Ok(json);
@@ -72,31 +80,54 @@ fn another(folder: &Path, answered: &str) -> Failure {
     ))
 }
 
-fn of_instance(folder: &Path, timeout: f64) -> Result<Option<InstanceStatus>, Failure> {
-    match Asking::connect(folder, Duration::from_secs_f64(timeout))? {
-        Some(mut asking) => Ok(Some(asking.status()?)),
-        None => Ok(None),
-    }
+/// What came of asking on the control socket.
+enum ControlAnswer {
+    Status(Box<ControlStatus>),
+    NotRunning,
+    Denied(Failure),
 }
 
-/// What an instance of a group reported, as a table or as JSON: the status with the group in it
-/// when it is active, else an object that has only the process and the group.
-fn shown(told: InstanceStatus, json: bool) -> Result<String, Failure> {
-    if json {
-        return Ok(match told.status {
-            Value::Object(mut status) => {
-                status.insert("group".into(), told.group);
-                Value::Object(status).to_string()
-            }
-            _ => json!({ "pid": told.process, "group": told.group }).to_string(),
-        });
+fn of_process(folder: &Path, pid: Option<u32>, timeout: f64) -> Result<ControlAnswer, Failure> {
+    Ok(match ControlClient::find(folder, pid, Duration::from_secs_f64(timeout))? {
+        ControlReach::Connected(mut client) => ControlAnswer::Status(Box::new(client.status()?)),
+        ControlReach::NotRunning => ControlAnswer::NotRunning,
+        ControlReach::Denied(failure) => ControlAnswer::Denied(failure),
+    })
+}
+
+/// What a process reported, as a table or as JSON: the status of the queue manager where it is
+/// active, with process and group in it, else an object that has only these.
+fn shown(told: ControlStatus, json: bool) -> Result<String, Failure> {
+    let ControlStatus { process, group, status } = told;
+    if group.is_null() && status.is_null() && process.phase != ProcessPhase::Standby {
+        // It serves no client: a script that waits for that must not go on.
+        let ProcessReport { queue_manager, pid, uptime_s, phase, .. } = process;
+        let phase = phase.as_str();
+        return Err(Failure::CannotConnect(format!(
+            "queue manager {queue_manager} is {phase}: process {pid}, started {uptime_s} s ago"
+        )));
     }
-    let group: GroupStatus = understood(told.group)?;
-    let text = if told.status.is_null() {
-        status::group_table(&group, told.process, now_ms())
-    } else {
-        let status: status::Status = understood(told.status)?;
-        status::table(&status::Status { group: Some(group), ..status })
+    if json {
+        let mut all = match status {
+            Value::Object(status) => Value::Object(status),
+            _ => json!({ "pid": process.pid }),
+        };
+        if let Value::Object(all) = &mut all {
+            all.insert("process".into(), json!(process));
+            if !group.is_null() {
+                all.insert("group".into(), group);
+            }
+        }
+        return Ok(all.to_string());
+    }
+    let group: Option<GroupStatus> = if group.is_null() { None } else { Some(understood(group)?) };
+    let text = match (status.is_null(), group) {
+        (false, group) => {
+            let status: status::Status = understood(status)?;
+            status::table(&status::Status { group, ..status })
+        }
+        (true, Some(group)) => status::group_table(&group, Some(process.pid), now_ms()),
+        (true, None) => status::process_table(&process),
     };
     Ok(text.trim_end().to_owned())
 }

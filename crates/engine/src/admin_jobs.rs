@@ -17,9 +17,6 @@ use crate::backup_folders::BackupFolders;
 use crate::door::Door;
 use crate::images::Images;
 
-/// Reads the configuration again; yields the report as JSON.
-pub type ReloadFn = Arc<dyn Fn() -> String + Send + Sync>;
-
 /// What the jobs need from the process.
 #[derive(Clone)]
 pub struct AdminJobs {
@@ -27,8 +24,6 @@ pub struct AdminJobs {
     pub name: String,
     /// Where backups may be written for other users than that of this process.
     pub backup_folders: Arc<BackupFolders>,
-    /// Carries out `reload`.
-    pub reload: ReloadFn,
 }
 
 /// Starts the thread; it ends with the process.
@@ -44,7 +39,6 @@ pub(crate) fn start(
         for chore in receiver {
             let json = match chore.kind.as_str() {
                 "image" => image(&door, &images),
-                "reload" => (jobs.reload)(),
                 "backup" => {
                     let ticket = chore.ticket;
                     match start_backup(chore, &door, &images, &jobs) {

@@ -41,7 +41,7 @@ pub mod settings;
 mod start_error;
 mod workers;
 
-pub use admin_jobs::{AdminJobs, ReloadFn};
+pub use admin_jobs::AdminJobs;
 pub use backup_folders::BackupFolders;
 pub use door::Door;
 pub use images::{ImageReport, ImageSource, Images, PagesHold};

@@ -34,7 +34,7 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        if matches!(kind, "image" | "backup" | "reload") {
+        if matches!(kind, "image" | "backup") {
             let ticket = ChoreTicket { connection, token };
             let (kind, text) = (kind.to_owned(), text.to_owned());
             out.chores.push(Chore { ticket, kind, text, owner });

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod control;
 mod descriptors;
 mod group;
 mod hint;
@@ -22,6 +23,7 @@ mod run;
 mod signals;
 
 pub use check::{Checked, Verdict, check, check_listeners};
+pub use control::names::control_sockets;
 pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };

@@ -2,7 +2,7 @@
 //! listeners, folders of backups, the log level. Read again on SIGHUP and for `towline reload`;
 //! certificates also when their files change.
 //!
-//! Not here: who asks for it; certificates between instances (`link::rotation`).
+//! Not here: the control socket and the signal; certificates between instances (`link::rotation`).
 //!
 //! Invariant: what cannot be used leaves in force what was read before, and is reported.
 
@@ -70,13 +70,8 @@ impl Reload {
     }
 
     /// What administration jobs of the queue manager `name` need.
-    pub(crate) fn jobs(self: &Arc<Self>, name: &str) -> AdminJobs {
-        let this = Arc::clone(self);
-        AdminJobs {
-            name: name.to_owned(),
-            backup_folders: Arc::clone(&self.folders),
-            reload: Arc::new(move || serde_json::json!(this.now()).to_string()),
-        }
+    pub(crate) fn jobs(&self, name: &str) -> AdminJobs {
+        AdminJobs { name: name.to_owned(), backup_folders: Arc::clone(&self.folders) }
     }
 
     /// Looks after the certificates of one more listener. Tells at once if they expire.

@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
     ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, QUIESCING, READY, STDOUT_CLOSED,
 };
+use towline_admin::status::ProcessMode;
 use towline_node::Farewell;
 
+use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport, names};
 use crate::net::{
     Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
     server_settings,
 };
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
-use crate::signals::{Event, Signals};
+use crate::signals::{LocalEvent, Signals};
 use crate::{descriptors, hint};
 use towline_access::Attempts;
 use towline_access::LoginPolicy;
@@ -27,7 +30,7 @@ use towline_engine::{OpenInstance, RunningInstance, StartError, StartOptions, se
 use towline_logging::log;
 use towline_process::Clock;
 use towline_process::folder;
-use towline_standby::{Entry, EntryError, Home};
+use towline_standby::{Entry, EntryError, EntryStep, Home};
 
 /// Where clients come in when neither the command line nor the configuration says: the port of
 /// AMQP.
@@ -84,6 +87,11 @@ impl RunArgs {
         }
     }
 
+    fn refused(&self, error: StartError) -> RunError {
+        let name = self.name.as_str().into();
+        RunError::Start { name, data: self.data.as_path().into(), error }
+    }
+
     pub(crate) fn wishes(&self) -> StartOptions {
         StartOptions {
             sync_delay: self.log_sync_delay,
@@ -94,6 +102,8 @@ impl RunArgs {
 
 /// What the process as a whole has, whichever way it serves.
 pub(crate) struct Process {
+    /// Where it is asked what it is doing, to end, to reload.
+    pub(crate) control: ControlSocket,
     /// What can change while it runs.
     pub(crate) reload: Arc<Reload>,
     /// Connections that there are file descriptors for.
@@ -117,20 +127,17 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let reload = Reload::new(args.config.clone(), &file).map_err(refused)?;
     let mut config = with_command_line(args, file)?;
     check_socket(args, &config)?;
-    let of_process = Process { reload, clients_max: descriptors::clients_of(&config, descriptors) };
+    let control = start_control(args, &config, &reload, clock, &signals)?;
+    let clients_max = descriptors::clients_of(&config, descriptors);
+    let of_process = Process { control, reload, clients_max };
     if let Some(group) = &config.group {
         return crate::group::run(args, (&config, group), &of_process, clock, &signals);
     }
     signals.starting(&args.name);
-    let home = enter(args, &mut config)?;
-    let open =
-        OpenInstance::open(&args.name, &home, &config, args.wishes(), clock).map_err(|error| {
-            RunError::Start {
-                name: args.name.as_str().into(),
-                data: args.data.as_path().into(),
-                error,
-            }
-        })?;
+    let home = enter(args, &mut config, of_process.control.desk())?;
+    let open = OpenInstance::open(&args.name, &home, &config, args.wishes(), clock)
+        .map_err(|error| args.refused(error))?;
+    of_process.control.insist().map_err(|error| control_refused(&of_process.control, error))?;
     home.settle();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -146,6 +153,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
     }
+    of_process.control.remove();
     door.log().shutdown();
     home.leave();
     served?;
@@ -153,18 +161,40 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Answers on the control socket, whatever this process will be.
+fn start_control(
+    args: &RunArgs,
+    config: &Config,
+    reload: &Arc<Reload>,
+    clock: Clock,
+    signals: &Signals,
+) -> Result<ControlSocket, RunError> {
+    let folder = |error| args.refused(StartError::Folder(error));
+    folder::make(&args.data).map_err(folder)?;
+    let mode = match &config.group {
+        Some(group) => (ProcessMode::Group, group.instance.clone()),
+        None if args.standby || towline_standby::is_shared(&args.data).map_err(folder)? => {
+            (ProcessMode::MultiInstance, towline_standby::process_name())
+        }
+        None => (ProcessMode::Single, String::new()),
+    };
+    let desk = ControlDesk::new(&args.name, mode, clock, Arc::clone(reload), signals.events());
+    let control = ControlSocket::of(&args.data, Arc::new(desk));
+    control.start(&args.data).map_err(|error| control_refused(&control, error))?;
+    signals.before_exit(control.remover());
+    Ok(control)
+}
+
+pub(crate) fn control_refused(control: &ControlSocket, error: std::io::Error) -> RunError {
+    RunError::Listen { address: control.path().display().to_string(), error }
+}
+
 /// Returns when this process may open the log: at once, or, with `--standby`, when the active
 /// instance of a shared data folder has ended. There, more of the log is reserved than the
 /// configuration says.
-fn enter(args: &RunArgs, config: &mut Config) -> Result<Home, RunError> {
-    let name: Box<str> = args.name.as_str().into();
-    let data: Box<std::path::Path> = args.data.as_path().into();
-    let refused = |error| RunError::Start { name: name.clone(), data: data.clone(), error };
-    folder::make(&args.data).map_err(|error| refused(StartError::Folder(error)))?;
-    let is_shared = towline_standby::is_shared(&args.data);
-    if !args.standby && !is_shared.map_err(|error| refused(StartError::Folder(error)))? {
-        return Ok(Home::single(&args.data));
-    }
+fn enter(args: &RunArgs, config: &mut Config, desk: &ControlDesk) -> Result<Home, RunError> {
+    let refused = |error| args.refused(error);
+    let Some(process) = desk.shared_name() else { return Ok(Home::single(&args.data)) };
     let window_bytes = settings::options(config).stray_bytes();
     config.log.reserve_bytes = towline_standby::reserve_bytes(&config.log, window_bytes);
     for listener in &config.listener {
@@ -173,13 +203,18 @@ fn enter(args: &RunArgs, config: &mut Config) -> Result<Home, RunError> {
     }
     let entry = Entry {
         name: &args.name,
+        process,
         data: &args.data,
         shared: &config.shared,
         stands_by: args.standby,
         window_bytes: settings::options(config).stray_bytes(),
-        announce: &|line| {
-            // The supervisor need not read it.
-            say(line);
+        report: &|step| match step {
+            EntryStep::StandsBy(active) => {
+                desk.stands_by(active);
+                // The supervisor need not read it.
+                say(&format!("standby {active}"));
+            }
+            EntryStep::TakesOver => desk.takes_over(),
         },
     };
     entry.enter().map_err(|error| match error {
@@ -257,13 +292,16 @@ async fn serve(
     let mut chores = JoinSet::new();
     chores.spawn(reload::watch(Arc::clone(&of_process.reload)));
     door.set_listeners(addresses.clone());
+    let desk = of_process.control.desk();
+    desk.runs(Arc::new(SingleControl { door: Arc::clone(door) }));
     welcome(args, &addresses, door.clock(), false);
-    until_stop(signals, &of_process.reload).await;
+    until_end(signals, &of_process.reload).await;
+    desk.ends();
     log(&QUIESCING, &[&args.name]);
     accepting.abort_all();
     let in_order = tokio::select! {
         in_order = quiesce(door, &admission) => in_order,
-        () = until_stop(signals, &of_process.reload) => false,
+        _ = until_end(signals, &of_process.reload) => false,
     };
     signals.ending(&args.name);
     if !in_order {
@@ -278,12 +316,47 @@ async fn serve(
     Ok(())
 }
 
-/// Waits for a signal that wants an end; on SIGHUP, what can change is read again meanwhile.
-pub(crate) async fn until_stop(signals: &Signals, reload: &Arc<Reload>) {
+/// An active instance that is not one of a group, on the control socket.
+struct SingleControl {
+    door: Arc<Door>,
+}
+
+impl ControlledInstance for SingleControl {
+    fn report(&self) -> InstanceReport {
+        InstanceReport { group: None, status: Some(self.door.status()) }
+    }
+
+    fn objection_to_stop(&self) -> Option<String> {
+        None
+    }
+
+    fn switch(&self, _to: Option<&str>) -> Result<Value, String> {
+        Err("this queue manager is not an instance of a group: there is none to switch to".into())
+    }
+
+    fn can_restart(&self) -> Result<(), String> {
+        Err("this queue manager is not an instance of a group, and clients would have to wait for \
+             its restart: stop it and start it"
+            .into())
+    }
+}
+
+/// How the process is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalEnd {
+    /// In order.
+    Stop,
+    /// By executing its program again, an instance of a group only.
+    Restart,
+}
+
+/// Waits until an end is asked for; what can change is read again meanwhile when that is asked for.
+pub(crate) async fn until_end(signals: &Signals, reload: &Arc<Reload>) -> LocalEnd {
     loop {
         match signals.next().await {
-            Event::Stop => return,
-            Event::Reload => reload.soon(),
+            LocalEvent::Stop => return LocalEnd::Stop,
+            LocalEvent::Restart => return LocalEnd::Restart,
+            LocalEvent::Reload => reload.soon(),
         }
     }
 }
@@ -330,14 +403,16 @@ pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> Li
 pub(crate) fn check_socket(args: &RunArgs, config: &Config) -> Result<(), RunError> {
     /// `sun_path` of Linux (man 7 unix), without the zero at its end.
     const BYTES_MAX: usize = 107;
-    let longest = if config.group.is_some() { "towline-group.sock" } else { "towline.sock" };
-    let path = args.data.join(longest);
-    let bytes = path.as_os_str().len();
+    // A folder that cannot be listed is refused when it is used.
+    let is_shared = args.standby || matches!(towline_standby::is_shared(&args.data), Ok(true));
+    let name = names::name_bytes_max(is_shared && config.group.is_none());
+    let path = args.data.join("towline.sock");
+    let bytes = path.as_os_str().len() - "towline.sock".len() + name.max("towline.sock".len());
     if bytes <= BYTES_MAX {
         return Ok(());
     }
     let why = format!(
-        "the path of the local socket has {bytes} bytes, and {BYTES_MAX} are allowed: choose a shorter \
+        "the path of the control socket has {bytes} bytes, and {BYTES_MAX} are allowed: choose a shorter \
          name, or a shorter folder with --data"
     );
     let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
@@ -408,15 +483,6 @@ pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool
     say(&hint::text(&args.program, &args.data, url));
 }
 
-/// What an administrator asked an instance of a group for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LocalEvent {
-    /// To end.
-    Stop,
-    /// To begin again.
-    Restart,
-}
-
 /// Writes to standard output. False when nobody reads it.
 pub(crate) fn say(text: &str) -> bool {
     use std::io::Write;
@@ -431,4 +497,23 @@ fn tell_of_panics(name: &str) {
         log(&FATAL, &[&name, &panic.to_string().replace('\n', " ")]);
         before(panic);
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_folder_whose_sockets_would_have_too_long_a_path_is_refused() {
+        for (standby, bytes_max) in [(false, 86), (true, 69)] {
+            let check = |bytes| {
+                let data = PathBuf::from("x".repeat(bytes));
+                let args = RunArgs { standby, data, ..RunArgs::of_nothing() };
+                check_socket(&args, &Config::default()).map_err(|error| error.to_string())
+            };
+            assert_eq!(check(bytes_max), Ok(()));
+            let why = check(bytes_max + 1).unwrap_err();
+            assert!(why.contains("has 108 bytes, and 107 are allowed"), "{why}");
+        }
+    }
 }

@@ -46,6 +46,8 @@ pub fn reserve_bytes(log: &LogConfig, window_bytes: u64) -> u64 {
 pub struct Entry<'a> {
     /// The queue manager.
     pub name: &'a str,
+    /// This process, see [`process_name`].
+    pub process: &'a str,
     /// Its data folder.
     pub data: &'a Path,
     /// Lease and takeover.
@@ -54,8 +56,17 @@ pub struct Entry<'a> {
     pub stands_by: bool,
     /// [`towline_log::Options::stray_bytes`] of its log.
     pub window_bytes: u64,
-    /// Writes a line for the process that started this one.
-    pub announce: &'a dyn Fn(&str),
+    /// Called for each step.
+    pub report: &'a dyn Fn(EntryStep<'_>),
+}
+
+/// What a process does on its way to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryStep<'a> {
+    /// It stands by for this process, host:pid.
+    StandsBy(&'a str),
+    /// It is the active one, and makes its log folder.
+    TakesOver,
 }
 
 impl Entry<'_> {
@@ -65,8 +76,8 @@ impl Entry<'_> {
     /// # Errors
     /// Another process uses it, and this one was not told to stand by; the operating system.
     pub fn enter(&self) -> Result<Home, EntryError> {
-        let holder = own_name();
-        let lease = self.wait(&holder)?;
+        let lease = self.wait(self.process)?;
+        (self.report)(EntryStep::TakesOver);
         let began = Instant::now();
         // Renewed from here on, however long the copy takes.
         lease.keep().map_err(EntryError::Thread)?;
@@ -157,7 +168,7 @@ impl Entry<'_> {
         let listing = Listing { path: self.data.join(name), _file: file.ok().flatten() };
         let active = holder_of(look);
         log(&STANDING_BY, &[self.name, &active]);
-        (self.announce)(&format!("standby {active}"));
+        (self.report)(EntryStep::StandsBy(&active));
         listing
     }
 
@@ -212,8 +223,9 @@ fn holder_of(look: &Look) -> String {
     record.map_or_else(|| "another process".to_owned(), |record| record.holder)
 }
 
-/// The name of this process, for people.
-fn own_name() -> String {
+/// The name of this process among those of a shared data folder: host:pid.
+#[must_use]
+pub fn process_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
     format!("{host}:{}", std::process::id())

@@ -26,7 +26,7 @@ mod takeover;
 mod testing;
 mod watch;
 
-pub use entry::{Entry, reserve_bytes};
+pub use entry::{Entry, EntryStep, process_name, reserve_bytes};
 pub use epochs::{is_shared, log_folder};
 pub use error::{EntryError, FolderError};
 pub use home::Home;

@@ -13,6 +13,18 @@ pub const MESSAGE_BYTES_DEFAULT: u64 = MESSAGE_BYTES_MAX;
 pub const ENVELOPE_BYTES_MAX: u64 = 64 * 1024;
 /// The longest message that any link takes, body and all.
 pub const TRANSFER_BYTES_MAX: u64 = MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX;
+/// Connections of the control socket at once. One more closes the connection that has been idle for
+/// longest, or is refused while all of them wait for an answer.
+pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+/// Longest request on the control socket: one line of JSON.
+pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// A connection of the control socket that sends no complete request for so long is closed.
+pub const CONTROL_IDLE_MAX: Duration = Duration::from_secs(600);
+/// A client of the control socket that has not read its answer after this is disconnected.
+pub const CONTROL_ANSWER_MAX: Duration = Duration::from_secs(30);
+/// After this, an answer that its client does not read makes way for another client when all
+/// connections of the control socket are in use.
+pub const CONTROL_ANSWER_STALLED: Duration = Duration::from_secs(1);
 /// Longest administration request.
 pub const ADMIN_REQUEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Largest value MAXDEPTH can take, as in IBM MQ; also its default here (docs/adr).
@@ -117,6 +129,7 @@ const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
 const _: () =
     assert!(SELECTOR_BYTES_MAX as u64 / 2 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
+const _: () = assert!(CONTROL_ANSWER_STALLED.as_millis() < CONTROL_ANSWER_MAX.as_millis());
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);

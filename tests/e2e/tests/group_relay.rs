@@ -213,8 +213,8 @@ fn the_status_of_a_folder_is_never_that_of_another_instance() -> Try {
     let answered = asking.join().map_err(|_| "the thread that asks")?;
     require!(!answered.is_empty(), "nothing answered");
     require!(answered.iter().all(|name| *name == NAMES[replica]), "answers of {answered:?}");
-    // Nor when its own socket does not answer at all.
-    std::fs::remove_file(group.site(replica).data.join("towline-group.sock"))?;
+    // Nor when its control socket does not answer at all.
+    std::fs::remove_file(group.site(replica).data.join("towline-control.sock"))?;
     require!(status_of(&group.site(replica).data)?.is_none(), "another instance answered");
     Ok(())
 }

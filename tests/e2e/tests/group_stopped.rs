@@ -50,9 +50,9 @@ fn a_replica_that_stood_still_does_not_call_itself_normal_before_it_has_heard_it
     Ok(())
 }
 
-/// A status that was asked for on the instance's own socket, and is not answered yet.
+/// A status that was asked for on the instance's control socket, and is not answered yet.
 fn asked(group: &Group, instance: Instance) -> Try<UnixStream> {
-    let stream = UnixStream::connect(group.site(instance).data.join("towline-group.sock"))?;
+    let stream = UnixStream::connect(group.site(instance).data.join("towline-control.sock"))?;
     stream.set_read_timeout(Some(STILL * 4))?;
     (&stream).write_all(b"{\"do\":\"status\"}\n")?;
     Ok(stream)

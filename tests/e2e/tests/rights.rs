@@ -281,7 +281,7 @@ fn reload_asks_the_instance_of_the_folder_with_and_without_an_active_one() -> Tr
     let users = papers::users(folder.path(), &[("alice", "one")])?;
     let config = format!("[users]\nfile = {users:?}\n");
     let mut group = Group::plan(&Design { config, ..Design::default() })?;
-    // One alone: neither a client's door nor an active instance, only the socket of the instance.
+    // One alone: neither a client's door nor an active instance, only the control socket.
     group.start(0)?;
     let same = group.site(0).runs(&["reload"], 0)?;
     require!(same.contains("nothing has changed"), "{same}");

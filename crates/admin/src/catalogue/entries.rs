@@ -21,8 +21,8 @@ entries! {
         "Recovery is complete. Clients are served; a replica relays them to the active instance.";
     LISTENING = "TWL1003I" "Listening on {address}.", "Clients can connect to this address.";
     QUIESCING = "TWL1004I" "Queue manager '{name}' is quiescing.",
-        "SIGTERM or SIGINT was received. Open units of work may end, then all connections are \
-         closed. A second signal ends the process at once.";
+        "SIGTERM, SIGINT or `towline stop` was received. Open units of work may end, then all \
+         connections are closed. A second signal ends the process at once.";
     ENDING_NOW = "TWL1005W" "Queue manager '{name}' is ending at once.",
         "A second signal arrived, or quiescing took too long. Open units of work are rolled \
          back; nothing acknowledged is lost.";
@@ -268,9 +268,10 @@ entries! {
                                                   {reason}.",
         "The files of the listener changed and cannot be used. The previous ones stay in use. \
          Correct the files.";
-    LOCAL_REFUSED = "TWL3024W" "User id {uid} was refused on the local socket.",
-        "Only the user that runs the queue manager, root and the members of users.local_group \
-         may use it. The mode of the socket file allows more users.";
+    LOCAL_REFUSED = "TWL3024W" "User id {uid} was refused on a socket of the data folder.",
+        "Only the user that runs the queue manager and root may use the control socket, and on \
+         the local socket also the members of users.local_group. The mode of the socket file \
+         allows more users.";
     LOGIN_GAVE_WAY = "TWL3025W" "A connection from {address} that had not logged in was closed: \
                                  others wait.",
         "Too many connections are about to log in (limits.logins_pending_per_address_max, \

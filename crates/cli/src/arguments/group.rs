@@ -35,6 +35,10 @@ pub(crate) struct Stop {
     /// Stop an instance even if the others have no quorum without it
     #[arg(long)]
     pub(crate) force: bool,
+    /// The process with this id, if several processes of this machine share the data folder
+    /// [default: the one that does not stand by]
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
     pub(crate) here: Here,
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal};
 use towline_admin::status::{GroupRole, GroupStatus, group_table};
 
-use super::ask::Asking;
 use super::plan::{Plan, PlannedInstance, word};
 use crate::arguments::Demo;
+use crate::control::ControlClient;
 use crate::failure::Failure;
 use crate::process::Process;
 use crate::signals::{self, SignalMeaning};
@@ -44,7 +44,7 @@ enum DemoEvent {
 pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     let plan = Plan::of(arguments)?;
     for instance in &plan.instances {
-        if Asking::connect(&instance.data, ANSWER)?.is_some() {
+        if ControlClient::connect(&instance.data, ANSWER)?.is_some() {
             let folder = instance.data.display();
             return Err(Failure::Failed(format!(
                 "an instance is already running in {folder}; stop it, or choose another --dir"
@@ -123,7 +123,7 @@ impl Running<'_> {
     /// What the active instance says of the group.
     fn active(&self) -> Option<GroupStatus> {
         let groups = self.plan.instances.iter().filter_map(|instance| {
-            Asking::connect(&instance.data, ANSWER).ok().flatten()?.group().ok()
+            ControlClient::connect(&instance.data, ANSWER).ok().flatten()?.group().ok()
         });
         groups.into_iter().find(|group| group.role == GroupRole::Active)
     }

@@ -1,13 +1,12 @@
 //! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
 //! instances decide.
 //!
-//! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
+//! Reading order: `patience` (waiting for something on another
 //! process), `switch`, `rolling`, `stopped` (an instance that does not run), `replace`, `force`;
 //! `certificates`, `check` and `address`, which talk to no instance; `demo` with `plan` (its
 //! files).
 
 mod address;
-pub(crate) mod ask;
 mod certificates;
 mod check;
 mod demo;

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
-use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus};
+use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus, ProcessMode};
 use towline_types::Lsn;
 
-use super::ask::{AskError, Asking, RESTART, SOCKET};
 use super::patience::Patience;
 use super::switch::hand_over;
 use crate::arguments::RollingRestart;
+use crate::control::{AskError, ControlClient, ControlReach, RESTART};
 use crate::failure::Failure;
 use crate::process::Process;
 use crate::{log, progress, show};
@@ -50,10 +50,9 @@ struct Restarted {
 
 /// Runs the command.
 pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
-    let folders = folders(arguments)?;
     let mut members = Vec::new();
-    for folder in folders {
-        let group = Asking::reach(&folder, ANSWER)?.group()?;
+    for (folder, mut client) in instances(arguments)? {
+        let group = client.group().map_err(|error| Failure::about(folder.display(), error))?;
         members.push(Member { name: group.instance.clone(), folder, group });
     }
     belong_together(&members, arguments)?;
@@ -89,23 +88,35 @@ pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
     show::line(&format!("{name}: restarted {}, {active} is active, quorum {quorum}", done.len()))
 }
 
-/// The data folders that were meant.
-fn folders(arguments: &RollingRestart) -> Result<Vec<PathBuf>, Failure> {
-    let Some(dir) = &arguments.dir else { return Ok(arguments.data.clone()) };
+/// The data folders that were meant, and their processes.
+fn instances(arguments: &RollingRestart) -> Result<Vec<(PathBuf, ControlClient)>, Failure> {
+    let Some(dir) = &arguments.dir else {
+        let reach = |data: &PathBuf| Ok((data.clone(), ControlClient::reach(data, ANSWER)?));
+        return arguments.data.iter().map(reach).collect();
+    };
     let of = |error| Failure::about(dir.display(), error);
     let mut found = Vec::new();
+    let mut denied = None;
     for entry in std::fs::read_dir(dir).map_err(of)? {
         let folder = entry.map_err(of)?.path();
-        if folder.join(SOCKET).exists() {
-            found.push(folder);
+        if !folder.is_dir() {
+            continue;
+        }
+        match ControlClient::find(&folder, None, ANSWER)? {
+            // There may be other queue managers.
+            ControlReach::Connected(mut client) => {
+                if client.report()?.mode == ProcessMode::Group {
+                    found.push((folder, client));
+                }
+            }
+            ControlReach::NotRunning => {}
+            ControlReach::Denied(failure) => denied = Some(failure),
         }
     }
-    found.sort();
+    found.sort_by(|(left, _), (right, _)| left.cmp(right));
     if found.is_empty() {
-        let dir = dir.display();
-        return Err(Failure::CannotConnect(format!(
-            "no instance of a group is running below {dir}"
-        )));
+        let none = format!("no instance of a group is running below {}", dir.display());
+        return Err(denied.unwrap_or(Failure::CannotConnect(none)));
     }
     Ok(found)
 }
@@ -183,7 +194,9 @@ impl Roll<'_> {
         let mut any = None;
         for member in self.members {
             // One that begins anew does not answer for a moment.
-            let Some(mut asking) = Asking::connect(&member.folder, ANSWER)? else { continue };
+            let Some(mut asking) = ControlClient::connect(&member.folder, ANSWER)? else {
+                continue;
+            };
             let Ok(group) = asking.group() else { continue };
             if group.role == GroupRole::Active {
                 return Ok(group);
@@ -224,7 +237,7 @@ impl Roll<'_> {
         let Member { name, folder, .. } = member;
         let began = Instant::now();
         let patience = Patience::of(Duration::from_secs_f64(self.arguments.timeout));
-        let mut held = Asking::reach(folder, patience.left())?;
+        let mut held = ControlClient::reach(folder, patience.left())?;
         let process = held.process()?;
         // Another instance may have become active since we looked first.
         let before = held.group()?;
@@ -275,7 +288,7 @@ impl Roll<'_> {
         // believe what it knew of the instance before.
         let mut target = None;
         loop {
-            let own = match Asking::connect(&member.folder, ANSWER)? {
+            let own = match ControlClient::connect(&member.folder, ANSWER)? {
                 Some(mut asking) => asking.group().ok(),
                 None => None,
             };

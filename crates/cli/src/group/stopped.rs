@@ -11,8 +11,8 @@ use towline_config::{Config, GroupConfig};
 use towline_log::{LinuxDisk, LogError};
 use towline_server::{Answer, ask_group};
 
-use super::ask::Asking;
 use super::patience::Patience;
+use crate::control::ControlClient;
 use crate::failure::Failure;
 
 const LOG: &str = "log";
@@ -31,8 +31,8 @@ impl StoppedInstance<'_> {
     /// The instance in `data`, of which `config` is the configuration.
     pub(super) fn of<'a>(data: &'a Path, config: &Path) -> Result<StoppedInstance<'a>, Failure> {
         let group = group(config)?;
-        if Asking::connect(data, Patience::of(ANSWER).left())?.is_some() {
-            return Err(in_use(data, "an instance of a group is running there"));
+        if ControlClient::connect(data, Patience::of(ANSWER).left())?.is_some() {
+            return Err(in_use(data, "a process of a queue manager is running there"));
         }
         Ok(StoppedInstance { instance: group.instance.clone(), data, group })
     }

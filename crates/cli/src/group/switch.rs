@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use towline_admin::status::GroupStatus;
 
-use super::ask::{AskError, Asking, SWITCH, understood};
 use super::patience::Patience;
 use crate::arguments::Switch;
+use crate::control::{AskError, ControlClient, SWITCH, understood};
 use crate::failure::Failure;
 use crate::{progress, show};
 
@@ -54,7 +54,7 @@ pub(crate) fn hand_over(
     to: Option<&str>,
     patience: Patience,
 ) -> Result<SwitchResult, Failure> {
-    let mut asking = Asking::reach(data, patience.left())?;
+    let mut asking = ControlClient::reach(data, patience.left())?;
     let before = asking.group()?;
     if let Some(to) = to.filter(|to| *to == before.active) {
         return Ok(SwitchResult { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
@@ -92,7 +92,7 @@ fn until(
     wanted: impl Fn(&GroupStatus) -> bool,
 ) -> Result<Option<GroupStatus>, Failure> {
     loop {
-        if let Some(mut asking) = Asking::connect(data, patience.left())?
+        if let Some(mut asking) = ControlClient::connect(data, patience.left())?
             && let Ok(group) = asking.group()
             && wanted(&group)
         {

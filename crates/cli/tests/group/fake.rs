@@ -46,7 +46,7 @@ impl Fake {
         for (at, name) in NAMES.iter().enumerate() {
             let data = folder.path().join(name);
             std::fs::create_dir(&data).unwrap();
-            let listener = UnixListener::bind(data.join("towline-group.sock")).unwrap();
+            let listener = UnixListener::bind(data.join("towline-control.sock")).unwrap();
             let state = Arc::clone(&state);
             std::thread::spawn(move || {
                 for stream in listener.incoming().map_while(Result::ok) {
@@ -113,6 +113,9 @@ impl State {
         let name = NAMES[at];
         if request["do"] == "status" {
             return (Some(json!({ "ok": self.status(at) })), None);
+        }
+        if request["do"] == "process" {
+            return (Some(json!({ "ok": process(name) })), None);
         }
         self.asked.push(format!("{name} {request}"));
         if let Some(why) = &self.refuses {
@@ -186,6 +189,12 @@ impl State {
         });
         let active = self.active == NAMES[at];
         let status = active.then(|| json!({ "name": "QM1", "state": "running", "pid": 42 }));
-        json!({ "group": group, "status": status })
+        json!({ "process": process(NAMES[at]), "group": group, "status": status })
     }
+}
+
+fn process(instance: &str) -> Value {
+    let pid = std::process::id();
+    json!({ "queue_manager": "QM1", "pid": pid, "mode": "group", "phase": "running",
+            "instance": instance, "of_a_later_version": "ignored" })
 }

@@ -156,7 +156,7 @@ fn a_switch_to_the_active_instance_says_so_and_asks_for_nothing() {
     let done = towline(&["switch", "--to", "a", "--data", &fake.data("b")]).success();
     assert_eq!(out(&done), "a is active already\n");
     let (c, dir) = (fake.data("c"), fake.dir());
-    std::fs::remove_file(format!("{c}/towline-group.sock")).unwrap();
+    std::fs::remove_file(format!("{c}/towline-control.sock")).unwrap();
     let refused = towline(&["rolling-restart", "--dir", dir.to_str().unwrap()]).code(1);
     let why = format!("no instance c is running below {}: start it first", dir.display());
     assert!(err(&refused).contains(&why), "{}", err(&refused));
@@ -192,7 +192,7 @@ fn nobody_there_is_exit_code_4() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     // As a killed instance leaves it.
-    let left = std::os::unix::net::UnixListener::bind(folder.path().join("towline-group.sock"));
+    let left = std::os::unix::net::UnixListener::bind(folder.path().join("towline-control.sock"));
     drop(left);
     for command in ["switch", "stop", "rolling-restart", "status"] {
         towline(&[command, "--data", data]).code(4).stdout("");

@@ -4,21 +4,21 @@
 //! Reading order: [`start`] (from a folder to a replica), [`replica`] (applies what is committed),
 //! [`host`] and [`copy_source`] (what its part in the group gets from here), [`adapters`],
 //! [`active`] (it serves clients), [`listener_handover`] (its listening sockets outlive a re-exec),
-//! [`switch`] and [`socket`] (what administrators ask for), [`status`], [`report`], [`run`] (all of
-//! it in order).
+//! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all
+//! of it in order).
 //!
 //! Not here: its part in the group (`towline_replication`), consensus (`towline_group`), the
 //! connections between instances (`towline_link`).
 
 mod active;
 mod adapters;
+mod control;
 mod copy_source;
 mod host;
 mod listener_handover;
 mod replica;
 mod report;
 mod run;
-mod socket;
 mod start;
 mod status;
 mod switch;

@@ -15,18 +15,20 @@ use towline_log::Stats;
 use towline_node::{Elsewhere, Farewell};
 
 use super::active::{self, Serving};
+use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
 use super::replica::forget_old_places;
-use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
+use crate::control::ControlSocket;
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run::{
-    LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
+    LocalEnd, Process, RunArgs, control_refused, listen, listen_locally, local_kind, until_end,
+    welcome,
 };
 use crate::signals::Signals;
 use towline_access::Attempts;
@@ -100,6 +102,8 @@ pub(crate) fn run(
     let opened = start::open(&args.name, &args.data, (config, group, this), args.wishes(), clock)
         .map_err(refused)?;
     let opened = Arc::new(opened);
+    let control = &of_process.control;
+    control.insist().map_err(|error| control_refused(control, error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
@@ -126,7 +130,7 @@ pub(crate) fn run(
     drop(sockets);
     floating.let_go();
     if opened.driver.overdue().is_none() {
-        end_in_order(&opened);
+        end_in_order(&opened, control);
     }
     say(&ENDED, &[&args.name]);
     Ok(())
@@ -138,7 +142,7 @@ enum Ended {
     Again(ReexecContext),
 }
 
-fn end_in_order(opened: &Opened) {
+fn end_in_order(opened: &Opened, control: &ControlSocket) {
     let driver = &opened.driver;
     driver.end();
     let image = match opened.door() {
@@ -155,6 +159,7 @@ fn end_in_order(opened: &Opened) {
     if let Some(links) = driver.links() {
         links.stop();
     }
+    control.remove();
     driver.log().shutdown();
 }
 
@@ -167,7 +172,6 @@ async fn serve(
 ) -> Result<Ended, RunError> {
     signals.serving();
     let (events, mut happened) = unbounded_channel();
-    let (asks, mut asked) = unbounded_channel();
     let (driver, reload) = (&opened.driver, &of_process.reload);
     driver.ask_for_copies_after(reexec::copy_pause(reexec::copies_failed()));
     tell_over(driver, events.clone());
@@ -177,12 +181,12 @@ async fn serve(
     let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
-    let view = entrance.view.clone();
-    let (of_driver, of_reload) = (Arc::clone(driver), Arc::clone(reload));
-    let of_opened = Arc::clone(opened);
-    let answering =
-        GroupSocket { driver: of_driver, opened: of_opened, view, reload: of_reload, events: asks };
-    answering.start(&args.data).map_err(RunError::System)?;
+    let desk = of_process.control.desk();
+    desk.runs(Arc::new(GroupControl {
+        driver: Arc::clone(driver),
+        opened: Arc::clone(opened),
+        view: entrance.view.clone(),
+    }));
     // Not before: who asks this folder how its instance is must not be led to the active one.
     listeners.bind_local(args, config)?;
     let mut accepting = listeners.accept(&entrance);
@@ -197,16 +201,15 @@ async fn serve(
     let mut attending = Attending { args, parts, view, admission, events, tasks, running: None };
     loop {
         let ended = tokio::select! {
-            () = until_stop(signals, reload) => {
-                signals.ending(&args.name);
+            end = until_end(signals, reload) => {
+                desk.ends();
+                if end == LocalEnd::Stop {
+                    signals.ending(&args.name);
+                }
                 attending.leave(&mut accepting).await;
-                Some(Ended::InOrder)
-            }
-            Some(ask) = asked.recv() => {
-                attending.leave(&mut accepting).await;
-                Some(match ask {
-                    LocalEvent::Stop => Ended::InOrder,
-                    LocalEvent::Restart => attending.reexec(),
+                Some(match end {
+                    LocalEnd::Stop => Ended::InOrder,
+                    LocalEnd::Restart => attending.reexec(),
                 })
             }
             Some(event) = happened.recv() => attending.event(event, &mut accepting).await?,
@@ -328,9 +331,8 @@ impl Attending<'_> {
     async fn leave(&self, accepting: &mut JoinSet<()>) {
         say(&QUIESCING, &[&self.args.name]);
         let driver = &self.parts.1.driver;
-        for socket in [self.args.data.join("towline.sock"), socket::path(&self.args.data)] {
-            std::fs::remove_file(socket).ok();
-        }
+        // It is not there if the start was interrupted.
+        std::fs::remove_file(self.args.data.join("towline.sock")).ok();
         let leads = driver.leads();
         let Some(door) = self.parts.1.door().filter(|_| leads) else { return };
         accepting.abort_all();

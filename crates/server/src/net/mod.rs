@@ -17,6 +17,6 @@ pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
 pub(crate) use away::Away;
 pub(crate) use drain::drain;
 pub(crate) use listener::{Accepted, IoThreads, ListenerKind, Listening, bind_floating};
-pub(crate) use local::LocalAccess;
+pub(crate) use local::{LocalAccess, LocalRight};
 pub(crate) use reception::{Here, Reception};
 pub(crate) use tls::{ListenerTls, server_settings};

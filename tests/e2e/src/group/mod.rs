@@ -422,12 +422,12 @@ impl Group {
         THREE.iter().map(|instance| self.url(*instance)).collect()
     }
 
-    /// Asks an instance over its own socket; what stands under `ok`.
+    /// Asks an instance on its control socket; what stands under `ok`.
     ///
     /// # Errors
     /// What it refused, or that it did not answer.
     pub fn ask(&self, instance: Instance, order: &Value) -> Try<Value> {
-        let socket = self.sites[instance].data.join("towline-group.sock");
+        let socket = self.sites[instance].data.join("towline-control.sock");
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         (&stream).write_all(format!("{order}\n").as_bytes())?;
@@ -443,9 +443,11 @@ impl Group {
     /// What an instance says of the group.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When it does not answer, or is not open yet.
     pub fn status(&self, instance: Instance) -> Try<Value> {
-        Ok(self.ask(instance, &json!({ "do": "status" }))?["group"].take())
+        let mut told = self.ask(instance, &json!({ "do": "status" }))?;
+        require!(!told["group"].is_null(), "{} says {told}", NAMES[instance]);
+        Ok(told["group"].take())
     }
 
     /// `towline switch`, asked through an instance; returns the active instance.

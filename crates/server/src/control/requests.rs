@@ -1,0 +1,198 @@
+//! What is asked on the control socket, and what is answered: JSON in, JSON out.
+//!
+//! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
+//! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`; the answer is `{"ok":...}` or
+//! `{"error":"..."}`.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use towline_admin::status::{GroupStatus, ProcessMode, ProcessPhase, ProcessReport, Status};
+use towline_process::Clock;
+
+use crate::reload::Reload;
+use crate::signals::{LocalEvent, LocalEvents, Promise};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
+enum Request {
+    /// What this process is doing. Never waits for the instance.
+    Process,
+    /// The same, and what the instance in it knows.
+    Status,
+    Stop {
+        #[serde(default)]
+        force: bool,
+    },
+    Reload,
+    /// To execute the program again.
+    Restart,
+    Switch {
+        #[serde(default)]
+        to: Option<String>,
+    },
+}
+
+/// What an instance reports of itself.
+pub(crate) struct InstanceReport {
+    /// The group, when it is an instance of one.
+    pub(crate) group: Option<GroupStatus>,
+    /// The queue manager, where it is active.
+    pub(crate) status: Option<Status>,
+}
+
+/// What an open instance adds to the answers of its process.
+pub(crate) trait ControlledInstance: Send + Sync {
+    /// Its part of a status.
+    fn report(&self) -> InstanceReport;
+
+    /// Why it should not stop now, if so; `--force` stops it all the same.
+    fn objection_to_stop(&self) -> Option<String>;
+
+    /// Makes another instance of the group active.
+    ///
+    /// # Errors
+    /// Why not.
+    fn switch(&self, to: Option<&str>) -> Result<Value, String>;
+
+    /// Whether this process can execute its program again.
+    ///
+    /// # Errors
+    /// Why not.
+    fn can_restart(&self) -> Result<(), String>;
+}
+
+/// What the control socket answers from.
+pub(crate) struct ControlDesk {
+    /// What never changes; the times and the phase are filled in.
+    process: ProcessReport,
+    clock: Clock,
+    /// What it is doing, and the process that a standby waits for.
+    phase: Mutex<(ProcessPhase, String)>,
+    reload: Arc<Reload>,
+    events: LocalEvents,
+    instance: OnceLock<Arc<dyn ControlledInstance>>,
+}
+
+impl ControlDesk {
+    /// Of a process that starts; `instance` is its name: in multi-instance mode host:pid.
+    pub(crate) fn new(
+        queue_manager: &str,
+        (mode, instance): (ProcessMode, String),
+        clock: Clock,
+        reload: Arc<Reload>,
+        events: LocalEvents,
+    ) -> ControlDesk {
+        let process = ProcessReport {
+            queue_manager: queue_manager.to_owned(),
+            pid: std::process::id(),
+            version: towline_types::program_version().to_owned(),
+            mode,
+            instance,
+            ..ProcessReport::default()
+        };
+        let phase = Mutex::new((ProcessPhase::Starting, String::new()));
+        ControlDesk { process, clock, phase, reload, events, instance: OnceLock::new() }
+    }
+
+    /// The name of this process on a shared data folder.
+    pub(crate) fn shared_name(&self) -> Option<&str> {
+        (self.process.mode == ProcessMode::MultiInstance).then_some(&*self.process.instance)
+    }
+
+    /// It stands by for the process `active`.
+    pub(crate) fn stands_by(&self, active: &str) {
+        *self.phase.lock() = (ProcessPhase::Standby, active.to_owned());
+    }
+
+    /// It stands by no more.
+    pub(crate) fn takes_over(&self) {
+        *self.phase.lock() = (ProcessPhase::Starting, String::new());
+    }
+
+    /// The instance is open.
+    pub(crate) fn runs(&self, instance: Arc<dyn ControlledInstance>) {
+        assert!(self.instance.set(instance).is_ok(), "a process opens one instance");
+        *self.phase.lock() = (ProcessPhase::Running, String::new());
+    }
+
+    /// It ends, or executes its program again.
+    pub(crate) fn ends(&self) {
+        self.phase.lock().0 = ProcessPhase::Ending;
+    }
+
+    /// The answer to a request, and what is to happen when it is written.
+    pub(super) fn answer(&self, request: &[u8]) -> (Value, Option<Promise>) {
+        let request = match serde_json::from_slice(request) {
+            Ok(request) => request,
+            Err(error) => return (refusal(&format!("this is not understood: {error}")), None),
+        };
+        let promised = match request {
+            Request::Process => return (done(json!(self.report())), None),
+            Request::Status => return (done(self.status()), None),
+            Request::Reload => return (done(json!(self.reload.now())), None),
+            Request::Switch { to } => {
+                let switched = self.opened().and_then(|instance| instance.switch(to.as_deref()));
+                return match switched {
+                    Ok(switched) => (done(switched), None),
+                    Err(why) => (refusal(&why), None),
+                };
+            }
+            Request::Stop { force } => self.stop(force),
+            Request::Restart => self
+                .opened()
+                .and_then(|instance| instance.can_restart())
+                .and_then(|()| self.promise(LocalEvent::Restart)),
+        };
+        match promised {
+            Ok(promise) => (done(json!({})), Some(promise)),
+            Err(why) => (refusal(&why), None),
+        }
+    }
+
+    fn stop(&self, force: bool) -> Result<Promise, String> {
+        // An instance that is not open yet is none that its group counts on.
+        let objection = self.instance.get().and_then(|instance| instance.objection_to_stop());
+        match objection {
+            Some(why) if !force => Err(why),
+            Some(_) | None => self.promise(LocalEvent::Stop),
+        }
+    }
+
+    fn promise(&self, event: LocalEvent) -> Result<Promise, String> {
+        self.events.promise(event).ok_or_else(|| {
+            "this process executes its program again at this moment; ask again".to_owned()
+        })
+    }
+
+    fn opened(&self) -> Result<&Arc<dyn ControlledInstance>, String> {
+        self.instance.get().ok_or_else(|| {
+            let phase = self.phase.lock().0.as_str();
+            format!("this process is {phase}: its instance is not open")
+        })
+    }
+
+    fn report(&self) -> ProcessReport {
+        let (phase, active) = self.phase.lock().clone();
+        let uptime_s = self.clock.uptime().as_secs();
+        ProcessReport { phase, active, uptime_s, ..self.process.clone() }
+    }
+
+    fn status(&self) -> Value {
+        let report = self.instance.get().map(|instance| instance.report());
+        let (group, status) =
+            report.map_or((None, None), |InstanceReport { group, status }| (group, status));
+        json!({ "process": self.report(), "group": group, "status": status })
+    }
+}
+
+fn done(ok: Value) -> Value {
+    json!({ "ok": ok })
+}
+
+/// The answer to what is not done.
+pub(super) fn refusal(why: &str) -> Value {
+    json!({ "error": why })
+}
