@@ -16,9 +16,10 @@ use towline_admin::catalogue::{
 };
 use towline_log::LinuxDisk;
 
+use crate::endpoints::check_socket;
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
-use crate::run::{RunArgs, check_socket, of_file, with_command_line};
+use crate::run_args::{RunArgs, of_file, with_command_line};
 use towline_access::Attempts;
 use towline_access::LoginPolicy;
 use towline_access::Users;
