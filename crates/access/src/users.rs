@@ -186,7 +186,7 @@ impl UserTable {
     fn credentials(&self, user: &str) -> Option<ScramCredentials> {
         let made = || {
             let secret = self.secret.as_ref()?;
-            Some(ScramCredentials::of_nobody(user, secret, &self.iterations))
+            Some(ScramCredentials::of_unknown_user(user, secret, &self.iterations))
         };
         self.by_name.get(user).cloned().or_else(made)
     }

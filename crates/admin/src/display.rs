@@ -6,12 +6,12 @@ use std::cmp::Ordering;
 use towline_core::object::{
     AliasQueue, Definition, DeliverySequence, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
 };
-use towline_types::Time;
+use towline_types::{CivilTime, Time};
 
 use crate::attributes::{ATTRIBUTES, AttributeId as Id};
 use crate::catalogue;
 use crate::command::{Condition, Display, NamePattern, Operator, Selection, Subject};
-use crate::reply::{Attributes, Row, Shown};
+use crate::reply::{Attributes, DisplayValue, Row};
 use crate::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
 };
@@ -165,20 +165,21 @@ impl Source<'_> {
     }
 
     /// What is always shown, first.
-    fn head(self, name: &str) -> Vec<(String, Shown)> {
-        let name = |key: &str| (key.to_owned(), Shown::Text(name.to_owned()));
-        let kind = |value: &str| ("TYPE".to_owned(), Shown::Text(value.to_owned()));
+    fn head(self, name: &str) -> Vec<(String, DisplayValue)> {
+        let name = |key: &str| (key.to_owned(), DisplayValue::Text(name.to_owned()));
+        let kind = |value: &str| ("TYPE".to_owned(), DisplayValue::Text(value.to_owned()));
         match self {
             Source::Definition(row) => vec![name("QUEUE"), kind(type_of(row.definition))],
             Source::QueueManager(_) => vec![name("QMNAME")],
             Source::Status(_) => vec![name("QUEUE"), kind("QUEUE")],
             Source::Connection(_) => vec![name("CONN"), kind("CONN")],
             Source::Handle { row, by_connection: true } => {
-                let queue = ("QUEUE".to_owned(), Shown::Text(row.queue.to_owned()));
+                let queue = ("QUEUE".to_owned(), DisplayValue::Text(row.queue.to_owned()));
                 vec![name("CONN"), kind("HANDLE"), queue]
             }
             Source::Handle { row, by_connection: false } => {
-                let connection = ("CONN".to_owned(), Shown::Text(row.connection.id.to_string()));
+                let connection =
+                    ("CONN".to_owned(), DisplayValue::Text(row.connection.id.to_string()));
                 vec![name("QUEUE"), kind("HANDLE"), connection]
             }
         }
@@ -189,7 +190,7 @@ impl Source<'_> {
     }
 
     /// The value of an attribute, if the object has it.
-    fn value(self, id: Id) -> Option<Shown> {
+    fn value(self, id: Id) -> Option<DisplayValue> {
         match self {
             Source::Definition(row) => definition(row, id),
             Source::QueueManager(row) => queue_manager(row, id),
@@ -202,15 +203,15 @@ impl Source<'_> {
 
 impl Condition {
     /// Whether WHERE lets a value through.
-    fn admits(&self, value: &Shown) -> bool {
+    fn admits(&self, value: &DisplayValue) -> bool {
         let text = match value {
-            Shown::Number(number) => {
+            DisplayValue::Number(number) => {
                 let wanted = self.value.parse::<u64>().unwrap_or(u64::MAX);
                 return self.operator.admits(number.cmp(&wanted)).unwrap_or(false);
             }
-            Shown::Flag(true) => self.attribute.name().to_owned(),
-            Shown::Flag(false) => format!("NO{}", self.attribute.name()),
-            Shown::Text(text) => text.clone(),
+            DisplayValue::Flag(true) => self.attribute.name().to_owned(),
+            DisplayValue::Flag(false) => format!("NO{}", self.attribute.name()),
+            DisplayValue::Text(text) => text.clone(),
         };
         let generic = NamePattern::parse(&self.value);
         match self.operator {
@@ -254,23 +255,23 @@ fn type_of(definition: &Definition) -> &'static str {
     }
 }
 
-fn text(value: &str) -> Option<Shown> {
-    Some(Shown::Text(value.into()))
+fn text(value: &str) -> Option<DisplayValue> {
+    Some(DisplayValue::Text(value.into()))
 }
 
-fn number(value: impl Into<u64>) -> Option<Shown> {
-    Some(Shown::Number(value.into()))
+fn number(value: impl Into<u64>) -> Option<DisplayValue> {
+    Some(DisplayValue::Number(value.into()))
 }
 
-fn choice(yes: bool, words: [&str; 2]) -> Option<Shown> {
+fn choice(yes: bool, words: [&str; 2]) -> Option<DisplayValue> {
     text(if yes { words[0] } else { words[1] })
 }
 
-fn inhibit(enabled: bool) -> Option<Shown> {
+fn inhibit(enabled: bool) -> Option<DisplayValue> {
     choice(enabled, ["ENABLED", "DISABLED"])
 }
 
-fn definition(row: &DefinitionRow<'_>, id: Id) -> Option<Shown> {
+fn definition(row: &DefinitionRow<'_>, id: Id) -> Option<DisplayValue> {
     match id {
         Id::QueueType => return text(type_of(row.definition)),
         Id::AlteredDate => return text(&date(altered_at(row))),
@@ -306,7 +307,7 @@ fn known(at: Time) -> Option<Time> {
     (at != Time::ZERO).then_some(at)
 }
 
-fn local(row: &DefinitionRow<'_>, queue: &LocalQueue, id: Id) -> Option<Shown> {
+fn local(row: &DefinitionRow<'_>, queue: &LocalQueue, id: Id) -> Option<DisplayValue> {
     match id {
         Id::CreatedDate => text(&date(created_at(row, queue))),
         Id::CreatedTime => text(&time(created_at(row, queue))),
@@ -318,7 +319,7 @@ fn local(row: &DefinitionRow<'_>, queue: &LocalQueue, id: Id) -> Option<Shown> {
     }
 }
 
-fn model(queue: &ModelQueue, id: Id) -> Option<Shown> {
+fn model(queue: &ModelQueue, id: Id) -> Option<DisplayValue> {
     match id {
         Id::DefinitionType => text(kind(queue.kind)),
         other => stored(&queue.attributes, other),
@@ -334,7 +335,7 @@ fn kind(kind: QueueKind) -> &'static str {
 }
 
 /// Attributes that local and model queues share.
-fn stored(attributes: &LocalAttributes, id: Id) -> Option<Shown> {
+fn stored(attributes: &LocalAttributes, id: Id) -> Option<DisplayValue> {
     match id {
         Id::Description => text(&attributes.description),
         Id::DepthMax => number(attributes.depth_max),
@@ -348,13 +349,13 @@ fn stored(attributes: &LocalAttributes, id: Id) -> Option<Shown> {
         }
         Id::BackoutThreshold => number(attributes.backout_threshold),
         Id::BackoutQueue => text(&attributes.backout_queue),
-        Id::Share => Some(Shown::Flag(attributes.shareable)),
+        Id::Share => Some(DisplayValue::Flag(attributes.shareable)),
         Id::DefaultInput => choice(attributes.default_shared, ["SHARED", "EXCL"]),
         _ => None,
     }
 }
 
-fn alias(queue: &AliasQueue, id: Id) -> Option<Shown> {
+fn alias(queue: &AliasQueue, id: Id) -> Option<DisplayValue> {
     match id {
         Id::Target => text(&queue.target),
         Id::Description => text(&queue.description),
@@ -366,7 +367,7 @@ fn alias(queue: &AliasQueue, id: Id) -> Option<Shown> {
     }
 }
 
-fn queue_manager(row: &QueueManagerRow, id: Id) -> Option<Shown> {
+fn queue_manager(row: &QueueManagerRow, id: Id) -> Option<DisplayValue> {
     match id {
         Id::QueueManagerName => text(&row.name),
         Id::Description => text(&row.description),
@@ -378,7 +379,7 @@ fn queue_manager(row: &QueueManagerRow, id: Id) -> Option<Shown> {
     }
 }
 
-fn status(row: &QueueStatusRow<'_>, id: Id) -> Option<Shown> {
+fn status(row: &QueueStatusRow<'_>, id: Id) -> Option<DisplayValue> {
     match id {
         Id::Depth => number(row.usage.depth),
         Id::Consumers => number(row.usage.consumers),
@@ -396,7 +397,7 @@ fn status(row: &QueueStatusRow<'_>, id: Id) -> Option<Shown> {
     }
 }
 
-fn connection(row: &ConnectionRow<'_>, id: Id) -> Option<Shown> {
+fn connection(row: &ConnectionRow<'_>, id: Id) -> Option<DisplayValue> {
     match id {
         Id::User => text(row.user),
         Id::Container => text(row.container),
@@ -408,7 +409,7 @@ fn connection(row: &ConnectionRow<'_>, id: Id) -> Option<Shown> {
     }
 }
 
-fn handle(row: &HandleRow<'_>, id: Id) -> Option<Shown> {
+fn handle(row: &HandleRow<'_>, id: Id) -> Option<DisplayValue> {
     match id {
         Id::User | Id::Container | Id::Address => connection(&row.connection, id),
         Id::OpenInput => text(match row.input {
@@ -425,40 +426,13 @@ fn handle(row: &HandleRow<'_>, id: Id) -> Option<Shown> {
 /// `2026-11-21`, UTC; empty when it is not known.
 fn date(at: Option<Time>) -> String {
     let Some(at) = at else { return String::new() };
-    let (year, month, day) = calendar(at.as_millis() / 1_000 / 86_400);
+    let CivilTime { year, month, day, .. } = CivilTime::of(at);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// `21.37.05`, UTC, as IBM MQ writes it; empty when it is not known.
 fn time(at: Option<Time>) -> String {
     let Some(at) = at else { return String::new() };
-    let seconds = at.as_millis() / 1_000 % 86_400;
-    format!("{:02}.{:02}.{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
-fn calendar(days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    // Whole periods of 400 years (146,097 days) first, so that the loop below is short.
-    let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
-    loop {
-        let length = if leap(year) { 366 } else { 365 };
-        if left < length {
-            break;
-        }
-        left -= length;
-        year += 1;
-    }
-    let february = if leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    (year, month, left + 1)
+    let CivilTime { hour, minute, second, .. } = CivilTime::of(at);
+    format!("{hour:02}.{minute:02}.{second:02}")
 }

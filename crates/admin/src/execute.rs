@@ -50,7 +50,8 @@ pub fn execute(target: &mut dyn Target, command: Command) -> Reply {
             removed(&catalogue::QUEUE_CLEARED, &name, target.clear(clear))
         }
         Command::Move(order) => {
-            let (from, to) = (order.name.clone(), order.to.clone());
+            let from = order.name.clone();
+            let to = order.to.clone();
             match target.move_messages(order) {
                 Ok(counts) => {
                     let [moved, left] = [counts.moved, counts.left].map(|count| count.to_string());
@@ -61,7 +62,8 @@ pub fn execute(target: &mut dyn Target, command: Command) -> Reply {
             }
         }
         Command::StopConnection(stop) => {
-            let (id, there) = (stop.id.to_string(), target.stop_connection(stop));
+            let id = stop.id.to_string();
+            let there = target.stop_connection(stop);
             match there {
                 true => reply(Outcome::Done, vec![catalogue::CONNECTION_STOPPED.message(&[&id])]),
                 false => {

@@ -50,12 +50,12 @@ pub struct Row {
 
 /// Attributes of a row, by name, in order. In JSON an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attributes(pub Vec<(String, Shown)>);
+pub struct Attributes(pub Vec<(String, DisplayValue)>);
 
 /// A value as DISPLAY shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Shown {
+pub enum DisplayValue {
     /// SHARE or NOSHARE: the name alone, or with NO before it.
     Flag(bool),
     /// A number.
@@ -119,7 +119,7 @@ impl ScriptReply {
 impl Attributes {
     /// The value of an attribute.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Shown> {
+    pub fn get(&self, name: &str) -> Option<&DisplayValue> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
@@ -147,14 +147,14 @@ impl Attributes {
     }
 }
 
-impl Shown {
+impl DisplayValue {
     fn cell(&self, name: &str) -> String {
         match self {
-            Shown::Flag(true) => name.into(),
-            Shown::Flag(false) => format!("NO{name}"),
-            Shown::Number(number) => format!("{name}({number})"),
-            Shown::Text(text) if text.is_empty() => format!("{name}( )"),
-            Shown::Text(text) => format!("{name}({})", printable(text)),
+            DisplayValue::Flag(true) => name.into(),
+            DisplayValue::Flag(false) => format!("NO{name}"),
+            DisplayValue::Number(number) => format!("{name}({number})"),
+            DisplayValue::Text(text) if text.is_empty() => format!("{name}( )"),
+            DisplayValue::Text(text) => format!("{name}({})", printable(text)),
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Status {
     /// Version of the program.
     pub version: String,
     /// What it is doing.
-    pub state: State,
+    pub state: QueueManagerState,
     /// Process id.
     pub pid: u32,
     /// Start of the process, milliseconds since the Unix epoch.
@@ -60,7 +60,7 @@ pub struct Status {
 /// What a queue manager is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum QueueManagerState {
     /// Recovering.
     #[default]
     Starting,

@@ -18,7 +18,8 @@ pub(crate) fn cut(text: &str, characters_max: usize) -> String {
         return text.into();
     }
     let kept = characters_max.saturating_sub(1);
-    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let head = kept.div_ceil(2);
+    let tail = kept / 2;
     let start: String = characters.iter().take(head).collect();
     let end: String = characters.iter().skip(characters.len().saturating_sub(tail)).collect();
     format!("{start}…{end}")

@@ -100,7 +100,7 @@ pub enum Event {
     Login(Claim),
     /// The peer's open frame. Server: answer with `accept_open` or `close`. Events behind it may
     /// already wait (pipelining); `close` drops them.
-    Opened(Box<Opened>),
+    Opened(Box<PeerOpen>),
     /// A session is up, begun by the peer (server) or answered by it (client).
     SessionBegun(SessionId),
     /// A session ended with all its links.
@@ -114,11 +114,11 @@ pub enum Event {
     },
     /// Server: the peer asks for a link; answer with `accept_attach` or `refuse_attach`. Client:
     /// the peer's answer (a null terminus announces a refusal: `Detached` with the reason follows).
-    Attached(Box<Attached>),
+    Attached(Box<PeerAttach>),
     /// Credit moved on a link. On a receiving link also when an aborted delivery used some up.
-    Flow(Flow),
+    Flow(LinkFlow),
     /// A whole delivery came in (the frames of a large one are put together first).
-    Transfer(Transfer),
+    Transfer(IncomingDelivery),
     /// A whole delivery came in that is longer than the link takes; its payload was dropped. It is
     /// to be settled as any other one.
     TooLong(Box<TooLong>),
@@ -186,7 +186,7 @@ impl Event {
 
 /// The peer's open frame (AMQP 2.7.1).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub struct PeerOpen {
     /// The peer's container.
     pub container_id: Arc<str>,
     /// Server: the host that the client wanted.
@@ -206,7 +206,7 @@ pub struct Opened {
 
 /// The peer's attach frame (AMQP 2.7.3).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attached {
+pub struct PeerAttach {
     /// The link.
     pub link: LinkId,
     /// Its name, unique per direction between two containers.
@@ -235,7 +235,7 @@ pub struct Attached {
 
 /// The state of credit on one link (AMQP 2.6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct LinkFlow {
     /// The link.
     pub link: LinkId,
     /// Deliveries that may still be sent, behind those already given to `send`. On a receiving
@@ -253,7 +253,7 @@ pub struct Flow {
 
 /// One whole incoming delivery (AMQP 2.7.5).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Transfer {
+pub struct IncomingDelivery {
     /// Its link.
     pub link: LinkId,
     /// By which it is settled.
@@ -274,7 +274,7 @@ pub struct Transfer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TooLong {
     /// All but the payload.
-    pub transfer: Transfer,
+    pub transfer: IncomingDelivery,
     /// How long the payload was.
     pub bytes: u64,
     /// How long it may be on this link.
@@ -290,9 +290,9 @@ pub struct AttachReply {
     pub target: Option<Box<LinkTarget>>,
     /// The largest message that we take on this link, in bytes; 0 for no limit.
     pub message_bytes_max: u64,
-    /// As agreed; the peer's wish is in [`Attached`].
+    /// As agreed; the peer's wish is in [`PeerAttach`].
     pub sender_settle_mode: SenderSettleMode,
-    /// As agreed; the peer's wish is in [`Attached`].
+    /// As agreed; the peer's wish is in [`PeerAttach`].
     pub receiver_settle_mode: ReceiverSettleMode,
     /// Capabilities that we offer on it.
     pub offered_capabilities: Symbols,

@@ -27,8 +27,8 @@ mod url;
 
 pub use connection::{ClientOptions, Connection, ServerOptions};
 pub use event::{
-    Allowance, AttachReply, AttachRequest, Attached, Deliveries, Event, Flow, IncomingId, LinkId,
-    Opened, Outgoing, SessionId, TooLong, Transfer,
+    Allowance, AttachReply, AttachRequest, Deliveries, Event, IncomingDelivery, IncomingId,
+    LinkFlow, LinkId, Outgoing, PeerAttach, PeerOpen, SessionId, TooLong,
 };
 pub use link::coordinator;
 pub use url::Url;

@@ -11,17 +11,7 @@ use towline_log::format::BLOCK_BYTES;
 use crate::error::BackupError;
 use crate::folder::write_all;
 use crate::manifest::FileSum;
-
-/// How far a backup is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes copied.
-    pub done: u64,
-    /// Bytes to be copied.
-    pub all: u64,
-    /// Extents before this one are copied: they can be let go.
-    pub extent: u64,
-}
+use crate::progress::Progress;
 
 /// Files that were written, and the account of it.
 pub(super) struct CopyAccount<'a> {

@@ -20,6 +20,7 @@ use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
 use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{FileSum, Manifest, Point};
+use crate::progress::Progress;
 use crate::view::View;
 
 /// Finds the pages that an image refers to; the reason in words when it is not understood.
@@ -63,9 +64,6 @@ impl CheckReport {
     }
 }
 
-/// How far a check is: bytes done and to do.
-pub type Checked<'a> = &'a mut dyn FnMut(u64, u64);
-
 impl Backup {
     /// Reads all of a backup and checks it: lengths and checksums of its files, the chain of the
     /// log, images, and the pages that they refer to.
@@ -74,8 +72,9 @@ impl Backup {
     /// What keeps it from being read at all.
     pub fn check(
         &self,
-        (pages_of, lacks): (PagesOf<'_>, Lacks),
-        progress: Checked<'_>,
+        pages_of: PagesOf<'_>,
+        lacks: Lacks,
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<CheckReport, BackupError> {
         let manifest = self.listed()?;
         let mut report = CheckReport {
@@ -84,25 +83,30 @@ impl Backup {
             damaged: manifest.damaged_batches(),
             ..CheckReport::default()
         };
-        let all = manifest.bytes();
+        let mut now = Progress { done: 0, all: manifest.bytes(), extent: 0 };
         for sum in manifest.files() {
             report.files += 1;
-            if let Err(what) = self.check_file(sum, &mut report.bytes, all, progress) {
+            let mut read = |bytes: u64| {
+                now.done += bytes;
+                progress(now);
+            };
+            if let Err(what) = self.check_file(sum, &mut read) {
                 report.findings.push(format!("{}: {what}", sum.file));
             }
         }
+        report.bytes = now.done;
         if report.is_sound() {
-            self.check_points(manifest, (pages_of, lacks), &mut report)?;
+            self.check_points(manifest, pages_of, lacks, &mut report)?;
         }
         Ok(report)
     }
 
+    /// Reads a file and compares length and checksum. `read` is called with the length of each
+    /// piece.
     pub(super) fn check_file(
         &self,
         sum: &FileSum,
-        done: &mut u64,
-        all: u64,
-        progress: Checked<'_>,
+        read: &mut dyn FnMut(u64),
     ) -> Result<(), String> {
         let file = self.file(sum).map_err(|error| error.to_string())?;
         let mut buffer = Aligned::zeroed(PIECE_BYTES);
@@ -110,16 +114,15 @@ impl Backup {
         while at < sum.bytes {
             let wanted = size((sum.bytes - at).min(PIECE_BYTES as u64));
             let wanted_blocks = size(padded(wanted as u64));
-            let place = buffer.bytes_mut().get_mut(..wanted_blocks).unwrap_or_default();
-            let count = file.read_at(place, at).map_err(|error| error.to_string())?;
-            let bytes = buffer.bytes().get(..wanted.min(count)).unwrap_or_default();
+            let count = file.read_at(buffer.first_mut(wanted_blocks), at);
+            let count = count.map_err(|error| error.to_string())?;
+            let bytes = buffer.first(wanted.min(count));
             if bytes.len() < wanted {
                 return Err("it is too short".into());
             }
             found = crc32c::crc32c_append(found, bytes);
             at += wanted as u64;
-            *done += wanted as u64;
-            progress(*done, all);
+            read(wanted as u64);
         }
         if found == sum.crc32c { Ok(()) } else { Err("its checksum is wrong".into()) }
     }
@@ -127,7 +130,8 @@ impl Backup {
     fn check_points(
         &self,
         manifest: &Manifest,
-        (pages_of, lacks): (PagesOf<'_>, Lacks),
+        pages_of: PagesOf<'_>,
+        lacks: Lacks,
         report: &mut CheckReport,
     ) -> Result<(), BackupError> {
         let mut walked: Option<(u64, u64)> = None;

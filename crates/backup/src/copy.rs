@@ -10,18 +10,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use towline_log::Pages;
 use towline_log::block::Aligned;
 use towline_log::disk::{Disk, DiskFile};
+use towline_log::folder::chain::ExtentOffset;
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::names::extent_name;
 use towline_log::folder::scan::Scan;
 use towline_log::format::{BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, ImageHeader, padded, size};
 use towline_log::time_index::{self, Row};
 use towline_log::{LogError, is_unreadable};
-use towline_types::{Lsn, PageRef, Time};
+use towline_types::{Lsn, Time};
 
-use crate::account::{CopyAccount, Progress};
+use crate::account::CopyAccount;
 use crate::damage;
 use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
@@ -29,7 +29,8 @@ use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name};
 use crate::manifest::{
     DamageNote, End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
 };
-use crate::packs;
+use crate::packs::{self, PackName, SourcePages};
+use crate::progress::Progress;
 use crate::source::Source;
 use crate::view::View;
 
@@ -56,7 +57,7 @@ pub struct Choices {
 
 /// What a backup came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct BackupReport {
     /// Where it ends: all runs that end at or before this position are in it.
     pub end: Lsn,
     /// Position of its image.
@@ -76,9 +77,8 @@ pub struct Done {
 }
 
 impl Backup {
-    /// Adds a copy of `source` to the backup. `pages`: the page file of the log, and the pages that
-    /// the image of the source refers to. `rows`: when the log was how long. `progress` is called
-    /// while bytes are copied; it may release extents that are copied.
+    /// Adds a copy of `source` and of its pages to the backup. `rows`: when the log was how long.
+    /// `progress` is called while bytes are copied; it may release extents that are copied.
     ///
     /// # Errors
     /// [`BackupError`]: what was there before can still be used; what was written meanwhile is
@@ -86,12 +86,12 @@ impl Backup {
     pub fn add(
         &mut self,
         source: &Source,
-        (pages, used): (Option<&Pages>, &[PageRef]),
+        pages: SourcePages<'_>,
         rows: &[Row],
         choices: &Choices,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Done, BackupError> {
-        let added = self.copy(source, (pages, used), rows, choices, progress);
+    ) -> Result<BackupReport, BackupError> {
+        let added = self.copy(source, pages, rows, choices, progress);
         // When a manifest was written, what it does not name is what older points needed.
         let tidied = self.remove_leftovers();
         let done = added?;
@@ -102,16 +102,20 @@ impl Backup {
     fn copy(
         &mut self,
         source: &Source,
-        (pages, used): (Option<&Pages>, &[PageRef]),
+        pages: SourcePages<'_>,
         rows: &[Row],
         choices: &Choices,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Done, BackupError> {
+    ) -> Result<BackupReport, BackupError> {
         let before = self.before(source, choices.full)?;
         let serial = self.manifest.as_ref().map_or(0, |manifest| manifest.serial) + 1;
         let missing = missing_parts(source, before.as_ref(), serial)?;
         let all = missing.iter().map(|part| part.sum.bytes).sum::<u64>()
-            + used.iter().map(|page| u64::from(page.units()) * BLOCK_BYTES as u64).sum::<u64>();
+            + pages
+                .used
+                .iter()
+                .map(|page| u64::from(page.units()) * BLOCK_BYTES as u64)
+                .sum::<u64>();
         let disk = Arc::clone(&self.disk);
         let mut tell = |now: Progress| {
             self.tell_progress(now.done, now.all);
@@ -126,14 +130,11 @@ impl Backup {
         let (places, pack) = match before.as_ref().and_then(Manifest::newest) {
             // The same image once more: its pages are there.
             Some(newest) if at.is_some() && newest.image == image => (newest.places.clone(), None),
-            _ => packs::copy(
-                self,
-                pages,
-                used,
-                before.as_ref(),
-                (at.unwrap_or_default(), serial),
-                &mut written,
-            )?,
+            _ => {
+                let name = PackName { at: source.image_at(), serial };
+                let copied = packs::copy(self, pages, before.as_ref(), name, &mut written)?;
+                (copied.table, copied.pack)
+            }
         };
         let first_new = missing.first().map(|part| part.extent);
         let parts = copy_parts(source, missing, &mut written)?;
@@ -162,15 +163,16 @@ impl Backup {
         }
         let found =
             first_new.map(|from| find_damage(self, &manifest, source, from.max(source.first)));
+        // Without a new part there is nothing that could be damaged.
         manifest.note_damage(found.transpose()?.unwrap_or_default());
         self.refuse_loss(&manifest, choices.lacks)?;
         let (files, bytes) = (written.files, written.bytes);
         let full = self.manifest.is_none() || choices.full;
         let (end, bytes_held) = (source.end(), manifest.bytes());
-        let first = manifest.points.first().map_or(source.end(), Point::earliest);
+        let first = manifest.earliest();
         let damaged = manifest.damaged_batches();
         self.publish(manifest)?;
-        Ok(Done { end, image: at, first, bytes, files, bytes_held, full, damaged })
+        Ok(BackupReport { end, image: at, first, bytes, files, bytes_held, full, damaged })
     }
 
     /// Whatever the source said of itself: what counts now stays when the new list does not have
@@ -220,7 +222,7 @@ impl Backup {
         let known = new.first().map_or(end, |row| row.upto);
         rows.retain(|row| row.upto < known);
         rows.extend(new.iter().filter(|row| row.upto <= end));
-        let first = manifest.points.first().map_or(Lsn::ZERO, Point::earliest);
+        let first = manifest.earliest();
         rows.retain(|row| row.upto >= first);
         Ok(time_index::bounded(rows))
     }
@@ -273,7 +275,7 @@ fn goes_through(source: &Source, end: End) -> Result<bool, BackupError> {
     if source.end.lsn < end.lsn {
         return Ok(false);
     }
-    if end.index == 0 || end.place(source.extent_bytes).0 < source.first {
+    if end.index == 0 || end.place(source.extent_bytes).sequence < source.first {
         return Ok(true);
     }
     let folder = Folder::list(source.disk.as_ref())?;
@@ -290,7 +292,7 @@ fn missing_parts(
     before: Option<&Manifest>,
     serial: u64,
 ) -> Result<Vec<Part>, BackupError> {
-    let (last, offset) = source.end.place(source.extent_bytes);
+    let ExtentOffset { sequence: last, offset } = source.end.place(source.extent_bytes);
     let mut parts = Vec::new();
     for extent in source.first..=last {
         let name = extent_name(extent);
@@ -365,7 +367,7 @@ pub(super) fn read_piece(
     for (to, at) in buffer.bytes_mut().chunks_mut(BLOCK_BYTES).zip(places) {
         match from.read_at(block.bytes_mut(), at) {
             Ok(count) if count < to.len() => return Err(short()),
-            Ok(_) => to.copy_from_slice(block.bytes().get(..to.len()).unwrap_or_default()),
+            Ok(_) => to.copy_from_slice(block.first(to.len())),
             Err(error) if is_unreadable(&error) => to.fill(0),
             Err(error) => return Err(error),
         }
@@ -412,7 +414,7 @@ impl Manifest {
         self.parts.sort_by_key(|part| (part.extent, part.from));
         let mut needed = BTreeSet::new();
         for point in &self.points {
-            let last = self.reach(point).place(self.extent_bytes).0;
+            let last = self.reach(point).place(self.extent_bytes).sequence;
             needed.extend(point.first_extent..=last);
         }
         self.parts.retain(|part| needed.contains(&part.extent));

@@ -8,7 +8,7 @@
 use towline_log::block::Aligned;
 use towline_log::folder::chain::finding;
 use towline_log::folder::scan::Scan;
-use towline_log::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, payload_sum};
+use towline_log::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, header_length, payload_sum};
 use towline_log::record::{Kind, Records};
 use towline_log::{Damage, LogError};
 use towline_types::Lsn;
@@ -64,8 +64,9 @@ pub(super) fn find(
 
 fn cut(mut header: BatchHeader, payload: &[u8], kept: usize, log_id: LogId) -> Cut {
     let whole = kept == payload.len();
-    let payload = payload.get(..kept).unwrap_or_default();
-    header.payload_bytes = u32::try_from(kept).unwrap_or(header.payload_bytes);
+    assert!(kept <= payload.len(), "a record ends inside its batch");
+    let payload = &payload[..kept];
+    header.payload_bytes = header_length(kept as u64);
     header.checksum = header.sum(payload_sum(log_id, payload));
     let bytes = header.batch_bytes();
     let end = End {
@@ -73,7 +74,7 @@ fn cut(mut header: BatchHeader, payload: &[u8], kept: usize, log_id: LogId) -> C
         index: header.index,
         checksum: header.checksum,
         term: header.term,
-        bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        bytes: header_length(bytes),
     };
     let last = (!whole).then(|| {
         let mut buffer = Aligned::with_capacity(payload.len() + BATCH_HEADER_BYTES);

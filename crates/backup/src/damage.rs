@@ -6,10 +6,10 @@
 //! Invariant: damage is let through only where a restart does not read: what the image needs behind
 //! it is whole.
 
-use towline_log::folder::chain::{Link, Place, finding};
+use towline_log::folder::chain::{ExtentOffset, Link, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::names::extent_name;
-use towline_log::folder::scan::Scan;
+use towline_log::folder::scan::{ChainBreak, Scan};
 use towline_log::format::{BLOCK_BYTES, ImageHeader};
 use towline_log::{Damage, LogError};
 use towline_types::Lsn;
@@ -50,7 +50,8 @@ impl Manifest {
         let Some(files) = Files::of(&source.disk, &folder)? else { return Ok(()) };
         let mut whole = Vec::new();
         for DamageNote { lsn, .. } in &self.damaged {
-            let place = Place { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
+            let place =
+                ExtentOffset { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
             if place.sequence >= source.first
                 && files.length(place.sequence).is_some()
                 && matches!(Scan::again(&files, place, None).next_batch(), Ok(Some(_)))
@@ -78,16 +79,16 @@ pub(super) fn look(
     let mut scan = Scan::new(files, from);
     let mut damaged = Vec::new();
     while !to_the_end(&mut scan, end)? {
-        let (place, what) = scan.broken_at();
+        let ChainBreak { place, what } = scan.broken_at();
         if what != Damage::Batch {
             return Err(LogError::Damaged(finding(place, scan.lsn(place), what)));
         }
         let lost = scan.casualties(place);
         let messages = (!lost.incomplete).then_some(lost.bodies);
         damaged.push(DamageNote { lsn: scan.lsn(place).0, messages });
-        let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+        let behind = ExtentOffset { offset: place.offset + BLOCK_BYTES as u64, ..place };
         match scan.next_whole(behind) {
-            Some((next, header)) if header.lsn.0 < end.lsn => scan.go_on_at(next),
+            Some(next) if next.header.lsn.0 < end.lsn => scan.go_on_at(next.place),
             Some(_) | None => break,
         }
     }
@@ -126,6 +127,6 @@ fn replays(files: &Files, end: End, image: Option<&ImageHeader>) -> Result<(), L
     if to_the_end(&mut scan, end)? {
         return Ok(());
     }
-    let (place, what) = scan.broken_at();
+    let ChainBreak { place, what } = scan.broken_at();
     Err(LogError::Damaged(finding(place, scan.lsn(place), what)))
 }

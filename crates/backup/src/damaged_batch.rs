@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use towline_log::format::BATCH_HEADER_BYTES;
+use towline_log::format::{BATCH_HEADER_BYTES, header_length};
 use towline_types::{BodyLocation, Lsn};
 
 /// A damaged batch that a backup has as it found it in the log.
@@ -25,8 +25,7 @@ impl DamagedBatch {
     #[must_use]
     pub fn part(&self) -> BodyLocation {
         // A batch is as long as its header at least.
-        let bytes = u32::try_from(BATCH_HEADER_BYTES).unwrap_or(u32::MAX);
-        BodyLocation { lsn: self.lsn, bytes }
+        BodyLocation { lsn: self.lsn, bytes: header_length(BATCH_HEADER_BYTES as u64) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use towline_log::{Finding, LogError};
-use towline_types::{Lsn, Time};
+use towline_types::{CivilTime, Lsn, Time};
 
 use crate::damaged_batch::DamagedBatch;
 
@@ -243,7 +243,7 @@ fn damage_between(
 }
 
 fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    time.map_or(Ok(()), |time| write!(out, " ({})", crate::rfc3339::rfc3339(time)))
+    time.map_or(Ok(()), |time| write!(out, " ({})", CivilTime::of(time)))
 }
 
 impl std::error::Error for BackupError {

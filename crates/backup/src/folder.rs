@@ -17,6 +17,7 @@ use towline_types::Lsn;
 
 use crate::error::BackupError;
 use crate::manifest::{FileSum, MANIFEST_NAME, Manifest};
+use crate::progress::Progress;
 
 const NEW_MANIFEST_NAME: &str = "manifest.new";
 const PROGRESS_NAME: &str = "progress";
@@ -167,12 +168,14 @@ impl Backup {
     }
 }
 
-/// Bytes copied and to be copied by the backup that is being made in `folder`, if it said so.
+/// How far the backup is that is being made in `folder`, if it said so (without the extent).
 #[must_use]
-pub fn read_progress(folder: &Path) -> Option<(u64, u64)> {
+pub fn read_progress(folder: &Path) -> Option<Progress> {
     let text = std::fs::read_to_string(folder.join(PROGRESS_NAME)).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    let done = numbers.next()?.ok()?;
+    let all = numbers.next()?.ok()?;
+    Some(Progress { done, all, extent: 0 })
 }
 
 /// Name of the file of a kind at a position, written by the backup of a number.
@@ -233,8 +236,7 @@ fn read_manifest(disk: &dyn Disk) -> Result<Option<Manifest>, BackupError> {
 pub(super) fn read_all(file: &dyn DiskFile, bytes: u64) -> std::io::Result<Vec<u8>> {
     let mut buffer = Aligned::zeroed(size(padded(bytes)));
     let count = file.read_at(buffer.bytes_mut(), 0)?;
-    let content = buffer.bytes().get(..count.min(size(bytes))).unwrap_or_default();
-    Ok(content.to_vec())
+    Ok(buffer.first(count.min(size(bytes))).to_vec())
 }
 
 /// Writes whole blocks from the beginning of a file on.

@@ -13,12 +13,12 @@
 //! points ascend; each point is covered from its first extent to its end.
 
 use serde::{Deserialize, Serialize};
+use towline_log::folder::chain::ExtentOffset;
 use towline_log::format::{LogId, padded};
 use towline_log::mark::Seam;
 use towline_types::Lsn;
 
 use crate::error::BackupError;
-pub use crate::rfc3339::rfc3339;
 
 /// Newest version of the manifest and of the files that it names: one with a list of damaged
 /// batches, which a program that knows nothing of them must not restore as if it were whole.
@@ -132,6 +132,11 @@ pub struct DamageNote {
     pub messages: Option<u64>,
 }
 
+/// Why a manifest is always written and summed.
+const NOT_JSON: &str = "a manifest has numbers and strings alone, which JSON can express";
+/// Why a manifest always has a point: reading one without is refused, and writing one adds it.
+const NO_POINT: &str = "a manifest has a point";
+
 impl End {
     pub(super) fn of(seam: Seam) -> End {
         let Seam { end, index, checksum, term, bytes } = seam;
@@ -144,9 +149,9 @@ impl End {
     }
 
     /// Where it lies: extent, and offset in it rounded up to whole blocks.
-    pub(super) fn place(self, extent_bytes: u64) -> (u64, u64) {
-        let extent = self.lsn.saturating_sub(1) / extent_bytes;
-        (extent, padded(self.lsn - extent * extent_bytes))
+    pub(super) fn place(self, extent_bytes: u64) -> ExtentOffset {
+        let sequence = self.lsn.saturating_sub(1) / extent_bytes;
+        ExtentOffset { sequence, offset: padded(self.lsn - sequence * extent_bytes) }
     }
 }
 
@@ -169,6 +174,18 @@ impl Manifest {
     #[must_use]
     pub fn newest(&self) -> Option<&Point> {
         self.points.last()
+    }
+
+    /// The earliest position that can be restored.
+    pub(super) fn earliest(&self) -> Lsn {
+        let Some(oldest) = self.points.first() else { unreachable!("{NO_POINT}") };
+        oldest.earliest()
+    }
+
+    /// Where the newest backup ends.
+    pub(super) fn end(&self) -> Lsn {
+        let Some(newest) = self.points.last() else { unreachable!("{NO_POINT}") };
+        Lsn(newest.end.lsn)
     }
 
     /// All files but the manifest itself.
@@ -200,8 +217,9 @@ impl Manifest {
         let mut reach = point.end;
         let later = self.points.iter().filter(|later| later.end.lsn > point.end.lsn);
         for later in later {
-            let (from, to) = (reach.place(self.extent_bytes).0, later.end.place(self.extent_bytes));
-            let whole = (from..=to.0).all(|extent| self.held(extent) > 0);
+            let from = reach.place(self.extent_bytes).sequence;
+            let to = later.end.place(self.extent_bytes).sequence;
+            let whole = (from..=to).all(|extent| self.held(extent) > 0);
             if !whole {
                 break;
             }
@@ -211,10 +229,20 @@ impl Manifest {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        let checksum = crc32c::crc32c(text.as_bytes());
+        let checksum = crc32c::crc32c(&self.summed());
         let sealed = Sealed { checksum, backup: self.clone() };
-        serde_json::to_vec_pretty(&sealed).unwrap_or_default()
+        match serde_json::to_vec_pretty(&sealed) {
+            Ok(text) => text,
+            Err(error) => unreachable!("{NOT_JSON}: {error}"),
+        }
+    }
+
+    /// The bytes that the checksum is of.
+    fn summed(&self) -> Vec<u8> {
+        match serde_json::to_vec(self) {
+            Ok(text) => text,
+            Err(error) => unreachable!("{NOT_JSON}: {error}"),
+        }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, BackupError> {
@@ -232,8 +260,7 @@ impl Manifest {
         }
         let sealed: Sealed =
             serde_json::from_value(value).map_err(|error| damaged(&error.to_string()))?;
-        let text = serde_json::to_string(&sealed.backup).unwrap_or_default();
-        if crc32c::crc32c(text.as_bytes()) != sealed.checksum {
+        if crc32c::crc32c(&sealed.backup.summed()) != sealed.checksum {
             return Err(damaged("its checksum is wrong"));
         }
         sealed.backup.check().map_err(damaged)?;
@@ -283,7 +310,7 @@ impl Manifest {
             return Err("damage is noted where it holds nothing");
         }
         for point in &self.points {
-            let (last, offset) = point.end.place(extent_bytes);
+            let ExtentOffset { sequence: last, offset } = point.end.place(extent_bytes);
             let covered = point.first_extent <= last
                 && (point.first_extent..=last).all(|extent| self.held(extent) > 0)
                 && self.held(last) >= offset

@@ -17,10 +17,11 @@ use crate::folder::Backup;
 /// As [`towline_log::mend::mend_from_log`]; the backup cannot be read.
 pub fn mend_from_backup(
     folder: &Path,
-    (from, wanted): (&Path, &[u64]),
+    from: &Path,
+    wanted: &[u64],
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, BackupError> {
     let source = Backup::look(from)?.newest_log()?;
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
-    Ok(mend(&target, (&source, wanted), progress)?)
+    Ok(mend(&target, &source, wanted, progress)?)
 }

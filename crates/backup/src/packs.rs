@@ -64,18 +64,48 @@ pub(super) fn places(backup: &Backup, point: &Point) -> Result<Vec<PageCopy>, Ba
     Ok(places)
 }
 
-/// Copies the pages of an image that no pack of the backup `before` has. Yields the table and the
-/// new pack, if one was needed.
+/// The pages of a log: its page file, and the pages that the image of the source refers to.
+#[derive(Clone, Copy)]
+pub struct SourcePages<'a> {
+    /// The page file; `None` when the image refers to no page, or there is no image.
+    pub file: Option<&'a Pages>,
+    /// The pages, in any order.
+    pub used: &'a [PageRef],
+}
+
+/// What the new files of pages are named after.
+#[derive(Clone, Copy)]
+pub(super) struct PackName {
+    /// Position of the image that refers to the pages.
+    pub(super) at: Lsn,
+    /// Number of the backup.
+    pub(super) serial: u64,
+}
+
+/// The files of the pages of an image.
+#[derive(Default)]
+pub(super) struct CopiedPages {
+    /// The page table; `None` when the image refers to no page.
+    pub(super) table: Option<FileSum>,
+    /// The new pack; `None` when earlier packs have all pages.
+    pub(super) pack: Option<FileSum>,
+}
+
+/// Copies the pages of an image that no pack of the backup `before` has.
 pub(super) fn copy(
     backup: &Backup,
-    pages: Option<&Pages>,
-    used: &[PageRef],
+    source: SourcePages<'_>,
     before: Option<&Manifest>,
-    (at, serial): (Lsn, u64),
+    name: PackName,
     written: &mut CopyAccount<'_>,
-) -> Result<(Option<FileSum>, Option<FileSum>), BackupError> {
-    let Some(pages) = pages.filter(|_| !used.is_empty()) else { return Ok((None, None)) };
-    let mut used = used.to_vec();
+) -> Result<CopiedPages, BackupError> {
+    if source.used.is_empty() {
+        return Ok(CopiedPages::default());
+    }
+    assert!(source.file.is_some(), "an image that refers to pages has a page file");
+    let Some(pages) = source.file else { return Ok(CopiedPages::default()) };
+    let PackName { at, serial } = name;
+    let mut used = source.used.to_vec();
     used.sort_unstable();
     let earlier = Earlier::of(backup, before, &used)?;
     let mut pack =
@@ -94,7 +124,7 @@ pub(super) fn copy(
     }
     let pack = pack.end()?;
     let table = written.file(&file_name("places", at, serial), &table)?;
-    Ok((Some(table), pack))
+    Ok(CopiedPages { table: Some(table), pack })
 }
 
 /// The pack that is being written.
@@ -163,8 +193,10 @@ impl Earlier {
         }
         for pack in &manifest.packs {
             let Some(serial) = serial_in_name(&pack.file) else { continue };
-            let wanted = units.get(&serial).copied().unwrap_or(0) * BLOCK_BYTES as u64;
-            // A pack of which little is left is left behind.
+            // A pack without a page of the image is left behind, as is one of which little is left.
+            let Some(wanted) = units.get(&serial).map(|units| units * BLOCK_BYTES as u64) else {
+                continue;
+            };
             if wanted * 2 >= pack.bytes {
                 earlier.files.insert(serial, (pack.file.clone(), backup.file(pack)?));
             }
@@ -180,7 +212,7 @@ impl Earlier {
         let mut buffer = Aligned::zeroed(size(padded(content.len() as u64)));
         let from = u64::from(place.unit) * BLOCK_BYTES as u64;
         let count = file.read_at(buffer.bytes_mut(), from).map_err(failed)?;
-        let there = buffer.bytes().get(..count.min(content.len())).unwrap_or_default();
+        let there = buffer.first(count.min(content.len()));
         Ok((there == content.as_ref()).then_some(*place))
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use towline_log::block::Aligned;
 use towline_log::disk::{Disk, LinuxDisk};
+use towline_log::folder::chain::ExtentOffset;
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::images;
 use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, extent_name, image_name};
@@ -23,14 +24,15 @@ use towline_log::format::{
 };
 use towline_log::time_index::{self, Row};
 use towline_log::{LogError, Pages};
-use towline_types::{Lsn, PageRef, Time};
+use towline_types::{CivilTime, Lsn, PAGE_UNIT_BYTES, PageRef, Time};
 
-use crate::account::Progress;
 use crate::cut::{self, Cut};
 use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
+use crate::extent_length::ExtentLength;
 use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{End, Manifest, Point};
+use crate::progress::Progress;
 use crate::view::View;
 
 /// How far a log is restored.
@@ -46,7 +48,7 @@ pub enum Upto {
 
 /// What a restore came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreReport {
     /// Where the log ends now.
     pub end: Lsn,
     /// The image that it begins with.
@@ -70,7 +72,7 @@ pub fn restore_folder(
     data: &Path,
     upto: Upto,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Restored, BackupError> {
+) -> Result<RestoreReport, BackupError> {
     const LOG: &str = "log";
     if data.exists() {
         let failed = |e| LogError::io("look into", &data.display().to_string(), e);
@@ -105,11 +107,11 @@ pub fn restore(
     disk: &Arc<dyn Disk>,
     upto: Upto,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Restored, BackupError> {
+) -> Result<RestoreReport, BackupError> {
     check_empty(disk.as_ref())?;
     let manifest = backup.listed()?;
     for sum in manifest.files() {
-        let checked = backup.check_file(sum, &mut 0, 0, &mut |_, _| {});
+        let checked = backup.check_file(sum, &mut |_| {});
         checked.map_err(|what| BackupError::Damaged { file: sum.file.clone(), what })?;
     }
     let plan = Plan::of(backup, manifest, upto)?;
@@ -124,10 +126,11 @@ pub fn restore(
     let end = Lsn(plan.end.lsn);
     let at = plan.rows.iter().rev().find(|row| row.upto <= end).map(|row| row.at);
     let image = plan.point.image.as_ref().map(|_| Lsn(plan.point.at));
-    let extents = plan.view.extents().filter(|(extent, _)| *extent <= plan.last()).count() as u64;
+    let held = plan.view.extents().filter(|extent| extent.sequence <= plan.last());
+    let extents = held.count() as u64;
     let first = Lsn(plan.point.first_extent.saturating_mul(plan.extent_bytes));
     let damaged = manifest.damaged_within(first, end);
-    Ok(Restored { end, image, at, extents, bytes, damaged })
+    Ok(RestoreReport { end, image, at, extents, bytes, damaged })
 }
 
 /// Names that a disk makes for itself.
@@ -205,11 +208,12 @@ impl Plan {
         } else {
             let before = Lsn(point.first_extent.saturating_mul(manifest.extent_bytes));
             let damaged = manifest.damaged_within(before, Lsn(point.at));
-            find_cut(&view, &point, &damaged, (upto_lsn, reach), log_id)?
+            find_cut(&view, &point, &damaged, upto_lsn, reach, log_id)?
         };
         let Cut { end, last } = cut.ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let view = View::of(backup, manifest, &point, end)?;
-        let term = manifest.points.iter().map(|point| point.end.term).max().unwrap_or(0);
+        let terms = manifest.points.iter().map(|point| point.end.term);
+        let term = terms.fold(newest.end.term, u32::max);
         let rows = rows.into_iter().filter(|row| row.upto.0 <= end.lsn).collect();
         let (extent_bytes, shortened) = (manifest.extent_bytes, last);
         Ok(Plan { log_id, extent_bytes, point, view, end, shortened, term, rows })
@@ -217,7 +221,7 @@ impl Plan {
 
     /// The extent that holds the end.
     fn last(&self) -> u64 {
-        self.end.place(self.extent_bytes).0
+        self.end.place(self.extent_bytes).sequence
     }
 
     /// Yields how many bytes were written.
@@ -227,12 +231,13 @@ impl Plan {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<u64, BackupError> {
         let pages: Vec<PageRef> = self.view.places().iter().map(|place| place.page).collect();
-        let extents = self.view.extents().map(|(_, length)| length).sum::<u64>();
-        let all = extents + pages.iter().map(|page| u64::from(page.units()) * 4096).sum::<u64>();
+        let extents = self.view.extents().map(|extent| extent.bytes).sum::<u64>();
+        let all = extents
+            + pages.iter().map(|page| u64::from(page.units()) * PAGE_UNIT_BYTES).sum::<u64>();
         let mut progress = Progressing { tell: progress, done: 0, all, told: 0 };
         self.write_pages(disk, &pages, &mut progress)?;
-        for (extent, length) in self.view.extents() {
-            self.write_extent(disk, extent, length, &mut progress)?;
+        for ExtentLength { sequence, bytes } in self.view.extents() {
+            self.write_extent(disk, sequence, bytes, &mut progress)?;
         }
         self.write_mark(disk, self.term)?;
         let failed = |e| LogError::io("write the table of times", "times", e);
@@ -265,7 +270,7 @@ impl Plan {
                 let mut buffer = Aligned::with_capacity(page.bytes as usize);
                 buffer.append_to().extend_from_slice(&content?);
                 buffer.pad();
-                let at = u64::from(page.unit) * towline_types::PAGE_UNIT_BYTES;
+                let at = u64::from(page.unit) * PAGE_UNIT_BYTES;
                 file.write_at(buffer.bytes(), at).map_err(failed)?;
                 progress.add(buffer.len() as u64);
             }
@@ -297,7 +302,7 @@ impl Plan {
     /// Writes a batch without records behind the end, with a term that the backup does not know: it
     /// drops a run that was never finished, and whatever the old log had here cannot follow it.
     fn write_mark(&self, disk: &dyn Disk, newest_term: u32) -> Result<(), BackupError> {
-        let (mut extent, mut offset) = self.end.place(self.extent_bytes);
+        let ExtentOffset { sequence: mut extent, mut offset } = self.end.place(self.extent_bytes);
         let name_of = extent_name;
         let failed = |e| LogError::io("write an extent", "extent", e);
         let block = padded(BATCH_HEADER_BYTES as u64);
@@ -355,12 +360,12 @@ fn rows_of(backup: &Backup, manifest: &Manifest) -> Result<Vec<Row>, BackupError
 }
 
 fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
-    let first = manifest.points.first().map_or(Lsn::ZERO, Point::earliest);
-    let last = manifest.newest().map_or(Lsn::ZERO, |point| Lsn(point.end.lsn));
+    let first = manifest.earliest();
+    let last = manifest.end();
     let asked = match upto {
         Upto::End => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
-        Upto::Time(time) => crate::rfc3339::rfc3339(time),
+        Upto::Time(time) => CivilTime::of(time).to_string(),
     };
     BackupError::OutOfReach {
         asked,
@@ -375,7 +380,8 @@ fn find_cut(
     view: &Arc<View>,
     point: &Point,
     damaged: &[DamagedBatch],
-    (upto, reach): (Lsn, End),
+    upto: Lsn,
+    reach: End,
     log_id: LogId,
 ) -> Result<Option<Cut>, BackupError> {
     let disk: Arc<dyn Disk> = Arc::clone(view) as Arc<dyn Disk>;
@@ -394,8 +400,8 @@ fn find_cut(
     let inside = |damaged: &&DamagedBatch| damaged.lsn.0 / extent_bytes >= first;
     if let Some(last) = damaged.iter().rev().find(inside) {
         let place = scan.place_of(last.lsn.after(BLOCK_BYTES as u64));
-        if let Some((whole, _)) = scan.next_whole(place) {
-            scan.go_on_at(whole);
+        if let Some(whole) = scan.next_whole(place) {
+            scan.go_on_at(whole.place);
         }
     }
     let found = cut::find(&mut scan, log_id, upto, reach)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use towline_log::disk::Disk;
-use towline_log::folder::chain::{Place, beginning_is_gone, finding};
+use towline_log::folder::chain::{ExtentOffset, beginning_is_gone, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::images::{self, Images, LoadedImage};
 use towline_log::folder::names::image_name;
@@ -139,8 +139,8 @@ impl Source {
 /// Reads to the end of the chain, which must be the end of the log.
 fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
     while let Ok(Some(_)) = scan.next_batch() {}
-    let (facts, _) = scan.facts(image, u64::MAX);
-    let place: Place = scan.place;
+    let facts = scan.facts(image, u64::MAX).facts;
+    let place: ExtentOffset = scan.place;
     match table::judge_tail(facts) {
         TailVerdict::End | TailVerdict::Cut => {}
         TailVerdict::Refuse(what) => {
@@ -152,7 +152,10 @@ fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
         Some(link) => {
             Seam { end, index: link.index, checksum: link.checksum, term: link.term, bytes }
         }
-        None => Seam { end, index: 0, checksum: 0, term: 0, bytes: 0 },
+        // The beginning of the log is gone, and so is every batch behind it.
+        None => {
+            return Err(LogError::Damaged(finding(place, scan.lsn(place), Damage::Batch)));
+        }
     };
     Ok(End::of(seam))
 }

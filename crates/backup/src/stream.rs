@@ -34,9 +34,11 @@
 pub(super) mod give;
 pub(super) mod take;
 
+use towline_log::folder::chain::ExtentOffset;
 use towline_log::format::LogId;
 use towline_types::Lsn;
 
+use crate::extent_length::ExtentLength;
 use crate::manifest::End;
 
 pub(super) const HEAD_BYTES: usize = 112;
@@ -116,15 +118,18 @@ impl Head {
         self.extent_bytes > 0
             && self.end.lsn > 0
             && self.image_at.0 <= self.end.lsn
-            && self.first <= self.end.place(self.extent_bytes).0
+            && self.first <= self.end.place(self.extent_bytes).sequence
             && [self.image_bytes, self.times_bytes].into_iter().all(|bytes| bytes <= self.bytes)
     }
 
     /// The extents, and how much of each.
-    fn extents(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let (last, offset) = self.end.place(self.extent_bytes);
+    fn extents(&self) -> impl Iterator<Item = ExtentLength> + use<> {
+        let ExtentOffset { sequence: last, offset } = self.end.place(self.extent_bytes);
         let whole = self.extent_bytes;
-        (self.first..=last).map(move |extent| (extent, if extent == last { offset } else { whole }))
+        (self.first..=last).map(move |sequence| {
+            let bytes = if sequence == last { offset } else { whole };
+            ExtentLength { sequence, bytes }
+        })
     }
 }
 
@@ -148,7 +153,8 @@ mod tests {
         let bytes = head.encode();
         assert_eq!(Head::decode(&bytes), Some(head));
         let extents: Vec<_> = head.extents().collect();
-        assert_eq!(extents, [(3, 1 << 20), (4, 1 << 20), (5, 4096)]);
+        let expected = [(3, 1 << 20), (4, 1 << 20), (5, 4096)];
+        assert_eq!(extents, expected.map(|(sequence, bytes)| ExtentLength { sequence, bytes }));
         for bit in 0..HEAD_BYTES * 8 {
             let mut other = bytes;
             other[bit / 8] ^= 1 << (bit % 8);

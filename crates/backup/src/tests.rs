@@ -97,14 +97,15 @@ impl Rig {
         self.log.write_image(mark, &image_of(&self.used)).unwrap();
     }
 
-    fn back_up(&mut self, to: &MemoryDisk, choices: &Choices) -> Result<Done, BackupError> {
+    fn back_up(&mut self, to: &MemoryDisk, choices: &Choices) -> Result<BackupReport, BackupError> {
         let mut backup = Backup::open_disk(Arc::new(to.clone()))?;
         self.now += 1_000;
         let (now, keep_from) = (Time(self.now), self.log.first_held());
         let source = Source::running(&self.log, self.image_at, keep_from)?.unwrap();
         let rows = [Row { at: now, upto: self.log.durable() }];
         let choices = Choices { now, ..choices.clone() };
-        backup.add(&source, (Some(&self.pages), &self.used), &rows, &choices, &mut |_| {})
+        let pages = SourcePages { file: Some(&self.pages), used: &self.used };
+        backup.add(&source, pages, &rows, &choices, &mut |_| {})
     }
 
     /// What a restart over the image at `at` must find in a log that was restored to `upto`.
@@ -146,12 +147,15 @@ fn nothing(_: &Arc<dyn Disk>) -> Result<Option<String>, String> {
 
 fn check(backup: &MemoryDisk) -> CheckReport {
     let backup = Backup::look_disk(Arc::new(backup.clone())).unwrap();
-    backup.check((&pages_of, nothing), &mut |_, _| {}).unwrap()
+    backup.check(&pages_of, nothing, &mut |_| {}).unwrap()
 }
 
 /// Restores, and gives back the records behind the image and what the restore came to. The log that
 /// came back goes on, and its pages are whole.
-fn brought_back(backup: &MemoryDisk, upto: Upto) -> Result<(Restored, Vec<Record>), BackupError> {
+fn brought_back(
+    backup: &MemoryDisk,
+    upto: Upto,
+) -> Result<(RestoreReport, Vec<Record>), BackupError> {
     let backup = Backup::look_disk(Arc::new(backup.clone()))?;
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let restored = restore(&backup, &disk, upto, &mut |_| {})?;
@@ -160,7 +164,7 @@ fn brought_back(backup: &MemoryDisk, upto: Upto) -> Result<(Restored, Vec<Record
     Ok((restored, records))
 }
 
-fn opened(disk: &Arc<dyn Disk>, restored: &Restored, term: u32) -> Vec<Record> {
+fn opened(disk: &Arc<dyn Disk>, restored: &RestoreReport, term: u32) -> Vec<Record> {
     let found = offline::verify_disk(disk).unwrap().findings;
     let noted = |lsn: Lsn| restored.damaged.iter().any(|damaged| damaged.lsn == lsn);
     assert!(found.iter().all(|found| found.what == Damage::Batch && noted(found.lsn)), "{found:?}");
@@ -282,7 +286,8 @@ fn a_log_at_rest_is_backed_up_to_its_end_without_a_torn_tail() {
     let pages = Pages::open(disk, used.iter().copied()).unwrap();
     let to = MemoryDisk::new();
     let mut backup = Backup::open_disk(Arc::new(to.clone())).unwrap();
-    backup.add(&source, (Some(&pages), &used), &[], &choices(1), &mut |_| {}).unwrap();
+    let pages = SourcePages { file: Some(&pages), used: &used };
+    backup.add(&source, pages, &[], &choices(1), &mut |_| {}).unwrap();
     assert!(check(&to).is_sound());
     let (restored, records) = brought_back(&to, Upto::End).unwrap();
     assert_eq!((restored.end, records), (end, rig.records(image_at, end)));

@@ -10,11 +10,13 @@ use std::io;
 use std::sync::Arc;
 
 use towline_log::disk::{Disk, DiskFile, FileSystem};
+use towline_log::folder::chain::ExtentOffset;
 use towline_log::folder::names::{PAGES_NAME, extent_name, image_name, number_in_name};
 use towline_log::format::BLOCK_BYTES;
 use towline_types::Lsn;
 
 use crate::error::BackupError;
+use crate::extent_length::ExtentLength;
 use crate::folder::{Backup, serial_in_name};
 use crate::manifest::{End, Manifest, Point};
 use crate::packs::{self, PageCopy};
@@ -43,7 +45,7 @@ impl View {
         point: &Point,
         end: End,
     ) -> Result<View, BackupError> {
-        let (last, offset) = end.place(manifest.extent_bytes);
+        let ExtentOffset { sequence: last, offset } = end.place(manifest.extent_bytes);
         let mut extents: BTreeMap<u64, Extent> = BTreeMap::new();
         let wanted = |extent: u64| (point.first_extent..=last).contains(&extent);
         for part in manifest.parts.iter().filter(|part| wanted(part.extent)) {
@@ -65,8 +67,9 @@ impl View {
     }
 
     /// Extents in it, with their lengths.
-    pub(super) fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.extents.iter().map(|(sequence, extent)| (*sequence, extent.length))
+    pub(super) fn extents(&self) -> impl Iterator<Item = ExtentLength> {
+        let extents = self.extents.iter();
+        extents.map(|(&sequence, extent)| ExtentLength { sequence, bytes: extent.length })
     }
 
     /// Pages in it, and where they are.
@@ -121,7 +124,7 @@ impl Disk for View {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names: Vec<_> = self.extents().map(|(sequence, _)| extent_name(sequence)).collect();
+        let mut names: Vec<_> = self.extents().map(|extent| extent_name(extent.sequence)).collect();
         names.extend(self.image.iter().map(|(name, _)| name.clone()));
         if !self.pages.places.is_empty() {
             names.push(PAGES_NAME.to_owned());

@@ -97,9 +97,9 @@ fn of_running(
                     return Err(Failure::failed("the request ended without an answer"));
                 }
             }
-            if let Some((done, all)) = read_progress(&request.to) {
-                bar.set_length(all);
-                bar.set_position(done);
+            if let Some(now) = read_progress(&request.to) {
+                bar.set_length(now.all);
+                bar.set_position(now.done);
             }
         }
     });

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use towline_admin::ScriptReply;
-use towline_admin::reply::{Attributes, Outcome, Shown};
+use towline_admin::reply::{Attributes, DisplayValue, Outcome};
 use towline_client::{Client, Delivery, Error, Receiver, ReceiverOptions, Sender, Unit};
 
 use crate::arguments::{BATCH_MAX, Move};
@@ -120,8 +120,8 @@ fn target_of(reply: &ScriptReply) -> Option<String> {
     let shown = reply.replies.first().filter(|reply| reply.outcome == Outcome::Done)?;
     let Attributes(attributes) = &shown.rows.first()?.attributes;
     attributes.iter().find_map(|(name, value)| match value {
-        Shown::Text(text) if name == "TARGET" => Some(text.clone()),
-        Shown::Text(_) | Shown::Number(_) | Shown::Flag(_) => None,
+        DisplayValue::Text(text) if name == "TARGET" => Some(text.clone()),
+        DisplayValue::Text(_) | DisplayValue::Number(_) | DisplayValue::Flag(_) => None,
     })
 }
 

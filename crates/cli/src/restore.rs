@@ -4,9 +4,8 @@
 use std::path::Path;
 
 use serde_json::json;
-use towline_backup::manifest::rfc3339;
-use towline_backup::{Restored, Upto};
-use towline_types::Time;
+use towline_backup::{RestoreReport, Upto};
+use towline_types::{CivilTime, Time};
 
 use crate::arguments::Restore;
 use crate::failure::Failure;
@@ -35,11 +34,11 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     if restored.damaged.is_empty() { Ok(()) } else { Err(Failure::Silent) }
 }
 
-fn as_json(restored: &Restored, name: Option<&str>) -> Result<(), Failure> {
+fn as_json(restored: &RestoreReport, name: Option<&str>) -> Result<(), Failure> {
     show::json(&json!({
         "lsn": restored.end.to_string(),
         "image_lsn": restored.image.map(|at| at.to_string()),
-        "time": restored.at.map(rfc3339),
+        "time": restored.at.map(|at| CivilTime::of(at).to_string()),
         "extents": restored.extents,
         "bytes": restored.bytes,
         "queue_manager": name,
@@ -47,8 +46,8 @@ fn as_json(restored: &Restored, name: Option<&str>) -> Result<(), Failure> {
     }))
 }
 
-fn as_text(restored: &Restored, name: Option<&str>, data: &Path) -> Result<(), Failure> {
-    let at = restored.at.map(|at| format!(", of {}", rfc3339(at))).unwrap_or_default();
+fn as_text(restored: &RestoreReport, name: Option<&str>, data: &Path) -> Result<(), Failure> {
+    let at = restored.at.map(|at| format!(", of {}", CivilTime::of(at))).unwrap_or_default();
     let (end, bytes) = (restored.end, restored.bytes);
     show::line(&format!("restored up to {end}{at}: {bytes} bytes"))?;
     for damaged in &restored.damaged {
@@ -82,30 +81,25 @@ fn parse(text: &str) -> Option<Time> {
     let (clock, offset_minutes) = zone(rest)?;
     let date: Vec<u64> = numbers(date, '-', &[4, 2, 2])?;
     let [year, month, day] = date.try_into().ok()?;
-    let (clock, micros) = match clock.split_once('.') {
+    let (clock, microsecond) = match clock.split_once('.') {
         Some((clock, digits)) => (clock, fraction(digits)?),
         None => (clock, 0),
     };
     let clock = numbers(clock, ':', &[2, 2, 2])?;
     let [hour, minute, second]: [u64; 3] = clock.try_into().ok()?;
-    if year < 1970 || !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    let two_digits = |number: u64| u8::try_from(number).ok();
+    let there = CivilTime {
+        year: u16::try_from(year).ok()?,
+        month: two_digits(month)?,
+        day: two_digits(day)?,
+        hour: two_digits(hour)?,
+        minute: two_digits(minute)?,
+        second: two_digits(second)?,
+        microsecond: u32::try_from(microsecond).ok()?,
     };
-    let february = if leap(year) { 29 } else { 28 };
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let months_before = usize::try_from(month).ok()?.checked_sub(1)?;
-    if day == 0 || day > *months.get(months_before)? {
-        return None;
-    }
-    let years: u64 = (1970..year).map(|year| if leap(year) { 366 } else { 365 }).sum();
-    let days = years + months.iter().take(months_before).sum::<u64>() + day - 1;
-    let minutes = (days * 24 + hour) * 60 + minute;
-    let minutes = i64::try_from(minutes).ok()?.checked_sub(offset_minutes)?;
-    let seconds = u64::try_from(minutes).ok()? * 60 + second;
-    Some(Time(seconds * 1_000_000 + micros))
+    let offset_us = offset_minutes * 60_000_000;
+    let since_epoch = i64::try_from(there.since_epoch()?.0).ok()?.checked_sub(offset_us)?;
+    u64::try_from(since_epoch).ok().map(Time)
 }
 
 /// The clock, and how many minutes it is ahead of UTC.
@@ -171,7 +165,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
-        let shown = rfc3339(Time(1_795_309_200_007_000));
+        let shown = CivilTime::of(Time(1_795_309_200_007_000)).to_string();
         assert_eq!(parse(&shown), Some(Time(1_795_309_200_007_000)), "{shown}");
     }
 }

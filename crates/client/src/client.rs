@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use towline_amqp::sasl::ClientLogin;
 use towline_amqp::types::{Outcome, Role};
 use towline_amqp::{
-    AttachRequest, ClientOptions, Connection, Event, IncomingId, LinkId, Opened, SessionId,
+    AttachRequest, ClientOptions, Connection, Event, IncomingId, LinkId, PeerOpen, SessionId,
 };
 use towline_types::Time;
 
@@ -41,7 +41,7 @@ pub struct Client {
     output: VecDeque<Bytes>,
     started: (Instant, Time),
     session: Option<SessionId>,
-    opened: Option<Opened>,
+    opened: Option<PeerOpen>,
     pub(crate) links: BTreeMap<LinkId, Link>,
     /// Messages that were accepted, and are not known to be gone from their queues for good.
     pub(crate) unconfirmed: Vec<IncomingId>,

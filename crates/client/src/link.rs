@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use towline_amqp::types::{DeliveryState, Outcome, Role};
-use towline_amqp::{Attached, LinkId, Transfer};
+use towline_amqp::{IncomingDelivery, LinkId, PeerAttach};
 
 use crate::error::Error;
 
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     pub(crate) answer: Option<DeliveryState>,
 
     /// Receiver: deliveries that came and were not yet taken.
-    pub(crate) inbox: VecDeque<Transfer>,
+    pub(crate) inbox: VecDeque<IncomingDelivery>,
     /// Receiver: deliveries that the peer may still send.
     pub(crate) granted: u32,
     /// Receiver: the peer was asked to drain and has not answered.
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// The peer's attach. One without a terminus announces a refusal, which a detach explains.
-    pub(crate) fn on_attached(&mut self, attached: &Attached) {
+    pub(crate) fn on_attached(&mut self, attached: &PeerAttach) {
         let refused = match self.role {
             Role::Sender => attached.target.is_none(),
             Role::Receiver => attached.source.is_none(),
@@ -93,7 +93,7 @@ impl Link {
     }
 
     /// Credit moved, or the peer has drained.
-    pub(crate) fn on_flow(&mut self, flow: towline_amqp::Flow) {
+    pub(crate) fn on_flow(&mut self, flow: towline_amqp::LinkFlow) {
         match self.role {
             Role::Sender => self.allowed = flow.sends.saturating_add(u64::from(flow.credit)),
             Role::Receiver if flow.drain => {
@@ -105,7 +105,7 @@ impl Link {
         }
     }
 
-    pub(crate) fn on_transfer(&mut self, transfer: Transfer) {
+    pub(crate) fn on_transfer(&mut self, transfer: IncomingDelivery) {
         self.granted = self.granted.saturating_sub(1);
         if self.granted == 0 {
             // All credit was used: there is nothing left to give back.

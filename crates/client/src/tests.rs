@@ -14,7 +14,7 @@ use towline_amqp::types::{
     Role, SaslCode, TxnId, condition,
 };
 use towline_amqp::{
-    AttachReply, Attached, Connection, Event, LinkId, Outgoing, ServerOptions, Transfer,
+    AttachReply, Connection, Event, IncomingDelivery, LinkId, Outgoing, PeerAttach, ServerOptions,
     coordinator,
 };
 use towline_types::{Payload, Time};
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    fn attached(&mut self, attached: Attached) {
+    fn attached(&mut self, attached: PeerAttach) {
         let link = attached.link;
         let address = match (&attached.peer_role, &attached.source, &attached.target) {
             (Role::Receiver, Some(source), _) => source.address.clone(),
@@ -167,7 +167,7 @@ impl Server {
         }
     }
 
-    fn transfer(&mut self, transfer: &Transfer) {
+    fn transfer(&mut self, transfer: &IncomingDelivery) {
         let state = match self.links[&transfer.link] {
             Kind::Put => {
                 let message = Message::decode(&transfer.payload).unwrap();

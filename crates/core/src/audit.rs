@@ -37,9 +37,15 @@ impl QueueManager {
                 "known consumers"
             );
             assert!(!consumer.browses() || consumer.held.is_empty(), "a browser holds nothing");
-            assert!(!consumer.waiting || !consumer.closing, "who was told to go waits for nothing");
+            assert!(
+                !consumer.waiting || !consumer.closing,
+                "a consumer that is being closed waits for nothing"
+            );
             let looks = consumer.attention != Attention::Plain;
-            assert!(looks || consumer.refused.is_empty(), "who refused something looks");
+            assert!(
+                looks || consumer.refused.is_empty(),
+                "a consumer that refused a message looks"
+            );
         }
         for (id, unit) in &self.units {
             let connection = self.connections.get(&unit.connection);
@@ -84,7 +90,8 @@ impl QueueManager {
 
 fn audit_unit(unit: &UnitOfWork) {
     let mut ahead = Vec::new();
-    let (mut bytes, mut spilled_bytes) = (0, 0);
+    let mut bytes = 0;
+    let mut spilled_bytes = 0;
     for (at, put) in unit.puts.iter().enumerate() {
         assert!(at >= unit.spilled_puts || put.bytes_to_spill() == 0, "spilled from the front on");
         match put.body {

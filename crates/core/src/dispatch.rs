@@ -278,7 +278,8 @@ impl Service<'_> {
     /// The next message for a consumer with a cursor, which moves past all that was examined.
     fn look(&mut self, id: ConsumerId, cursor: &mut Cursor) -> Look {
         let Some(consumer) = self.consumers.get(&id) else { return Look::Nothing };
-        let (attention, filter) = (consumer.attention, consumer.filter.clone());
+        let attention = consumer.attention;
+        let filter = consumer.filter.clone();
         let refuses_some = !consumer.refused.is_empty();
         loop {
             let spot = match self.peek(attention, cursor) {

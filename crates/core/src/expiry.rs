@@ -99,8 +99,8 @@ impl QueueManager {
             if oldest.get().opened_at + age_max > now {
                 return;
             }
-            let (id, reason) =
-                (*oldest.key(), Refusal::UnitTooOld { seconds_max: age_max.as_secs() });
+            let id = *oldest.key();
+            let reason = Refusal::UnitTooOld { seconds_max: age_max.as_secs() };
             self.end_unit(now, id, reason, outputs);
         }
     }

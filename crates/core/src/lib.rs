@@ -40,6 +40,7 @@ mod spilled_bodies;
 mod status;
 
 pub use decide::damaged::{SetAside, Unreadable};
+pub use decide::define::DanglingNames;
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Durability, Fact};
 pub use hash::FastMap;

@@ -332,7 +332,8 @@ impl QueueManager {
             | Fact::Undefined { .. }
             | Fact::Committed { .. } => return None,
         };
-        let (id, away) = (*id, needed?);
+        let id = *id;
+        let away = needed?;
         Some(self.queues.get(&id)?.page_of(away))
     }
 

@@ -223,7 +223,8 @@ impl QueueManager {
         if place == Verdict::Ghost || sequence.0 < self.image_sequence {
             return Ok(Verdict::Skip);
         }
-        let (queue, sequence) = (queue.0, sequence.0);
+        let queue = queue.0;
+        let sequence = sequence.0;
         Err(contradiction(&format!("message {sequence} of queue {queue} was never put")))
     }
 

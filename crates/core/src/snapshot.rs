@@ -366,14 +366,16 @@ fn read_outline(reader: &mut Reader<'_>) -> Result<Outline, RecordError> {
     let first = reader.varint()?;
     let last = first.checked_add(reader.varint()?).filter(|last| *last < SEQUENCE_END);
     let last = last.ok_or_else(|| reader.error("a sequence that was never given"))?;
-    let (live, expiring) = (reader.varint_u32()?, reader.varint_u32()?);
+    let live = reader.varint_u32()?;
+    let expiring = reader.varint_u32()?;
     if live == 0 || expiring > live {
         return Err(reader.error("an outline of nothing"));
     }
     let expires_first = if expiring > 0 { Time(reader.varint()?) } else { Time::NEVER };
     let put_at = Time(reader.varint()?);
     let bytes = reader.varint()?;
-    let (unit, page_bytes) = (reader.varint_u32()?, reader.varint_u32()?);
+    let unit = reader.varint_u32()?;
+    let page_bytes = reader.varint_u32()?;
     let page = PageRef { unit, bytes: page_bytes, checksum: reader.u32_le()? };
     let count = reader.varint()?;
     // One allocation of the right size for all but hostile images: a deep queue has many outlines.

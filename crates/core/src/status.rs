@@ -137,7 +137,8 @@ impl QueueManager {
             }
             for (queue, (consumers, browsers, producers)) in open {
                 let Some(queue) = self.queues.get(&queue) else { continue };
-                let (connection, exclusive) = (*id, queue.exclusive && consumers > 0);
+                let connection = *id;
+                let exclusive = queue.exclusive && consumers > 0;
                 let queue = queue.definition.name.clone();
                 let counts =
                     HandleStatus { connection, queue, consumers, exclusive, browsers, producers };

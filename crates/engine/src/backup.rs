@@ -13,7 +13,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use towline_backup::{
-    Backup, BackupError, CheckReport, Choices, DamagedBatch, Done, Progress, Restored, Source, Upto,
+    Backup, BackupError, BackupReport, CheckReport, Choices, DamagedBatch, Progress, RestoreReport,
+    Source, SourcePages, Upto,
 };
 use towline_core::{Limits, Pages as Trust, QueueManager};
 use towline_log::{Disk, LinuxDisk, Pages, time_index};
@@ -85,7 +86,7 @@ impl From<&DamagedBatch> for DamagedReply {
 }
 
 impl BackupReply {
-    fn of(done: &Done, began: Instant) -> BackupReply {
+    fn of(done: &BackupReport, began: Instant) -> BackupReply {
         BackupReply {
             lsn: done.end.to_string(),
             image_lsn: done.image.map(|at| at.to_string()),
@@ -174,7 +175,7 @@ fn add(
     door: &Door,
     images: &Images,
     choices: &Choices,
-) -> Result<Done, String> {
+) -> Result<BackupReport, String> {
     let log = door.log();
     let hold = log.hold(Lsn::ZERO);
     let _pages = images.hold_pages();
@@ -188,7 +189,7 @@ fn add(
         hold.only_from(Lsn(progress.extent.saturating_mul(extent_bytes)));
     };
     let rows = images.times().map(|times| times.rows()).unwrap_or_default();
-    let pages = (Some(images.pages()), used.as_slice());
+    let pages = SourcePages { file: Some(images.pages()), used: &used };
     let done = backup.add(&source, pages, &rows, choices, &mut progress);
     done.map_err(|error| error.to_string())
 }
@@ -234,6 +235,7 @@ pub fn back_up_at_rest(
         true => None,
         false => Some(Pages::open(Arc::clone(&disk), used.iter().copied())?),
     };
+    let pages = SourcePages { file: pages.as_ref(), used: &used };
     let choices = Choices {
         full: request.full,
         keep_points: request.keep_images,
@@ -244,7 +246,7 @@ pub fn back_up_at_rest(
     };
     let rows = time_index::read(disk.as_ref())?;
     let mut report = |now: Progress| progress(now.done, now.all);
-    let done = backup.add(&source, (pages.as_ref(), &used), &rows, &choices, &mut report)?;
+    let done = backup.add(&source, pages, &rows, &choices, &mut report)?;
     Ok(BackupReply::of(&done, began))
 }
 
@@ -256,7 +258,8 @@ pub fn check_backup(
     folder: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, BackupError> {
-    Backup::look(folder)?.check((&pages_of, inspection::missing_in_copy), progress)
+    let mut report = |now: Progress| progress(now.done, now.all);
+    Backup::look(folder)?.check(&pages_of, inspection::missing_in_copy, &mut report)
 }
 
 /// Checks the images and pages of the queue manager whose data is in `data`; safe beside a running
@@ -284,7 +287,7 @@ pub fn restore(
     data: &Path,
     upto: Upto,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(Restored, Option<String>), BackupError> {
+) -> Result<(RestoreReport, Option<String>), BackupError> {
     let backup = Backup::look(from)?;
     let mut report = |now: Progress| progress(now.done, now.all);
     let restored = towline_backup::restore_folder(&backup, data, upto, &mut report)?;

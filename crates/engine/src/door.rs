@@ -15,7 +15,7 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
+    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_SPACE, LOG_LOW,
     LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
     PAGE_DAMAGED,
 };
@@ -26,7 +26,8 @@ use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
-    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse,
+    Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
@@ -436,7 +437,7 @@ fn post(
     to_wake: &mut Vec<Waker>,
 ) {
     let mut last: Option<(ConnectionId, Filling<'_>)> = None;
-    for Routed { connection, response } in out.routed.drain(..) {
+    for RoutedResponse { connection, response } in out.routed.drain(..) {
         if let Some((known, outbox)) = &mut last
             && *known == connection
         {
@@ -506,7 +507,7 @@ impl Listener for Door {
         let stats = self.running_log().stats();
         let bytes = stats.bytes_in_use.to_string();
         match space {
-            Space::Ample => log(&LOG_HAS_ROOM, &[]),
+            Space::Ample => log(&LOG_HAS_SPACE, &[]),
             Space::Low => log(&LOG_LOW, &[&bytes]),
             Space::Full if self.process.is_at_its_limit(&stats) => log(&LOG_FULL, &[&bytes]),
             Space::Full => log(&DISK_FULL, &[&bytes]),

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use towline_core::{Limits, Pages as Trust};
+use towline_core::{DanglingNames, Limits, Pages as Trust};
 use towline_log::{Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError};
 use towline_node::{Instance, Restart};
 use towline_standby::log_folder;
@@ -71,7 +71,7 @@ impl UndefinedNames {
     /// The names that `instance` needs and does not have.
     #[must_use]
     pub fn of(instance: &Instance) -> UndefinedNames {
-        let (dead_letter_queue, models) = instance.dangling();
+        let DanglingNames { dead_letter_queue, models } = instance.dangling();
         UndefinedNames { dead_letter_queue, models }
     }
 }

@@ -138,8 +138,8 @@ impl Doubt {
         }
         let mut extents = restart.live_extents();
         extents.retain(|extent, _| *extent < recovery.oldest_extent());
-        let (base, batches) = recovery.places();
-        let last = batches.last().unwrap_or(&base).index;
+        let known = recovery.places();
+        let last = known.batches.last().unwrap_or(&known.base).index;
         (!extents.is_empty()).then(|| Doubt { extents: extents.into_keys().collect(), last })
     }
 

@@ -191,7 +191,7 @@ mod tests {
         };
         assert!(
             votes(7, (6, 90), (7, 50)),
-            "of a newer leader, who cut off what was not committed"
+            "of a newer leader, which cut off what was not committed"
         );
         assert!(votes(7, (7, 50), (7, 50)) && votes(7, (7, 50), (7, 51)));
         assert!(!votes(7, (7, 51), (7, 50)), "it acknowledged one more to the same leader");

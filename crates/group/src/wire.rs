@@ -15,7 +15,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
-use towline_types::Lsn;
+use towline_types::{Lsn, fitting};
 
 use crate::member_id::MemberId;
 
@@ -188,17 +188,6 @@ pub(crate) fn lsn_of(entry: &Entry) -> Lsn {
         entry.context.as_ref().try_into().map_or(Lsn::ZERO, |lsn| Lsn(u64::from_le_bytes(lsn)));
     assert!(lsn > Lsn::ZERO, "batch {} of term {} has no position", entry.index, entry.term);
     lsn
-}
-
-/// A number of a message in the width that it has in its bytes.
-///
-/// # Panics
-/// When it does not fit: the limits on batches are far below.
-fn fitting<F: Copy + fmt::Display, T: TryFrom<F>>(number: F) -> T {
-    match T::try_from(number) {
-        Ok(fits) => fits,
-        Err(_) => unreachable!("{number} does not fit into its field of a message"),
-    }
 }
 
 /// The kinds that travel; all others are a member's own.

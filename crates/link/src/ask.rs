@@ -25,7 +25,7 @@ use super::settings::bind;
 use super::stream::LinkStream;
 use super::terms::Terms;
 use super::throttle::Throttle;
-use super::{Inbox, Known, Lane, LinkSettings, Peer, Shared, dial, incoming, runtime};
+use super::{Inbox, Lane, LinkSettings, Peer, Shared, StartsReport, dial, incoming, runtime};
 use towline_config::GroupConfig;
 
 /// Until the answer of one instance is there.
@@ -34,7 +34,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// The answer of one member.
-pub struct Answered {
+pub struct MemberAnswer {
     /// Its name.
     pub name: String,
     /// What it said, or why it did not.
@@ -45,7 +45,11 @@ pub struct Answered {
 ///
 /// # Errors
 /// When the certificates of `this` cannot be used.
-pub fn ask(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Vec<Answered>, String> {
+pub fn ask(
+    queue_manager: &str,
+    config: &GroupConfig,
+    this: Peer,
+) -> Result<Vec<MemberAnswer>, String> {
     let asker = Asker::new(queue_manager, config, this)?;
     let others = (0..config.member.len()).filter(|peer| *peer != this);
     let answers = others.map(|peer| {
@@ -54,7 +58,7 @@ pub fn ask(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Vec<
             timeout(ANSWER_MAX, answer(&asker, peer)).await.unwrap_or_else(|_| Err(late()))
         });
         let name = asker.shared.settings.name(peer).to_owned();
-        Answered { name, said: answer.map_err(|error| error.to_string()) }
+        MemberAnswer { name, said: answer.map_err(|error| error.to_string()) }
     });
     Ok(answers.collect())
 }
@@ -73,7 +77,7 @@ impl Asker {
     pub fn new(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Asker, String> {
         let runtime = runtime().map_err(|error| error.to_string())?;
         let asking = Asking { gives: None };
-        let shared = shared((queue_manager, config, this), asking, &runtime)?;
+        let shared = shared(queue_manager, config, this, asking, &runtime)?;
         Ok(Asker { shared, runtime })
     }
 
@@ -84,11 +88,13 @@ impl Asker {
     /// When the address is taken, or certificates cannot be used.
     pub fn listen(
         &self,
-        (queue_manager, config, this): (&str, &GroupConfig, Peer),
+        queue_manager: &str,
+        config: &GroupConfig,
+        this: Peer,
         give: Give,
     ) -> Result<(), String> {
         let asking = Asking { gives: Some(give) };
-        let shared = shared((queue_manager, config, this), asking, &self.runtime)?;
+        let shared = shared(queue_manager, config, this, asking, &self.runtime)?;
         let address = shared.settings.address(this);
         let listener = bind(address, |_| None).map_err(|error| error.to_string())?;
         self.runtime.spawn(incoming::accept(Arc::new(shared), listener));
@@ -113,11 +119,13 @@ impl Asker {
 pub(crate) type Give = Box<dyn Fn(Peer, LinkStream) + Send + Sync>;
 
 fn shared(
-    (queue_manager, config, this): (&str, &GroupConfig, Peer),
+    queue_manager: &str,
+    config: &GroupConfig,
+    this: Peer,
     asking: Asking,
     runtime: &Runtime,
 ) -> Result<Shared, String> {
-    let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
+    let settings = LinkSettings::of(queue_manager, config, Terms::default(), this, None);
     let identity = TlsIdentity::read(&settings.identity)?;
     let lanes = settings.members.iter().map(|_| Lane::default()).collect();
     Ok(Shared {
@@ -151,8 +159,8 @@ impl Inbox for Asking {
         Standing { blank: true, ..Standing::default() }
     }
 
-    fn known(&self, _peer: Peer) -> Known {
-        Known::default()
+    fn known(&self, _peer: Peer) -> StartsReport {
+        StartsReport::default()
     }
 
     fn greets(&self, _peer: Peer, _greeting: &Greeting) -> Result<(), String> {

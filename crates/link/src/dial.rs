@@ -26,13 +26,16 @@ const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 /// The shortest time that the system takes between two probes of a silent connection.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
+/// A connection on which TLS and hello are done.
+pub(super) struct DialledLink {
+    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) greeting: Greeting,
+}
+
 /// A connection for frames to `peer`.
-pub(super) async fn frames(
-    shared: &Shared,
-    peer: Peer,
-) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
+pub(super) async fn frames(shared: &Shared, peer: Peer) -> io::Result<DialledLink> {
     let connected = connect(shared, peer, Matter::Frames).await?;
-    SockRef::from(connected.0.get_ref().0).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    SockRef::from(connected.stream.get_ref().0).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     Ok(connected)
 }
 
@@ -42,15 +45,11 @@ pub(super) async fn stream(
     peer: Peer,
     purpose: &StreamPurpose,
 ) -> io::Result<LinkStream> {
-    let (stream, _) = connect(shared, peer, Matter::Stream(purpose.clone())).await?;
-    Ok(LinkStream::new(stream))
+    let connected = connect(shared, peer, Matter::Stream(purpose.clone())).await?;
+    Ok(LinkStream::new(connected.stream))
 }
 
-async fn connect(
-    shared: &Shared,
-    peer: Peer,
-    matter: Matter,
-) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
+async fn connect(shared: &Shared, peer: Peer, matter: Matter) -> io::Result<DialledLink> {
     let settings = &shared.settings;
     if peer == settings.this || peer >= settings.members.len() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no such peer"));
@@ -69,7 +68,7 @@ async fn greet(
     peer: Peer,
     socket: TcpStream,
     matter: Matter,
-) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
+) -> io::Result<DialledLink> {
     let identity = shared.identity();
     let config = match matter {
         Matter::Frames => &identity.client_frames,
@@ -113,7 +112,7 @@ async fn greet(
     if for_frames {
         shared.inbox.greets(peer, &greeting).map_err(refused)?;
     }
-    Ok((stream, greeting))
+    Ok(DialledLink { stream, greeting })
 }
 
 /// What a peer says, as it may stand in a line of a log; quotes in it stay what they are.

@@ -22,6 +22,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use towline_types::fitting;
 
 /// Longest body: a batch of the log, and what consensus says about it.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024 + 64 * 1024;
@@ -192,10 +193,8 @@ fn pays(packed: usize, plain: usize) -> bool {
 }
 
 fn header(kind: u8, flags: u8, [sent, length]: [usize; 2], body: &[&[u8]]) -> Bytes {
-    let number = |value: usize| {
-        // Bounded by BODY_BYTES_MAX, which `Links::send` asserts.
-        u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes()
-    };
+    // Bounded by BODY_BYTES_MAX, which `Links::send` asserts.
+    let number = |value: usize| fitting::<usize, u32>(value).to_le_bytes();
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.extend_from_slice(&number(sent));
     header.extend_from_slice(&number(length));
@@ -222,9 +221,12 @@ pub(super) struct Frame {
 pub(super) fn decode(input: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     let Some(mut header) = input.get(..HEADER_BYTES) else { return Ok(None) };
     let before_crc = input.get(..12).unwrap_or_default();
-    let (sent, length) = (header.get_u32_le() as usize, header.get_u32_le() as usize);
-    let (kind, flags) = (header.get_u8(), header.get_u8());
-    let (zero, crc) = (header.get_u16_le(), header.get_u32_le());
+    let sent = header.get_u32_le() as usize;
+    let length = header.get_u32_le() as usize;
+    let kind = header.get_u8();
+    let flags = header.get_u8();
+    let zero = header.get_u16_le();
+    let crc = header.get_u32_le();
     if sent.max(length) > BODY_BYTES_MAX {
         return Err(FrameError::TooLong(sent.max(length)));
     }

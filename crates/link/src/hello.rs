@@ -38,8 +38,9 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use towline_types::fitting;
 
-use super::known::Known;
+use super::known::StartsReport;
 use super::settings::LinkSettings;
 use super::terms::Terms;
 use super::text::{beginning, put_text, text};
@@ -87,7 +88,7 @@ pub struct Greeting {
     /// What in its configuration is not as ours and could be so; empty: nothing.
     pub differs: Arc<str>,
     /// What it knows of starts; nothing of a version that says nothing of them.
-    pub known: Known,
+    pub known: StartsReport,
 }
 
 /// What a stream is for.
@@ -130,14 +131,14 @@ pub(super) struct Hello {
     /// Empty in a refusal, and of a version before they were said.
     pub(super) terms: Terms,
     /// Nothing in a refusal, nor of a version before it was said.
-    pub(super) known: Known,
+    pub(super) known: StartsReport,
 }
 
 impl Hello {
     pub(super) fn of(
         settings: &LinkSettings,
         standing: Standing,
-        known: Known,
+        known: StartsReport,
         matter: Matter,
     ) -> Hello {
         Hello {
@@ -184,7 +185,8 @@ impl Hello {
 
     /// What its sender said of itself, once the version is known.
     pub(super) fn greeting(&self, version: u16, differs: &str) -> Greeting {
-        let (build, differs) = (Arc::from(self.build.as_str()), Arc::from(differs));
+        let build = Arc::from(self.build.as_str());
+        let differs = Arc::from(differs);
         let known = self.known.clone();
         Greeting { version, build, standing: self.standing, differs, known }
     }
@@ -224,9 +226,9 @@ impl Hello {
             }
             Matter::Refused(why) => {
                 // What is left must hold it: names may be long.
-                let room = (REFUSAL_BYTES_MAX - PRELUDE_BYTES - 2).saturating_sub(body.len());
-                let why = beginning(why, REASON_BYTES_MAX.min(room));
-                body.put_u16_le(u16::try_from(why.len()).unwrap_or(u16::MAX));
+                let left = (REFUSAL_BYTES_MAX - PRELUDE_BYTES - 2).saturating_sub(body.len());
+                let why = beginning(why, REASON_BYTES_MAX.min(left));
+                body.put_u16_le(fitting(why.len()));
                 body.put_slice(why.as_bytes());
             }
         }
@@ -239,7 +241,7 @@ impl Hello {
         bytes.put_slice(MAGIC);
         bytes.put_u16_le(self.oldest);
         bytes.put_u16_le(self.newest);
-        bytes.put_u16_le(u16::try_from(body.len()).unwrap_or(u16::MAX));
+        bytes.put_u16_le(fitting(body.len()));
         bytes.put_slice(&body);
         bytes
     }
@@ -277,8 +279,10 @@ impl Hello {
             standing.term = body.try_get_u64_le().ok()?;
         }
         let known = match matter {
-            Matter::Frames | Matter::Stream(_) if newest >= WITH_STARTS => Known::decode(body)?,
-            Matter::Frames | Matter::Stream(_) | Matter::Refused(_) => Known::default(),
+            Matter::Frames | Matter::Stream(_) if newest >= WITH_STARTS => {
+                StartsReport::decode(body)?
+            }
+            Matter::Frames | Matter::Stream(_) | Matter::Refused(_) => StartsReport::default(),
         };
         Some(Hello {
             oldest,
@@ -347,8 +351,8 @@ mod tests {
 
     fn hello(matter: Matter) -> Hello {
         let (terms, term, known) = match &matter {
-            Matter::Refused(_) => (Terms::default(), 0, Known::default()),
-            Matter::Frames | Matter::Stream(_) => (terms(), 1 << 40, Known::of_test()),
+            Matter::Refused(_) => (Terms::default(), 0, StartsReport::default()),
+            Matter::Frames | Matter::Stream(_) => (terms(), 1 << 40, StartsReport::of_test()),
         };
         Hello {
             oldest: 2,
@@ -403,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_version_that_says_nothing_of_starts_is_understood_and_understands_what_we_say() {
-        let of_2 = Hello { newest: 2, known: Known::default(), ..hello(Matter::Frames) };
+        let of_2 = Hello { newest: 2, known: StartsReport::default(), ..hello(Matter::Frames) };
         let bytes = of_2.encode();
         let said_of_starts = {
             let mut body = Vec::new();

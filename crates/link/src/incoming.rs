@@ -29,7 +29,7 @@ use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose, WITH_STARTS};
 use super::identity::ALPN_STREAM;
-use super::known::{self, Known};
+use super::known::{self, StartsReport};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
@@ -89,7 +89,8 @@ impl Unfinished {
             begun.pushed_out.notify_one();
         }
         let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        let (pushed_out, network) = (Arc::<Notify>::default(), client_network(address.ip()));
+        let pushed_out = Arc::<Notify>::default();
+        let network = client_network(address.ip());
         self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
         let deadline = Instant::now() + HANDSHAKE_MAX;
         Some(HandshakeSlot { _permit: permit, pushed_out, address, deadline })
@@ -161,7 +162,8 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: HandshakeS
     if !for_stream {
         return shake_hands(shared, start, place).await;
     }
-    let (accepted, socket) = (start.accepted, start.io);
+    let accepted = start.accepted;
+    let socket = start.io;
     let moved = socket.into_std();
     let streams = shared.streams.clone();
     streams.spawn(async move {
@@ -178,7 +180,7 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: HandshakeS
 /// Logs it, but not each second: a refused peer dials again.
 fn refuse(shared: &Shared, place: &HandshakeSlot, why: &str) {
     let from = place.address.ip().to_string();
-    shared.tell_refused(&from, why);
+    shared.log_refused(&from, why);
 }
 
 async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: HandshakeSlot) {
@@ -203,7 +205,7 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
     };
     let known = match &judged {
         Ok((peer, _)) => shared.inbox.known(*peer),
-        Err(_) => Known::default(),
+        Err(_) => StartsReport::default(),
     };
     let answer = Hello::of(&shared.settings, shared.inbox.standing(), known, matter);
     let said = bounded(&place, hello::say(&mut stream, &answer)).await;
@@ -352,7 +354,7 @@ async fn read(
                 Ok(Some(frame)) => frame,
                 Err(error) => {
                     let why = error.to_string();
-                    shared.tell_refused(shared.settings.name(peer), &why);
+                    shared.log_refused(shared.settings.name(peer), &why);
                     return why;
                 }
             };
@@ -378,7 +380,7 @@ async fn read(
                 && !frame::OWN_KINDS.contains(&frame.kind)
                 && let Err(why) = shared.inbox.frame(peer, frame.kind, frame.body)
             {
-                shared.tell_refused(shared.settings.name(peer), &why);
+                shared.log_refused(shared.settings.name(peer), &why);
                 return why;
             }
         }

@@ -13,10 +13,11 @@
 
 use bytes::{Buf, BufMut};
 use towline_group::{MemberId, Start, Starts, Witness};
+use towline_types::fitting;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct StartsReport {
     /// Of the process that says it; none when it takes no part, or says nothing of starts.
     pub start: Start,
     /// Starts of other members, the receiver among them, that it has noted.
@@ -25,14 +26,14 @@ pub struct Known {
     pub witness: Witness,
 }
 
-impl Known {
+impl StartsReport {
     /// Appends its bytes.
     pub fn encode(&self, body: &mut Vec<u8>) {
         put_start(body, self.start);
         let noted = self.noted.iter().take(Starts::SAID_MAX);
-        body.put_u8(u8::try_from(noted.len()).unwrap_or(0));
+        body.put_u8(fitting(noted.len()));
         for (member, start) in noted {
-            body.put_u8(u8::try_from(member.0).unwrap_or(u8::MAX));
+            body.put_u8(fitting(member.0));
             put_start(body, *start);
         }
         let Witness { term, index, index_term } = self.witness;
@@ -41,7 +42,7 @@ impl Known {
 
     /// Takes it from the front of `body`; `None` when that is not one.
     #[must_use]
-    pub fn decode(body: &mut &[u8]) -> Option<Known> {
+    pub fn decode(body: &mut &[u8]) -> Option<StartsReport> {
         let start = start(body)?;
         let count = usize::from(body.try_get_u8().ok()?);
         if count > Starts::SAID_MAX {
@@ -57,15 +58,15 @@ impl Known {
             index: body.try_get_u64_le().ok()?,
             index_term: body.try_get_u64_le().ok()?,
         };
-        Some(Known { start, noted, witness })
+        Some(StartsReport { start, noted, witness })
     }
 
     #[cfg(test)]
-    pub(super) fn of_test() -> Known {
+    pub(super) fn of_test() -> StartsReport {
         let start = |number, nonce| Start { number, nonce };
         let noted = vec![(MemberId(2), start(u64::MAX, 1)), (MemberId(3), start(5, 6))];
         let witness = Witness { term: 7, index: 1 << 50, index_term: 6 };
-        Known { start: start(3, 1 << 60), noted, witness }
+        StartsReport { start: start(3, 1 << 60), noted, witness }
     }
 }
 
@@ -85,16 +86,16 @@ mod tests {
 
     #[test]
     fn what_is_said_comes_back_and_cut_bytes_or_too_many_are_refused() {
-        for known in [Known::default(), Known::of_test()] {
+        for known in [StartsReport::default(), StartsReport::of_test()] {
             let mut bytes = Vec::new();
             known.encode(&mut bytes);
-            assert_eq!(Known::decode(&mut bytes.as_slice()), Some(known));
+            assert_eq!(StartsReport::decode(&mut bytes.as_slice()), Some(known));
             for length in 0..bytes.len() {
-                assert_eq!(Known::decode(&mut &bytes[..length]), None, "{length} bytes");
+                assert_eq!(StartsReport::decode(&mut &bytes[..length]), None, "{length} bytes");
             }
             bytes[16] = 5;
             bytes.resize(200, 0);
-            assert_eq!(Known::decode(&mut bytes.as_slice()), None);
+            assert_eq!(StartsReport::decode(&mut bytes.as_slice()), None);
         }
     }
 }

@@ -59,13 +59,13 @@ use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
 use towline_group::Start;
 
-pub use ask::{Answered, Asker, ask};
+pub use ask::{Asker, MemberAnswer, ask};
 pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
 pub use identity::check;
 pub use identity::expires;
 pub use incoming::part;
-pub use known::Known;
+pub use known::StartsReport;
 pub use relay::{Relay, Route, Where};
 pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
@@ -93,7 +93,7 @@ pub trait Inbox: Send + Sync + 'static {
     fn standing(&self) -> Standing;
 
     /// What this instance knows of starts, as each hello says. Called on any thread.
-    fn known(&self, peer: Peer) -> Known;
+    fn known(&self, peer: Peer) -> StartsReport;
 
     /// A connection for frames is about to stand, and this is what the peer said with it.
     ///
@@ -245,7 +245,7 @@ impl Links {
     pub fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
         assert!(body.len() <= BODY_BYTES_MAX, "a frame of {} bytes", body.len());
         assert!(!OWN_KINDS.contains(&kind), "kind {kind} is the links' own");
-        let Some(lane) = self.shared.lanes.get(peer) else { return false };
+        let lane = self.shared.lane(peer);
         let taken = lane.queue.put(kind, urgent, body);
         if !taken {
             lane.counters.dropped();
@@ -269,14 +269,14 @@ impl Links {
 
     /// The statistics of the link to `peer`.
     pub fn state(&self, peer: Peer) -> LinkState {
-        let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };
+        let lane = self.shared.lane(peer);
         lane.counters.state(lane.queue.bytes())
     }
 
     /// Why there is no connection to `peer` on which frames can be sent; empty: there is one, or it
     /// was not dialled yet.
     pub fn trouble(&self, peer: Peer) -> String {
-        self.shared.lanes.get(peer).map(|lane| lane.trouble.lock().clone()).unwrap_or_default()
+        self.shared.lane(peer).trouble.lock().clone()
     }
 
     /// The runtime of the thread that serves streams.
@@ -328,14 +328,14 @@ impl Shared {
     }
 
     /// Reports that the connection of a peer was refused, or ended for what it sent.
-    fn tell_refused(&self, whom: &str, why: &str) {
-        let what = format!("{whom}: {why}");
+    fn log_refused(&self, peer: &str, why: &str) {
+        let what = format!("{peer}: {why}");
         match self.refusals.passes(&what, Instant::now()) {
             None => {}
-            Some(0) => log(&LINK_REFUSED, &[whom, why]),
+            Some(0) => log(&LINK_REFUSED, &[peer, why]),
             Some(times) => {
-                let why = format!("{why} ({times} times more since this was last told)");
-                log(&LINK_REFUSED, &[whom, &why]);
+                let why = format!("{why} ({times} times more since this was last logged)");
+                log(&LINK_REFUSED, &[peer, &why]);
             }
         }
     }

@@ -24,6 +24,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use towline_admin::catalogue::{LINK_DIFFERS, LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
 use towline_group::Start;
 
+use super::dial::DialledLink;
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{Greeting, WITH_STARTS};
 use super::known::put_start;
@@ -39,7 +40,7 @@ const DIAL_USUAL: Duration = Duration::from_millis(300);
 /// millisecond there and back, and 0.1 s of a network with 10 MB a second.
 const FLIGHT_BYTES: u64 = 1024 * 1024;
 /// Bytes of frames after which a ping asks whether they arrived.
-const TOLD_BYTES: u64 = FLIGHT_BYTES / 4;
+const PING_AFTER_BYTES: u64 = FLIGHT_BYTES / 4;
 /// Body of a ping.
 const PING_BYTES: usize = 16;
 /// Pieces given to one vectored write.
@@ -56,7 +57,7 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
     let lane = shared.lane(peer);
     let first = shared.settings.retry_interval;
     let mut pause = first;
-    let mut told = String::new();
+    let mut logged = String::new();
     let mut differed: Arc<str> = Arc::from("");
     loop {
         let dialled = tokio::select! {
@@ -66,8 +67,9 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
             () = kicked_late(lane) => continue,
         };
         match dialled {
-            Ok((stream, greeting)) => {
-                (pause, told) = (first, String::new());
+            Ok(DialledLink { stream, greeting }) => {
+                pause = first;
+                logged.clear();
                 lane.trouble.lock().clear();
                 // Once for each difference: connections come and go.
                 if !greeting.differs.is_empty() && greeting.differs != differed {
@@ -80,10 +82,10 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
                 let why = error.to_string();
                 lane.trouble.lock().clone_from(&why);
                 // Once for each reason: it is tried every second.
-                if why != told {
+                if why != logged {
                     let settings = &shared.settings;
                     log(&LINK_UNREACHABLE, &[settings.name(peer), settings.address(peer), &why]);
-                    told = why;
+                    logged = why;
                 }
             }
         }
@@ -118,7 +120,7 @@ async fn serve(
     let why = tokio::select! {
         biased;
         why = listen(shared, lane, &flight, reader) => why,
-        why = write(shared, lane, (&flight, declares), writer) => why,
+        why = write(shared, lane, &flight, declares, writer) => why,
     };
     lane.queue.close();
     lane.counters.connected_out(false);
@@ -144,7 +146,7 @@ async fn listen(
             match frame::decode(&mut input) {
                 Ok(None) => break,
                 Ok(Some(frame)) if frame.kind == PONG => {
-                    let Some((sent, written)) = read_pong(frame.body) else {
+                    let Some(Pong { sent, written }) = read_pong(frame.body) else {
                         return "it answered a ping that we did not send".to_owned();
                     };
                     lane.counters.round_trip(shared.began.elapsed().saturating_sub(sent));
@@ -172,16 +174,25 @@ fn ping_body(shared: &Shared, written: u64) -> FrameBody {
     FrameBody::from([now.to_be_bytes(), written.to_be_bytes()].concat())
 }
 
-fn read_pong(mut body: Bytes) -> Option<(Duration, u64)> {
+/// What an answer to a ping repeats of it.
+struct Pong {
+    /// When the ping was sent, since the links began.
+    sent: Duration,
+    /// The bytes of frames that were written before it.
+    written: u64,
+}
+
+fn read_pong(mut body: Bytes) -> Option<Pong> {
     let sent = Duration::from_micros(body.try_get_u64().ok()?);
-    Some((sent, body.try_get_u64().ok()?))
+    Some(Pong { sent, written: body.try_get_u64().ok()? })
 }
 
 /// Writes what waits until the connection breaks; why it did is returned.
 async fn write(
     shared: &Shared,
     lane: &Lane,
-    (flight, declares): (&Flight, Option<Start>),
+    flight: &Flight,
+    declares: Option<Start>,
     mut writer: impl AsyncWrite + Unpin,
 ) -> String {
     let mut encoder = Encoder::new(shared.settings.compression_threshold);
@@ -196,25 +207,29 @@ async fn write(
         encoder.encode(START, FrameBody::from(body), &mut pieces);
     }
     // Bytes of bodies written, and how many of them the last ping reported.
-    let (mut written, mut told) = (0_u64, 0_u64);
+    let mut written = 0_u64;
+    let mut pinged = 0_u64;
     loop {
-        let room = written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;
+        let may_write =
+            written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;
         let (due, taken) = tokio::select! {
             biased;
             _ = ping.tick() => (true, 0),
-            taken = lane.queue.take(room, &mut waiting) => (false, taken),
-            () = flight.news.notified(), if !room => continue,
+            taken = lane.queue.take(may_write, &mut waiting) => (false, taken),
+            () = flight.news.notified(), if !may_write => continue,
         };
-        let (frames, mut bytes, mut wire_bytes) = (waiting.len(), 0, 0);
+        let frames = waiting.len();
+        let mut bytes = 0;
+        let mut wire_bytes = 0;
         for waiting in waiting.drain(..) {
             bytes += waiting.body.len();
             wire_bytes += encoder.encode(waiting.kind, waiting.body, &mut pieces);
         }
         lane.counters.compressed(encoder.take_spent());
         written = written.saturating_add(bytes as u64);
-        if due || written.saturating_sub(told) >= TOLD_BYTES {
+        if due || written.saturating_sub(pinged) >= PING_AFTER_BYTES {
             encoder.encode(PING, ping_body(shared, written), &mut pieces);
-            told = written;
+            pinged = written;
         }
         if let Err(error) = write_pieces(&mut writer, &mut pieces).await {
             return broken(&error);

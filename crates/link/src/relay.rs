@@ -116,11 +116,12 @@ impl Relay {
             }
         }
         if let Some(close) = close.filter(|_| pipe.takes_a_frame()) {
-            let told = async {
+            let farewell = async {
                 client.write_all(close).await?;
                 client.flush().await
             };
-            tokio::time::timeout(FAREWELL, told).await.unwrap_or(Ok(()))?;
+            // A client that does not read it in time goes without.
+            tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()))?;
         }
         Ok(false)
     }

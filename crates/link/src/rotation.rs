@@ -29,7 +29,8 @@ const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let (mut told, mut seen) = (String::new(), String::new());
+    let mut reported = String::new();
+    let mut seen = String::new();
     let mut told_expiry =
         ReportedExpiry { expiry: shared.identity().expires().expiry(), age: Duration::ZERO };
     loop {
@@ -38,17 +39,17 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         // A disk that does not answer must not keep heartbeats waiting.
         let looked = tokio::task::spawn_blocking(move || look_again(&look)).await;
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(None) => (told, seen) = Default::default(),
+            Ok(None) => (reported, seen) = Default::default(),
             Ok(Some(identity)) => {
                 log(&GROUP_CERTIFICATE_READ, &[&identity.expires().to_string()]);
                 *shared.identity.write() = Arc::new(identity);
-                (told, seen) = Default::default();
+                (reported, seen) = Default::default();
             }
             Err(why) => {
                 // Once may be in the middle of a change: certificate and key are two files.
-                if why == seen && why != told {
+                if why == seen && why != reported {
                     log(&GROUP_CERTIFICATE_UNREADABLE, &[&why]);
-                    told.clone_from(&why);
+                    reported.clone_from(&why);
                 }
                 seen = why;
             }
@@ -85,12 +86,12 @@ pub(super) fn tell_expiry(
 ) -> ReportedExpiry {
     let expires = identity.expires();
     let expiry = expires.expiry();
-    let same = |told: &ReportedExpiry| {
-        std::mem::discriminant(&told.expiry) == std::mem::discriminant(&expiry)
-            && told.age < WARN_EVERY
+    let same = |reported: &ReportedExpiry| {
+        std::mem::discriminant(&reported.expiry) == std::mem::discriminant(&expiry)
+            && reported.age < WARN_EVERY
     };
-    if let Some(told) = before.filter(same) {
-        return ReportedExpiry { age: told.age + LOOK_EVERY, ..told };
+    if let Some(reported) = before.filter(same) {
+        return ReportedExpiry { age: reported.age + LOOK_EVERY, ..reported };
     }
     match expiry {
         Expiry::Far => {}

@@ -54,7 +54,8 @@ impl LinkSettings {
     /// The settings of the instance `this` of a checked configuration.
     pub fn of(
         queue_manager: &str,
-        (config, terms): (&GroupConfig, Terms),
+        config: &GroupConfig,
+        terms: Terms,
         this: Peer,
         listener: Option<TcpListener>,
     ) -> LinkSettings {
@@ -85,11 +86,20 @@ impl LinkSettings {
     }
 
     pub(super) fn name(&self, peer: Peer) -> &str {
-        self.members.get(peer).map_or("", |member| &member.name)
+        &self.member(peer).name
     }
 
     pub(super) fn address(&self, peer: Peer) -> &str {
-        self.members.get(peer).map_or("", |member| &member.address)
+        &self.member(peer).address
+    }
+
+    /// # Panics
+    /// When there is no such member: one without a name would be dialled, and greeted, as none.
+    fn member(&self, peer: Peer) -> &Member {
+        match self.members.get(peer) {
+            Some(member) => member,
+            None => unreachable!("instance {peer} is none of {}", self.members.len()),
+        }
     }
 
     /// Which other member has this name.
@@ -141,10 +151,10 @@ mod tests {
             text.push_str(&format!("name = \"{name}\"\naddress = \"{name}.example:5700\"\n"));
         }
         let group = towline_config::Config::parse(&text).unwrap().group.unwrap();
-        let settings = LinkSettings::of("QM1", (&group, Terms::default()), 1, None);
+        let settings = LinkSettings::of("QM1", &group, Terms::default(), 1, None);
         assert_eq!((settings.name(2), settings.address(2)), ("c", "c.example:5700"));
         assert_eq!((settings.other("a"), settings.other("b")), (Some(0), None));
-        assert_eq!((settings.other("d"), settings.name(3)), (None, ""));
+        assert_eq!((settings.other("d"), settings.members.len()), (None, 3));
         assert_eq!(settings.compression_threshold, 0);
         let times =
             [settings.heartbeat_interval, settings.heartbeat_timeout, settings.retry_interval];

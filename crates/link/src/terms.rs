@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
+use towline_types::fitting;
 
 use super::text::{put_text, text};
 
@@ -66,7 +67,8 @@ impl Terms {
     /// later version may have more.
     pub(super) fn compared(here: (&str, &Terms), there: (&str, &Terms)) -> Result<String, String> {
         let [one, other] = if here.0 <= there.0 { [here, there] } else { [there, here] };
-        let (mut wrong, mut odd) = (Vec::new(), Vec::new());
+        let mut wrong = Vec::new();
+        let mut odd = Vec::new();
         for term in &one.1.terms {
             let Some(value) = other.1.value(&term.name) else { continue };
             if value == term.value {
@@ -93,8 +95,8 @@ impl Terms {
     }
 
     pub(super) fn encode(&self, body: &mut Vec<u8>) {
-        body.put_u8(u8::try_from(self.terms.len()).unwrap_or(u8::MAX));
-        for term in self.terms.iter().take(usize::from(u8::MAX)) {
+        body.put_u8(fitting(self.terms.len()));
+        for term in &self.terms {
             body.put_u8(u8::from(term.binding));
             put_text(body, &term.name);
             put_text(body, &term.value);
@@ -106,7 +108,8 @@ impl Terms {
         let mut terms = Terms::default();
         for _ in 0..count {
             let binding = body.try_get_u8().ok()? != 0;
-            let (name, value) = (text(body)?, text(body)?);
+            let name = text(body)?;
+            let value = text(body)?;
             terms.terms.push(Term { name, value, binding });
         }
         Some(terms)

@@ -19,7 +19,7 @@ use towline_group::Start;
 
 use crate::identity::IdentityFiles;
 use crate::settings::{LinkSettings, Member};
-use crate::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
+use crate::{Greeting, Inbox, LinkStream, Links, Peer, Standing, StartsReport, StreamPurpose};
 
 /// Far beyond what anything here takes.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub const FORGED: &[u8] = b"forged";
 
 /// What an inbox received.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum Observation {
     Opened(Peer, bool, Greeting),
     Closed(Peer, bool),
     Declared(Peer, Start),
@@ -41,7 +41,7 @@ pub enum Told {
 /// An inbox that keeps what it received.
 pub struct Recorder {
     pub standing: Standing,
-    pub told: Mutex<Vec<Told>>,
+    pub observed: Mutex<Vec<Observation>>,
     pub streams: Mutex<Vec<LinkStream>>,
     pub changed: Condvar,
     /// While it is set, frames are not taken.
@@ -57,7 +57,7 @@ impl Recorder {
     pub fn new(last_index: u64) -> Arc<Recorder> {
         Arc::new(Recorder {
             standing: Standing { blank: last_index == 0, last_index, last_term: 1, term: 4 },
-            told: Mutex::default(),
+            observed: Mutex::default(),
             streams: Mutex::default(),
             changed: Condvar::new(),
             stopped: Mutex::new(false),
@@ -67,8 +67,8 @@ impl Recorder {
         })
     }
 
-    pub fn tell(&self, what: Told) {
-        self.told.lock().push(what);
+    pub fn tell(&self, what: Observation) {
+        self.observed.lock().push(what);
         self.changed.notify_all();
     }
 
@@ -78,39 +78,38 @@ impl Recorder {
     }
 
     /// Waits until `found` gives something for what was received so far.
-    pub fn until<T>(&self, what: &str, mut found: impl FnMut(&[Told]) -> Option<T>) -> T {
+    pub fn until<T>(&self, what: &str, mut found: impl FnMut(&[Observation]) -> Option<T>) -> T {
         let deadline = Instant::now() + LONG;
-        let mut told = self.told.lock();
+        let mut observed = self.observed.lock();
         loop {
-            if let Some(found) = found(&told) {
+            if let Some(found) = found(&observed) {
                 return found;
             }
-            let late = self.changed.wait_until(&mut told, deadline).timed_out();
-            assert!(!late, "waited for {what}; told were {} things", told.len());
+            let late = self.changed.wait_until(&mut observed, deadline).timed_out();
+            assert!(!late, "waited for {what}; observed were {} things", observed.len());
         }
     }
 
     /// Waits until something was received so many times.
-    pub fn count(&self, what: &str, times: usize, fits: impl Fn(&Told) -> bool) {
-        self.until(what, |told| {
-            (told.iter().filter(|told| fits(told)).count() >= times).then_some(())
+    pub fn count(&self, what: &str, times: usize, fits: impl Fn(&Observation) -> bool) {
+        self.until(what, |observed| {
+            (observed.iter().filter(|observed| fits(observed)).count() >= times).then_some(())
         });
     }
 
     /// Waits for connections both ways with a peer, the `times`th.
     pub fn linked(&self, peer: Peer, times: usize) {
         for incoming in [false, true] {
-            let fits =
-                |told: &Told| matches!(told, Told::Opened(p, i, _) if (*p, *i) == (peer, incoming));
+            let fits = |observed: &Observation| matches!(observed, Observation::Opened(p, i, _) if (*p, *i) == (peer, incoming));
             self.count(&format!("a link with {peer}, incoming {incoming}"), times, fits);
         }
     }
 
     /// Kinds of the frames that came from a peer.
     pub fn kinds(&self, peer: Peer) -> Vec<u8> {
-        let told = self.told.lock();
-        let kinds = told.iter().filter_map(|told| match told {
-            Told::Frame(from, kind, _) if *from == peer => Some(*kind),
+        let observed = self.observed.lock();
+        let kinds = observed.iter().filter_map(|observed| match observed {
+            Observation::Frame(from, kind, _) if *from == peer => Some(*kind),
             _ => None,
         });
         kinds.collect()
@@ -122,9 +121,9 @@ impl Inbox for Recorder {
         self.standing
     }
 
-    fn known(&self, _peer: Peer) -> Known {
+    fn known(&self, _peer: Peer) -> StartsReport {
         let start = Start { number: 1, nonce: self.standing.last_index + 1 };
-        Known { start, ..Known::default() }
+        StartsReport { start, ..StartsReport::default() }
     }
 
     fn greets(&self, _peer: Peer, _greeting: &Greeting) -> Result<(), String> {
@@ -132,23 +131,23 @@ impl Inbox for Recorder {
     }
 
     fn declared(&self, peer: Peer, start: Start) -> Result<(), String> {
-        self.tell(Told::Declared(peer, start));
+        self.tell(Observation::Declared(peer, start));
         Ok(())
     }
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
-        self.tell(Told::Opened(peer, incoming, greeting.clone()));
+        self.tell(Observation::Opened(peer, incoming, greeting.clone()));
     }
 
     fn closed(&self, peer: Peer, incoming: bool) {
-        self.tell(Told::Closed(peer, incoming));
+        self.tell(Observation::Closed(peer, incoming));
     }
 
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
         if body == FORGED {
             return Err("it is not of that peer".into());
         }
-        self.tell(Told::Frame(peer, kind, body));
+        self.tell(Observation::Frame(peer, kind, body));
         let mut stopped = self.stopped.lock();
         while *stopped {
             self.go_on.wait(&mut stopped);
@@ -162,7 +161,7 @@ impl Inbox for Recorder {
 
     fn stream(&self, peer: Peer, purpose: StreamPurpose, stream: LinkStream) {
         self.streams.lock().push(stream);
-        self.tell(Told::Stream(peer, purpose));
+        self.tell(Observation::Stream(peer, purpose));
     }
 }
 

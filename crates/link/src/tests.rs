@@ -25,13 +25,13 @@ use super::frame::{Encoder, FrameBody, START};
 use super::hello::{self, Hello, Matter};
 use super::identity::TlsIdentity;
 use super::settings::LinkSettings;
-use super::testing::{Authority, Bench, FORGED, LONG, NAMES, Recorder, Told, run};
-use super::{Known, Links, Peer, Standing, StreamPurpose};
+use super::testing::{Authority, Bench, FORGED, LONG, NAMES, Observation, Recorder, run};
+use super::{Links, Peer, Standing, StartsReport, StreamPurpose};
 
 impl Bench {
     /// A hello as the member `from` says it.
     fn hello(&self, from: Peer, matter: Matter) -> Hello {
-        Hello::of(&self.settings(from), Standing::default(), Known::default(), matter)
+        Hello::of(&self.settings(from), Standing::default(), StartsReport::default(), matter)
     }
 
     /// TLS to a member, with these settings and no word said.

@@ -3,11 +3,12 @@
 //! Not here: what they mean. Invariant: a text that is too long is cut between two characters.
 
 use bytes::{Buf, BufMut};
+use towline_types::fitting;
 
 /// One byte of length, then as much of the text as fits.
 pub(super) fn put_text(body: &mut Vec<u8>, text: &str) {
     let text = beginning(text, usize::from(u8::MAX));
-    body.put_u8(u8::try_from(text.len()).unwrap_or(u8::MAX));
+    body.put_u8(fitting(text.len()));
     body.put_slice(text.as_bytes());
 }
 

@@ -1,6 +1,6 @@
 //! The same thing is not reported again and again: first at once, then at most once a minute.
 //!
-//! Not here: what is reported, and the clock. Invariant: at most [`TOLD_MAX`] things are
+//! Not here: what is reported, and the clock. Invariant: at most [`REPORTS_MAX`] things are
 //! remembered.
 
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 /// Between two times that the same thing is reported.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Things remembered: a host that reaches the port can make up as many as it likes.
-const TOLD_MAX: usize = 256;
+const REPORTS_MAX: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    told: Mutex<HashMap<String, Repeats>>,
+    reports: Mutex<HashMap<String, Repeats>>,
 }
 
 #[derive(Debug)]
@@ -28,21 +28,21 @@ struct Repeats {
 impl Throttle {
     /// Whether to report it now; if so, how often it was suppressed since the last report.
     pub fn passes(&self, what: &str, now: Instant) -> Option<u64> {
-        let mut told = self.told.lock();
-        if let Some(last) = told.get_mut(what)
+        let mut reports = self.reports.lock();
+        if let Some(last) = reports.get_mut(what)
             && now.saturating_duration_since(last.at) < PAUSE
         {
             last.since += 1;
             return None;
         }
-        if told.len() >= TOLD_MAX {
-            told.retain(|_, last| now.saturating_duration_since(last.at) < PAUSE);
-            if told.len() >= TOLD_MAX {
+        if reports.len() >= REPORTS_MAX {
+            reports.retain(|_, last| now.saturating_duration_since(last.at) < PAUSE);
+            if reports.len() >= REPORTS_MAX {
                 // All of them of this minute: nothing more is reported before one of them expires.
                 return None;
             }
         }
-        let before = told.insert(what.to_owned(), Repeats { at: now, since: 0 });
+        let before = reports.insert(what.to_owned(), Repeats { at: now, since: 0 });
         Some(before.map_or(0, |before| before.since))
     }
 }
@@ -66,12 +66,12 @@ mod tests {
     #[test]
     fn what_is_made_up_is_bounded_and_expires_after_a_minute() {
         let (throttle, now) = (Throttle::default(), Instant::now());
-        let told = |now| {
+        let reports = |now| {
             let things = (0..1_000).map(|number| number.to_string());
             things.filter(|what| throttle.passes(what, now).is_some()).count()
         };
-        assert_eq!(told(now), TOLD_MAX);
-        assert_eq!(told(now + PAUSE), TOLD_MAX);
-        assert_eq!(throttle.told.lock().len(), TOLD_MAX);
+        assert_eq!(reports(now), REPORTS_MAX);
+        assert_eq!(reports(now + PAUSE), REPORTS_MAX);
+        assert_eq!(throttle.reports.lock().len(), REPORTS_MAX);
     }
 }

@@ -4,7 +4,7 @@
 //! Not here: connecting (`dial`). Invariant: a redirected client that loses that connection goes on
 //! with its own list.
 
-use towline_amqp::Opened;
+use towline_amqp::PeerOpen;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::types::{Error, condition};
 
@@ -21,7 +21,7 @@ pub(crate) fn asking() -> Map {
 }
 
 /// Whether a close with the reason follows this open frame.
-pub(crate) fn is_denied(opened: &Opened) -> bool {
+pub(crate) fn is_denied(opened: &PeerOpen) -> bool {
     opened.properties.get(DENIED) == Some(Value::Bool(true))
 }
 

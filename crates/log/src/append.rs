@@ -84,8 +84,8 @@ impl<'a> Appender<'a> {
                     memory.extend_from_slice(&record);
                     body
                 });
-                assert!(pushed.is_ok(), "a record fits where room was made for it");
-                pushed.unwrap_or_default()
+                let Ok(lsn) = pushed else { unreachable!("a record fits a new batch") };
+                lsn
             }
         }
     }

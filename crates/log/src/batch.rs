@@ -139,8 +139,7 @@ impl Batch {
             record::put_check(self.buffer.append_to(), head)
         });
         if self.bytes() > self.limit {
-            let record = self.buffer.bytes().get(content..content + bytes);
-            let record = record.unwrap_or(&[]).to_vec();
+            let record = self.buffer.bytes()[content..].to_vec();
             self.buffer.truncate(before);
             return Err(Overflow { record, body });
         }
@@ -152,12 +151,11 @@ impl Batch {
 
     /// Marks the newest record as the last of its run.
     pub(crate) fn end_run(&mut self) {
-        let newest = self.newest.take();
-        assert!(newest.is_some(), "a run ends behind a record of its own");
+        let Some(newest) = self.newest.take() else {
+            unreachable!("a run ends behind a record of its own")
+        };
         self.inside_run = false;
-        if let Some(first) = newest.and_then(|at| self.buffer.bytes_mut().get_mut(at)) {
-            *first |= Kind::Last.bits();
-        }
+        self.buffer.bytes_mut()[newest] |= Kind::Last.bits();
     }
 
     /// Drops content from `bytes` on (a run that was given up before any writer saw it).

@@ -51,6 +51,29 @@ impl Aligned {
         &mut self.memory[self.start..]
     }
 
+    /// The first `bytes` bytes of the content.
+    ///
+    /// # Panics
+    /// When there are fewer: a read yields at most what it was given memory for.
+    pub fn first(&self, bytes: usize) -> &[u8] {
+        assert!(bytes <= self.len(), "a piece lies inside its buffer");
+        &self.bytes()[..bytes]
+    }
+
+    /// The first `bytes` bytes of the content.
+    ///
+    /// # Panics
+    /// As [`Aligned::first`].
+    pub fn first_mut(&mut self, bytes: usize) -> &mut [u8] {
+        assert!(bytes <= self.len(), "a piece lies inside its buffer");
+        &mut self.bytes_mut()[..bytes]
+    }
+
+    /// The content from `at` on, none of it behind the end.
+    pub fn rest(&self, at: usize) -> &[u8] {
+        &self.bytes()[at.min(self.len())..]
+    }
+
     /// Length of the content.
     pub fn len(&self) -> usize {
         self.memory.len() - self.start

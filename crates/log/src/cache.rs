@@ -70,7 +70,7 @@ impl Cache {
 
     /// Puts in a piece that was read from disk, unless some of the log was cut off since `cuts` was
     /// asked: it may be what is no longer there.
-    pub(crate) fn insert_read(&mut self, (lsn, cuts): (Lsn, u64), bytes: Bytes, cost: usize) {
+    pub(crate) fn insert_read(&mut self, lsn: Lsn, cuts: u64, bytes: Bytes, cost: usize) {
         if cuts == self.cuts {
             let end = lsn.after(bytes.len() as u64);
             self.insert(lsn, bytes, cost);

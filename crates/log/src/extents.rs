@@ -1,6 +1,6 @@
 //! Which files hold log, which are ready for more, and how much free space there is.
 //!
-//! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
+//! Not here: making files (`preallocation`), recycling them (`reclaim`), reading them.
 //!
 //! Invariants: extents from `first` to `current` hold log, without gap, those in `ready` follow;
 //! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end;
@@ -14,6 +14,7 @@ use std::{fmt, io};
 
 use crate::block::Aligned;
 use crate::disk::DiskFile;
+use crate::folder::chain::ExtentOffset;
 use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
@@ -115,7 +116,7 @@ pub(crate) struct Extents {
     pub(crate) ready: VecDeque<Ready>,
     /// Names of files to be used again.
     pub(crate) spares: Vec<String>,
-    /// Whether the keeper is giving a spare a new header.
+    /// Whether preallocation is giving a spare a new header.
     pub(crate) recycling: bool,
     /// Offset in the newest holding extent at which the next batch opens.
     pub(crate) position: u64,
@@ -137,10 +138,17 @@ pub(crate) enum Room {
     Here { limit: u64 },
     /// At the beginning of the next extent, which is ready.
     Next,
-    /// The keeper is at it.
+    /// Preallocation is at work on it.
     Wait,
     /// Nowhere, unless extents are reclaimed or the disk gets free space.
     Nowhere,
+}
+
+/// An extent that is not filled with zeros to its end.
+pub(crate) struct UnfilledExtent {
+    pub(crate) extent: Arc<Extent>,
+    /// Where the zeros end.
+    pub(crate) filled_to: u64,
 }
 
 impl Extents {
@@ -176,9 +184,10 @@ impl Extents {
         if self.fill_refused { Room::Nowhere } else { Room::Wait }
     }
 
-    /// Whether a batch of `bytes` bytes can be put at this extent and offset, which lie at the
-    /// position or at the beginning of the next extent.
-    pub(crate) fn room_at(&self, (sequence, offset): (u64, u64), bytes: u64) -> Room {
+    /// Whether a batch of `bytes` bytes can be put at this offset, which lies at the position or at
+    /// the beginning of the next extent.
+    pub(crate) fn room_at(&self, place: ExtentOffset, bytes: u64) -> Room {
+        let ExtentOffset { sequence, offset } = place;
         if sequence == self.current.sequence {
             assert_eq!(offset, self.position, "a batch goes where the one before it ends");
             return match self.filled_to.checked_sub(offset) {
@@ -199,7 +208,7 @@ impl Extents {
         if to.sequence < left {
             let left_filled_to = std::mem::replace(&mut self.filled_to, self.extent_bytes);
             for extent in behind.into_iter().rev() {
-                // Only the newest may not be whole: the keeper goes on with it.
+                // Only the newest may not be whole: preallocation continues with it.
                 let is_newest = extent.sequence == left;
                 let filled_to = if is_newest { left_filled_to } else { self.extent_bytes };
                 self.ready.push_front(Ready { extent, filled_to });
@@ -214,25 +223,20 @@ impl Extents {
     /// Goes on in the next extent.
     pub(crate) fn advance(&mut self) {
         assert_eq!(self.filled_to, self.extent_bytes, "an extent is left whole");
-        let next = self.ready.pop_front();
-        assert!(next.is_some(), "an extent is ready");
-        if let Some(next) = next {
-            assert_eq!(
-                next.extent.sequence,
-                self.current.sequence + 1,
-                "extents follow each other"
-            );
-            self.current = next.extent;
-            self.position = EXTENT_HEADER_BYTES as u64;
-            self.filled_to = next.filled_to;
-        }
+        let Some(next) = self.ready.pop_front() else { unreachable!("an extent is ready") };
+        let sequence = next.extent.sequence;
+        assert_eq!(sequence, self.current.sequence + 1, "extents follow each other");
+        self.current = next.extent;
+        self.position = EXTENT_HEADER_BYTES as u64;
+        self.filled_to = next.filled_to;
     }
 
     /// The extent that is to be filled, and from where on.
-    pub(crate) fn unfilled(&self) -> Option<(Arc<Extent>, u64)> {
+    pub(crate) fn unfilled(&self) -> Option<UnfilledExtent> {
         let newest = self.ready.back().map(|ready| (&ready.extent, ready.filled_to));
         let (extent, filled_to) = newest.unwrap_or((&self.current, self.filled_to));
-        (filled_to < self.extent_bytes).then(|| (Arc::clone(extent), filled_to))
+        let is_unfilled = filled_to < self.extent_bytes;
+        is_unfilled.then(|| UnfilledExtent { extent: Arc::clone(extent), filled_to })
     }
 
     /// An extent was filled from `from` to `to`.
@@ -245,7 +249,7 @@ impl Extents {
                 &mut self.filled_to
             }
         };
-        assert_eq!(*filled_to, from, "only the keeper fills");
+        assert_eq!(*filled_to, from, "only the preallocation thread fills");
         *filled_to = to;
         self.fill_refused = false;
     }

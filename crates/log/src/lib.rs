@@ -8,11 +8,11 @@
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
-//! and `keeper` (where to write), `listener` (what is reported), `needs`; on the way back `cache`,
-//! `read`; `image`, `reclaim`, `hold`; `pages` (content rewritten beside the log); `recover`
-//! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest);
-//! [`mend`] (replacing what is damaged in it, from another log); [`succession`] (a new folder from
-//! that of a predecessor); `stats`, `histogram`.
+//! and `preallocation` (where to write), `listener` and `space_notifier` (what is reported),
+//! `needs`; on the way back `cache`, `read`; `image`, `reclaim`, `hold`; `pages` (content rewritten
+//! beside the log); `recover` (start); `member` (the log of an instance of a group); [`offline`]
+//! (looking at a log at rest); [`mend`] (replacing what is damaged in it, from another log);
+//! [`succession`] (a new folder from that of a predecessor); `stats`, `histogram`.
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +48,7 @@ pub mod record;
 mod recover;
 mod rule;
 mod shared;
+mod space_notifier;
 mod stats;
 pub mod succession;
 #[cfg(any(test, feature = "testing"))]
@@ -71,5 +72,5 @@ pub use options::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX}
 pub use overdue::Overdue;
 pub use pages::{PageStats, Pages};
 pub use rebuild_marker::{REBUILD_MARKER, mark_rebuild};
-pub use recover::{Begin, Image, Recovery, ReplayError, Report};
+pub use recover::{BatchPlaces, Begin, Image, Recovery, ReplayError, Report, ResumedStream};
 pub use stats::Stats;

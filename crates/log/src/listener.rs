@@ -1,6 +1,6 @@
 //! What the log reports to its user, and how soon the user wants a run durable.
 //!
-//! Not here: when the listener is called (`writer`, `keeper`).
+//! Not here: when the listener is called (`writer`, `space_notifier`).
 
 use towline_types::Lsn;
 
@@ -16,7 +16,8 @@ pub enum Urgency {
     Lazy,
 }
 
-/// Is notified by the log. Called on the log's threads, outside its lock, one call at a time for
+/// Is notified by the log. Called on the log's threads (`cut`, and `durable` beside it, on that of
+/// [`crate::Log::receive`]), outside its lock, one call at a time for
 /// `durable` and `failed`, and one for `space`; must return quickly and must not call
 /// [`crate::Log::shutdown`] or drop the last [`crate::Log`]. `durable` and `space` may append, and
 /// may wait for a thread that appends, but not for anything to become durable. What is appended

@@ -21,11 +21,11 @@ use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
 use crate::lock::lock;
 use crate::mark::Mark;
-use crate::mend::{self, Mended, NotMended};
+use crate::mend::{self, MendedBatch, NotMended};
 use crate::overdue::Overdue;
 use crate::shared::{OpenOutcome, Phase, Shared};
 use crate::stats::Stats;
-use crate::{image, member, overdue, preallocation, read, reclaim, stats, writer};
+use crate::{image, member, overdue, preallocation, read, reclaim, space_notifier, stats, writer};
 
 /// A running log. A cheap handle: clones share one log; the last one dropped stops its threads
 /// without writing what is open (as a crash would).
@@ -51,8 +51,8 @@ impl Log {
             lock(&running.threads).push(thread);
             Ok(())
         };
-        spawn("log-keeper", preallocation::run)?;
-        spawn("log-teller", preallocation::tell)?;
+        spawn("log-preallocate", preallocation::run)?;
+        spawn("log-space", space_notifier::run)?;
         for _ in 0..shared.options.writes_in_flight_max {
             spawn("log-writer", writer::run)?;
         }
@@ -96,7 +96,7 @@ impl Log {
     /// other and the log's last one, or begin earlier: those that the log has already (same index
     /// and term) are skipped; from the first that it has otherwise on, its own are cut off,
     /// durably, before the others are taken. Blocks while more than 16 MiB wait for the disk, while
-    /// the keeper makes space, and (when something is cut off) until all is written and the
+    /// an extent is preallocated, and (when something is cut off) until all is written and the
     /// listener is notified. [`crate::Listener::durable`] reports that they are durable. One call
     /// at a time; not from the listener.
     ///
@@ -166,7 +166,11 @@ impl Log {
     ///
     /// # Errors
     /// [`NotMended`]: nothing was written; but a write or a sync that failed ends the log.
-    pub fn mend_batch(&self, part: BodyLocation, came: &[u8]) -> Result<Option<Mended>, NotMended> {
+    pub fn mend_batch(
+        &self,
+        part: BodyLocation,
+        came: &[u8],
+    ) -> Result<Option<MendedBatch>, NotMended> {
         mend::mend_batch(self.shared(), part, came)
     }
 
@@ -349,8 +353,8 @@ impl Log {
         shared.state().phase = Phase::Failed;
         shared.writers.notify_all();
         shared.appenders.notify_all();
-        shared.keeper.notify_all();
-        shared.teller.notify_all();
+        shared.preallocation.notify_all();
+        shared.space_notifier.notify_all();
     }
 
     /// Refuses new runs, writes what is open, waits for the disk, marks the log as orderly ended
@@ -399,8 +403,8 @@ impl Running {
         }
         self.shared.writers.notify_all();
         self.shared.appenders.notify_all();
-        self.shared.keeper.notify_all();
-        self.shared.teller.notify_all();
+        self.shared.preallocation.notify_all();
+        self.shared.space_notifier.notify_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             // A thread that panicked has said so itself.

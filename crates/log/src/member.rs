@@ -27,13 +27,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use towline_types::{Batch, Lsn};
 
 use crate::lock::lock;
 
 pub(crate) use batches::read_batches;
-pub(crate) use follower::{Follower, KnownBatch, ReceivedBatches};
+pub(crate) use follower::{Follower, KnownBatch, ReceivedBatches, WaitingBatches};
 pub(crate) use lead::lead;
 pub(crate) use receive::receive;
 pub use stream::{FeedError, RunStream};
@@ -60,8 +59,7 @@ impl Member {
     }
 
     /// A batch of our own is about to be written.
-    pub(crate) fn leaves(&self, (index, term, lsn): (u64, u32, Lsn), payload: Bytes) {
-        let batch = Batch { index, term: u64::from(term), lsn, payload };
+    pub(crate) fn leaves(&self, batch: Batch) {
         self.came(&batch);
         self.replicator.leaves(batch);
     }
@@ -99,10 +97,10 @@ impl Role {
         }
     }
 
-    /// Bytes and count of batches that came and wait for a writer.
-    pub(crate) fn waiting(&self) -> (usize, u64) {
+    /// The batches that came and wait for a writer.
+    pub(crate) fn waiting(&self) -> WaitingBatches {
         match self {
-            Role::Writing => (0, 0),
+            Role::Writing => WaitingBatches::default(),
             Role::Following(follower) => follower.waiting(),
         }
     }

@@ -19,12 +19,12 @@ use crate::block::Aligned;
 use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::{Link, Place, finding};
+use crate::folder::chain::{ExtentOffset, Link, finding};
 use crate::folder::files::{Files, Folder, no_extents};
 use crate::folder::headers::Identity;
 use crate::folder::images::Images;
 use crate::folder::names::{NEW_NAME, extent_name};
-use crate::folder::scan::Scan;
+use crate::folder::scan::{Scan, WholeBatch};
 use crate::folder::table::{self, TailVerdict};
 use crate::format::{
     BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader,
@@ -62,12 +62,13 @@ const INCARNATION_NAME: &str = "incarnation";
 /// [`LogError`]: one of them cannot be read, is of another log, or a write failed.
 pub fn mend_from_log(
     folder: &Path,
-    (from, wanted): (&Path, &[u64]),
+    from: &Path,
+    wanted: &[u64],
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, LogError> {
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
     let source: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(from)?);
-    mend(&target, (&source, wanted), progress)
+    mend(&target, &source, wanted, progress)
 }
 
 /// [`mend_from_log`] of any disks.
@@ -76,7 +77,8 @@ pub fn mend_from_log(
 /// As [`mend_from_log`].
 pub fn mend(
     target: &Arc<dyn Disk>,
-    (source, wanted): (&Arc<dyn Disk>, &[u64]),
+    source: &Arc<dyn Disk>,
+    wanted: &[u64],
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, LogError> {
     let empty = || LogError::Options { what: "there is no log to take from" };
@@ -103,7 +105,7 @@ pub fn mend(
     if files.identity() != identity {
         return Err(LogError::OtherLog { file: extent_name(from.first()) });
     }
-    mender.batches((&files, files.first()), folder.images.last().copied(), progress)?;
+    mender.batches(&files, files.first(), folder.images.last().copied(), progress)?;
     Ok(report)
 }
 
@@ -137,14 +139,14 @@ fn mend_asked(
     let identity = files.identity();
     let mut take = |place| asked(identity, place, ask);
     let mut mender = Mender { target, take: &mut take, identity, report: &mut report };
-    mender.batches((&files, first), folder.images.last().copied(), &mut |_, _| {})?;
+    mender.batches(&files, first, folder.images.last().copied(), &mut |_, _| {})?;
     Ok(report)
 }
 
 /// The whole batch that another instance claims to have at a position.
 fn asked(
     identity: Identity,
-    place: Place,
+    place: ExtentOffset,
     ask: &mut dyn FnMut(BodyLocation) -> Option<Bytes>,
 ) -> Option<Taken> {
     let lsn = Lsn(place.sequence * identity.extent_bytes + place.offset);
@@ -161,7 +163,7 @@ fn asked(
 }
 
 /// The whole batch that another log has at a position.
-fn whole_of(from: &Files, place: Place) -> Option<Taken> {
+fn whole_of(from: &Files, place: ExtentOffset) -> Option<Taken> {
     let Identity { log_id, extent_bytes } = from.identity();
     let lsn = Lsn(place.sequence * extent_bytes + place.offset);
     let file = from.file(place.sequence).ok()?;
@@ -175,7 +177,7 @@ fn whole_of(from: &Files, place: Place) -> Option<Taken> {
 type Taken = (BatchHeader, Vec<u8>);
 
 /// What shows that an extent of the source is what was here.
-enum Behind {
+enum Continuation {
     /// The batch behind it.
     Next,
     /// The image; the source ends there.
@@ -185,7 +187,7 @@ enum Behind {
 struct Mender<'a> {
     target: &'a Arc<dyn Disk>,
     /// The whole batch that the source has at a position.
-    take: &'a mut dyn FnMut(Place) -> Option<Taken>,
+    take: &'a mut dyn FnMut(ExtentOffset) -> Option<Taken>,
     identity: Identity,
     report: &'a mut MendReport,
 }
@@ -241,8 +243,8 @@ impl Mender<'_> {
                     continue;
                 }
                 _ => match self.continues(from, sequence, image) {
-                    Some(Behind::Next) => self.copy_extent(from, sequence),
-                    Some(Behind::Image(end)) => {
+                    Some(Continuation::Next) => self.copy_extent(from, sequence),
+                    Some(Continuation::Image(end)) => {
                         self.shortened(end).map_err(failed)?;
                         self.copy_extent(from, sequence)
                     }
@@ -288,7 +290,12 @@ impl Mender<'_> {
     /// missing too, the source has what lies between: each batch names the one before it. Where
     /// nothing lies behind it, because the log ended in it, the image names the batch at which it
     /// was taken.
-    fn continues(&self, from: &Files, sequence: u64, image: Option<ImageHeader>) -> Option<Behind> {
+    fn continues(
+        &self,
+        from: &Files,
+        sequence: u64,
+        image: Option<ImageHeader>,
+    ) -> Option<Continuation> {
         let (first, mut last) = self.ends_there(from, sequence)?;
         let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
         if before.is_some_and(|(_, before)| before.checksum != first.previous) {
@@ -299,7 +306,7 @@ impl Mender<'_> {
         let mut is_named = names(sequence);
         for next in sequence + 1.. {
             if let Some((behind, _)) = self.ends_here(next) {
-                return (behind.previous == last.checksum).then_some(Behind::Next);
+                return (behind.previous == last.checksum).then_some(Continuation::Next);
             }
             match self.ends_there(from, next) {
                 Some((behind, end)) if behind.previous == last.checksum => last = end,
@@ -308,7 +315,7 @@ impl Mender<'_> {
             }
             is_named |= names(next);
         }
-        is_named.then_some(Behind::Image(Lsn(last.lsn.0 + last.batch_bytes())))
+        is_named.then_some(Continuation::Image(Lsn(last.lsn.0 + last.batch_bytes())))
     }
 
     /// Whether an extent of the source has the batch behind which an image was taken.
@@ -319,7 +326,7 @@ impl Mender<'_> {
         let Some(offset) = offset.filter(|at| *at < self.identity.extent_bytes) else {
             return false;
         };
-        let there = whole_of(from, Place { sequence, offset });
+        let there = whole_of(from, ExtentOffset { sequence, offset });
         there.is_some_and(|(header, _)| {
             (header.index, header.checksum) == (seam.index, seam.checksum)
         })
@@ -348,7 +355,7 @@ impl Mender<'_> {
     /// The first and the last whole batch of an extent.
     fn ends(&self, file: &dyn DiskFile, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
         let Identity { log_id, extent_bytes } = self.identity;
-        let mut place = Place { sequence, offset: BLOCK_BYTES as u64 };
+        let mut place = ExtentOffset { sequence, offset: BLOCK_BYTES as u64 };
         let mut found: Option<(BatchHeader, BatchHeader)> = None;
         while place.offset < extent_bytes {
             let lsn = Lsn(sequence * extent_bytes + place.offset);
@@ -385,7 +392,8 @@ impl Mender<'_> {
     /// Goes over the batches from extent `first` on, and mends what is damaged before the tail.
     fn batches(
         &mut self,
-        (files, first): (&Files, u64),
+        files: &Files,
+        first: u64,
         image: Option<Lsn>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), LogError> {
@@ -396,21 +404,21 @@ impl Mender<'_> {
                 let first = files.first() * self.identity.extent_bytes;
                 progress(header.lsn.0.saturating_sub(first), all);
             }
-            let (facts, _) = scan.facts(image, u64::MAX);
+            let facts = scan.facts(image, u64::MAX).facts;
             let place = scan.place;
             let what = match table::judge_tail(facts) {
                 TailVerdict::End | TailVerdict::Cut => return Ok(()),
                 TailVerdict::Refuse(what) => what,
             };
             let found = finding(place, scan.lsn(place), what);
-            let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+            let behind = ExtentOffset { offset: place.offset + BLOCK_BYTES as u64, ..place };
             let next = scan.next_whole(behind);
             match self.range(&mut scan, files, next)? {
                 Ok(()) => self.report.mended.push(found),
                 Err(why) => self.report.left.push((found, why)),
             }
             match next {
-                Some((place, _)) => scan.go_on_at(place),
+                Some(found) => scan.go_on_at(found.place),
                 None => return Ok(()),
             }
         }
@@ -421,19 +429,22 @@ impl Mender<'_> {
         &mut self,
         scan: &mut Scan<'_>,
         files: &Files,
-        next: Option<(Place, BatchHeader)>,
+        next: Option<WholeBatch>,
     ) -> Result<Result<(), &'static str>, LogError> {
-        let Some((until, next)) = next else { return Ok(Err("nothing whole lies behind it")) };
+        let Some(WholeBatch { place: until, header: next }) = next else {
+            return Ok(Err("nothing whole lies behind it"));
+        };
         let Some(mut link) = scan.link else { return Ok(Err("nothing whole lies before it")) };
         let (mut place, mut proven) = (scan.place, Vec::new());
         while place < until {
             if place.offset >= self.identity.extent_bytes {
                 // The batch before filled its extent to the end.
-                place = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
+                place = ExtentOffset { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 continue;
             }
             let Some(there) = (self.take)(place) else {
-                let behind = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
+                let behind =
+                    ExtentOffset { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 if behind <= until && !proven.is_empty() {
                     place = behind;
                     continue;
@@ -472,7 +483,7 @@ impl Mender<'_> {
     fn prove(
         &self,
         files: &Files,
-        place: Place,
+        place: ExtentOffset,
         link: Link,
         (there, payload): &(BatchHeader, Vec<u8>),
         named: Option<u32>,
@@ -545,7 +556,11 @@ fn proven(
 }
 
 /// Header and payload at an offset of an extent, not checked.
-fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHeader, Vec<u8>)> {
+fn read(
+    file: &dyn DiskFile,
+    place: ExtentOffset,
+    extent_bytes: u64,
+) -> Option<(BatchHeader, Vec<u8>)> {
     let mut block = Aligned::zeroed(BLOCK_BYTES);
     file.read_at(block.bytes_mut(), place.offset).ok()?;
     let header = BatchHeader::decode(block.bytes())?;
@@ -564,5 +579,5 @@ mod running;
 mod tests;
 
 pub use rest::batch_at_rest;
-pub use running::{Mended, NotMended};
+pub use running::{MendedBatch, NotMended};
 pub(crate) use running::{batch_over, damaged_parts, mend_batch};

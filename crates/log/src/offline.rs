@@ -10,7 +10,7 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::{Place, finding};
+use crate::folder::chain::{ExtentOffset, finding};
 use crate::folder::files::{Files, Folder, no_extents};
 use crate::folder::images::{Images, LoadedImage, load};
 use crate::folder::names::image_name;
@@ -248,14 +248,14 @@ impl Walk<'_> {
                 (self.show)(Item::Batch { lsn, index, term, unsynced, bytes });
                 self.records(&mut scan, lsn);
             }
-            let (facts, _) = scan.facts(image, u64::MAX);
+            let facts = scan.facts(image, u64::MAX).facts;
             let what = match table::judge_tail(facts) {
                 TailVerdict::End => return,
                 TailVerdict::Cut => Damage::TornTail,
                 TailVerdict::Refuse(what) => what,
             };
             let place = match what {
-                Damage::Batch => scan.broken_at().0,
+                Damage::Batch => scan.broken_at().place,
                 _ => scan.place,
             };
             (self.show)(Item::Finding(&finding(place, scan.lsn(place), what)));
@@ -266,9 +266,9 @@ impl Walk<'_> {
                 (self.show)(Item::Damaged(scan.casualties(place)));
             }
             // A whole batch may lie exactly there, if it does not belong there.
-            let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+            let behind = ExtentOffset { offset: place.offset + BLOCK_BYTES as u64, ..place };
             match scan.next_whole(behind) {
-                Some((place, _)) => scan.go_on_at(place),
+                Some(found) => scan.go_on_at(found.place),
                 None => return,
             }
         }

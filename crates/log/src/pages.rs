@@ -8,7 +8,7 @@
 //! Invariants: no unit belongs to two pages; no content with a wrong length or checksum is
 //! returned; a failed sync is final; the file is never cut where a page lies.
 
-mod runs;
+mod free_units;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::error::{Damage, Finding, LogError, is_full};
 use crate::folder::names::PAGES_NAME;
 use crate::format::{BLOCK_BYTES, size};
 use crate::lock::lock;
-use runs::Runs;
+use free_units::FreeUnits;
 
 /// The file grows in steps of this size, and is cut to a multiple of it.
 const STEP_BYTES: u64 = 8 * 1024 * 1024;
@@ -42,7 +42,7 @@ pub struct Pages {
 struct SharedPages {
     file: Arc<dyn DiskFile>,
     /// Held for a moment, never during I/O.
-    runs: Mutex<Runs>,
+    runs: Mutex<FreeUnits>,
     /// Bytes set aside for the file. Held while that changes; taken before `runs`.
     room: Mutex<u64>,
     /// A sync failed.
@@ -122,7 +122,7 @@ impl Pages {
         if let Some(page) = beyond {
             return Err(damaged(page.unit, Damage::Page));
         }
-        let runs = Runs::new(used.to_vec())
+        let runs = FreeUnits::new(used.to_vec())
             .map_err(|overlap| damaged(overlap.0.unit, Damage::PagesOverlap))?;
         let shared = SharedPages {
             file,
@@ -277,8 +277,9 @@ impl SharedPages {
         let mut pages = Vec::with_capacity(contents.len());
         // Summing takes long: it comes before the lock.
         for content in contents {
-            let bytes = u32::try_from(content.len()).unwrap_or(0);
-            assert!(bytes > 0, "a page has 1 to 2^32 - 1 bytes");
+            let Ok(bytes @ 1..) = u32::try_from(content.len()) else {
+                unreachable!("a page has 1 to 2^32 - 1 bytes")
+            };
             pages.push(PageRef { unit: 0, bytes, checksum: crc32c::crc32c(content) });
         }
         let end = {
@@ -347,8 +348,7 @@ impl SharedPages {
         for group in groups(pages, &order) {
             let mut buffer = Aligned::with_capacity(group.units as usize * BLOCK_BYTES);
             for number in group.members {
-                let content = contents.get(number).copied().unwrap_or_default();
-                buffer.append_to().extend_from_slice(content);
+                buffer.append_to().extend_from_slice(contents[number]);
                 buffer.pad();
             }
             assert_eq!(buffer.len(), group.units as usize * BLOCK_BYTES, "pages fill their units");
@@ -379,7 +379,7 @@ impl SharedPages {
 fn groups(pages: &[PageRef], order: &[usize]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for &number in order {
-        let Some(page) = pages.get(number) else { continue };
+        let page = pages[number];
         let units = page.units();
         let last = groups.last_mut().filter(|group| {
             let together = u64::from(group.units) + u64::from(units);

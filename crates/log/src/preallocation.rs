@@ -1,15 +1,15 @@
-//! The keeper thread: preallocates extents ahead of the writers, and watches the free space. The
-//! teller thread: notifies the listener about the free space.
+//! The preallocation thread: makes extents ready ahead of the writers, and watches the free space.
 //!
 //! A new extent is filled with zeros once (a write into a block that was written before needs no
 //! change of the file's own records, which halves the time of a small synced write); after that it
-//! is used again and again. Not here: letting extents go (`reclaim`).
+//! is used again and again. Not here: letting extents go (`reclaim`), reporting free space
+//! (`space_notifier`).
 //!
 //! Invariants: an extent gets its name `extent-...` only when its header and all of it are synced;
 //! zeros are only written where no batch may have been opened (beyond `filled_to`); a file that is
 //! not log yet may fail in any way, and another is made later, but a failed sync of names, or of an
-//! extent that holds batches, ends the log; the keeper never calls the listener about free space,
-//! because the listener may append and so wait for the keeper.
+//! extent that holds batches, ends the log; this thread never calls the listener about free space,
+//! because the listener may append and so wait for an extent.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, is_full};
-use crate::extents::{Extent, Ready, Space};
+use crate::extents::{Extent, Ready, Space, UnfilledExtent};
 use crate::folder::names::{NEW_NAME, extent_name};
 use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, size};
 use crate::image;
@@ -32,8 +32,8 @@ const FILL_BYTES: u64 = 1024 * 1024;
 const RETRY: Duration = Duration::from_millis(200);
 
 enum Chore {
-    /// Fill this extent from here on.
-    Fill(Arc<Extent>, u64),
+    /// Fill this extent.
+    Fill(UnfilledExtent),
     /// Make the next extent ready, from the spare if there is one.
     Prepare {
         sequence: u64,
@@ -52,21 +52,21 @@ enum Failure {
     Ended,
 }
 
-/// Body of the keeper thread.
+/// Body of the preallocation thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
     let mut refused = false;
-    let mut told = None;
+    let mut reported = None;
     loop {
         let result = match next(shared, &mut refused) {
-            Chore::Fill(extent, from) => fill(shared, &extent, from),
+            Chore::Fill(unfilled) => fill(shared, &unfilled),
             Chore::Prepare { sequence, spare } => prepare_next(shared, sequence, spare),
             Chore::Stop => return,
         };
         match result {
-            Ok(()) => (refused, told) = (false, None),
+            Ok(()) => (refused, reported) = (false, None),
             Err(Failure::Again(error)) => {
                 refused = true;
-                refuse(shared, error, &mut told);
+                refuse(shared, error, &mut reported);
             }
             Err(Failure::Final(error)) => {
                 fail(shared, &LogError::io("make an extent ready", NEW_NAME, error));
@@ -76,38 +76,16 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Body of the notifier thread: reports to the listener how much free space there is, each time
-/// that it differs from the last report. Changes that happen while the listener is at work are
-/// reported as one.
-pub(crate) fn tell(shared: &Arc<Shared>) {
-    let mut told = Space::Ample;
-    let mut state = shared.state();
-    while !state.is_ending() {
-        if let Some(error) = state.hindrance.take() {
-            drop(state);
-            shared.listener.hindered(&error);
-            state = shared.state();
-        } else if state.space == told {
-            state = wait(&shared.teller, state);
-        } else {
-            told = state.space;
-            drop(state);
-            shared.listener.space(told);
-            state = shared.state();
-        }
-    }
-}
-
 /// Enters that the disk gives no further extent, or no more of the newest one. The reason is
 /// reported when it is not that the disk is full, and differs from the last report.
-fn refuse(shared: &Shared, error: io::Error, told: &mut Option<io::ErrorKind>) {
+fn refuse(shared: &Shared, error: io::Error, reported: &mut Option<io::ErrorKind>) {
     let mut state = shared.state();
     state.extents.disk_room = 0;
     state.extents.fill_refused = state.extents.unfilled().is_some();
-    if !is_full(&error) && *told != Some(error.kind()) {
-        *told = Some(error.kind());
+    if !is_full(&error) && *reported != Some(error.kind()) {
+        *reported = Some(error.kind());
         state.hindrance = Some(LogError::io("make an extent ready", NEW_NAME, error));
-        shared.teller.notify_one();
+        shared.space_notifier.notify_one();
     }
     shared.wake_appenders(&state);
 }
@@ -129,8 +107,8 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
             Phase::Running | Phase::Closing => {}
         }
         if let Some(disk_room) = disk_room {
-            if let Some((extent, from)) = state.extents.unfilled() {
-                return Chore::Fill(extent, from);
+            if let Some(unfilled) = state.extents.unfilled() {
+                return Chore::Fill(unfilled);
             }
             if disk_room < state.extents.disk_room {
                 // A caller may wait for an extent that will not be made after all.
@@ -147,22 +125,24 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
         let space = state.space_now();
         if space != state.space {
             state.space = space;
-            shared.teller.notify_one();
+            shared.space_notifier.notify_one();
         }
         state = if *refused || space != Space::Ample {
-            let waited = shared.keeper.wait_timeout(state, RETRY);
+            let waited = shared.preallocation.wait_timeout(state, RETRY);
             let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             *refused &= !timeout.timed_out() && state.extents.spares.is_empty();
             state
         } else {
-            wait(&shared.keeper, state)
+            wait(&shared.preallocation, state)
         };
     }
 }
 
 /// Fills a piece of the newest extent; batches follow into it. Where that is part of a copy, or
 /// comes from a backup, the space for it was not preallocated yet.
-fn fill(shared: &Shared, extent: &Extent, from: u64) -> Result<(), Failure> {
+fn fill(shared: &Shared, unfilled: &UnfilledExtent) -> Result<(), Failure> {
+    let UnfilledExtent { extent, filled_to: from } = unfilled;
+    let from = *from;
     let extent_bytes = shared.options.extent_bytes;
     let to = extent_bytes.min(from + FILL_BYTES);
     let file = extent.file.as_ref();
@@ -212,7 +192,11 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result
     image::sync_names(shared).map_err(|_| Failure::Ended)?;
     let mut state = shared.state();
     let extents = &mut state.extents;
-    assert_eq!(extents.next_sequence(), sequence, "only the keeper makes extents ready");
+    assert_eq!(
+        extents.next_sequence(),
+        sequence,
+        "only the preallocation thread makes extents ready"
+    );
     let (extent, filled_to) = (Arc::new(Extent::made(sequence, file)), extents.extent_bytes);
     extents.ready.push_back(Ready { extent, filled_to });
     if is_new {
@@ -265,7 +249,7 @@ pub(crate) fn make(
             return Ok(None);
         }
         let piece = size((filled - at).min(FILL_BYTES));
-        file.write_at(zeros.bytes().get(..piece).unwrap_or(&[]), at)?;
+        file.write_at(zeros.first(piece), at)?;
         at += piece as u64;
     }
     write_header(file.as_ref(), header)?;

@@ -133,9 +133,9 @@ impl Search<'_> {
         let count =
             count.map_err(|e| LogError::io("read a body", &extent_name(self.sequence), e))?;
         piece.truncate(count);
-        let found = piece.bytes().get(size(place - from)..).unwrap_or(&[]);
-        let is_whole = body_is_whole(found, body, (self.shared.log_id, self.body.lsn));
-        Ok(is_whole.then(|| Bytes::copy_from_slice(found.get(..body).unwrap_or(&[]))))
+        let found = piece.rest(size(place - from));
+        let is_whole = body_is_whole(found, body, self.shared.log_id, self.body.lsn);
+        Ok(is_whole.then(|| Bytes::copy_from_slice(&found[..body])))
     }
 
     /// Reads from `from` on, up to `to` at least.
@@ -181,7 +181,7 @@ impl Search<'_> {
             (piece.bytes.into_bytes(whole), cost)
         };
         let body = bytes.slice(offset..end);
-        lock(&self.shared.cache).insert_read((begin, self.cuts), bytes, cost);
+        lock(&self.shared.cache).insert_read(begin, self.cuts, bytes, cost);
         Some(body)
     }
 
@@ -199,7 +199,7 @@ impl Search<'_> {
 impl BlockPiece {
     /// A copy of the piece from `at` on.
     fn rest_from(&self, at: u64) -> BlockPiece {
-        let rest = self.bytes.bytes().get(size(at - self.from)..).unwrap_or(&[]);
+        let rest = self.bytes.rest(size(at - self.from));
         let mut bytes = Aligned::with_capacity(rest.len());
         bytes.append_to().extend_from_slice(rest);
         BlockPiece { from: at, bytes }

@@ -1,7 +1,7 @@
 //! Releasing extents that no reader needs.
 //!
 //! Not here: what is still needed (the node says so, and `hold`); turning spares into extents again
-//! (`keeper`).
+//! (`preallocation`).
 //!
 //! Invariants: extents go oldest first and each one durably before the next, and where the log
 //! begins moves only when the file is gone: so what is left after a crash, or after a call that
@@ -53,7 +53,7 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
         }
         shared.note_room(&state);
         shared.wake_appenders(&state);
-        shared.keeper.notify_one();
+        shared.preallocation.notify_one();
     }
     Ok(())
 }

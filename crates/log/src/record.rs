@@ -7,7 +7,8 @@
 //! A check lets one body be judged by its position alone, when the checksum of its batch is wrong:
 //! one damaged byte costs one message, not all that were written with it.
 //!
-//! Invariant of [`Runs`]: only whole runs come out, in the order in which they were committed.
+//! Invariant of [`RunAssembler`]: only whole runs come out, in the order in which they were
+//! committed.
 
 use bytes::Bytes;
 use towline_types::Lsn;
@@ -109,15 +110,13 @@ pub(crate) fn seal_checks(payload: &mut [u8], log_id: LogId, lsn: Lsn) {
         let Some((body, check)) = found.body() else { continue };
         let place = lsn.after((found.start + usize::from(check.head)) as u64);
         let sum = Check::sum(log_id, place, check.head, body);
-        if let Some(place) = payload.get_mut(at - 4..at) {
-            place.copy_from_slice(&sum.to_le_bytes());
-        }
+        payload[at - 4..at].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
 /// Whether `bytes`, a body of `body` bytes at `lsn` and what stands behind it, are as they were
 /// written. False too when no check stands there, as in version 1.
-pub(crate) fn body_is_whole(bytes: &[u8], body: usize, (log_id, lsn): (LogId, Lsn)) -> bool {
+pub(crate) fn body_is_whole(bytes: &[u8], body: usize, log_id: LogId, lsn: Lsn) -> bool {
     let Some((body, behind)) = bytes.split_at_checked(body) else { return false };
     let check = Check::decode(behind);
     check.is_some_and(|check| check.sum == Check::sum(log_id, lsn, check.head, body))
@@ -204,21 +203,30 @@ impl<'a> FoundRecord<'a> {
 
 /// A payload with records that do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedRecord;
 
-/// Whether no run is unfinished at the end of a payload, and how many runs end in it. No run goes
-/// on over a batch without records: it begins a term, or ends a log.
+/// What the records of a payload do to runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PayloadShape {
+    /// Whether no run is unfinished at its end.
+    pub(crate) is_seam: bool,
+    /// Runs that end in it.
+    pub(crate) runs: u64,
+}
+
+/// The shape of a payload. No run goes on over a batch without records: it begins a term, or ends a
+/// log.
 ///
 /// # Errors
-/// [`Malformed`].
-pub(crate) fn shape(payload: &[u8]) -> Result<(bool, u64), Malformed> {
+/// [`MalformedRecord`].
+pub(crate) fn shape(payload: &[u8]) -> Result<PayloadShape, MalformedRecord> {
     let (mut is_seam, mut runs) = (true, 0);
     for found in Records::new(payload) {
         let kind = found?.kind;
         is_seam = kind != Kind::More;
         runs += u64::from(kind == Kind::Last);
     }
-    Ok((is_seam, runs))
+    Ok(PayloadShape { is_seam, runs })
 }
 
 /// Walks over the records of a payload.
@@ -267,7 +275,7 @@ impl<'a> Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<FoundRecord<'a>, Malformed>;
+    type Item = Result<FoundRecord<'a>, MalformedRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.payload.len() {
@@ -275,7 +283,7 @@ impl<'a> Iterator for Records<'a> {
         }
         let Some(found) = self.parse() else {
             self.at = self.payload.len();
-            return Some(Err(Malformed));
+            return Some(Err(MalformedRecord));
         };
         self.at = found.end;
         Some(Ok(found))
@@ -284,7 +292,7 @@ impl<'a> Iterator for Records<'a> {
 
 /// Puts runs together over batches and yields whole ones.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct RunAssembler {
     /// What came of the unfinished run, as long as it is short.
     waiting: Vec<(Lsn, Bytes)>,
     waiting_bytes: usize,
@@ -301,7 +309,7 @@ pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
 pub(crate) type Again<'a, E> =
     dyn FnMut(Lsn, Lsn, &mut Receiver<'_, E>) -> Result<u64, Halt<E>> + 'a;
 
-/// Why [`Runs::feed`] ended.
+/// Why [`RunAssembler::feed`] ended.
 #[derive(Debug)]
 pub(crate) enum Halt<E> {
     Malformed,
@@ -309,10 +317,10 @@ pub(crate) enum Halt<E> {
     Log(LogError),
 }
 
-impl Runs {
+impl RunAssembler {
     /// Holds `bytes_max` bytes of an unfinished run at most (and what one batch holds).
-    pub(crate) fn new(bytes_max: usize) -> Runs {
-        Runs { bytes_max, ..Runs::default() }
+    pub(crate) fn new(bytes_max: usize) -> RunAssembler {
+        RunAssembler { bytes_max, ..RunAssembler::default() }
     }
 
     /// Where the first record of the unfinished run is, if there is one.
@@ -338,7 +346,8 @@ impl Runs {
     /// [`Halt`].
     pub(crate) fn feed<E>(
         &mut self,
-        (term, lsn): (u32, Lsn),
+        term: u32,
+        lsn: Lsn,
         payload: &[u8],
         upto: Lsn,
         record: &mut Receiver<'_, E>,
@@ -352,7 +361,7 @@ impl Runs {
         let mut here: Vec<FoundRecord<'_>> = Vec::new();
         let mut count = 0;
         for found in Records::new(payload) {
-            let found = found.map_err(|Malformed| Halt::Malformed)?;
+            let found = found.map_err(|MalformedRecord| Halt::Malformed)?;
             match found.kind {
                 Kind::More => here.push(found),
                 Kind::GivenUp => {
@@ -428,14 +437,14 @@ mod tests {
         memory
     }
 
-    fn feed(runs: &mut Runs, term: u32, lsn: u64, payload: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    fn feed(runs: &mut RunAssembler, term: u32, lsn: u64, payload: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let mut out = Vec::new();
         let mut record = |lsn: Lsn, bytes: &[u8]| -> Result<(), ()> {
             out.push((lsn.0, bytes.to_vec()));
             Ok(())
         };
         let mut again = |_: Lsn, _: Lsn, _: &mut Receiver<'_, ()>| Err(Halt::Malformed);
-        runs.feed((term, Lsn(lsn)), payload, Lsn::ZERO, &mut record, &mut again).unwrap();
+        runs.feed(term, Lsn(lsn), payload, Lsn::ZERO, &mut record, &mut again).unwrap();
         out
     }
 
@@ -465,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_run_comes_out_whole_or_not_at_all() {
-        let mut runs = Runs::new(1 << 20);
+        let mut runs = RunAssembler::new(1 << 20);
         let first = payload(&[(b"a", Kind::Last), (b"b", Kind::More)]);
         assert_eq!(feed(&mut runs, 1, 1_000, &first), [(1_001, b"a".to_vec())]);
         let second = payload(&[(b"c", Kind::Last), (b"d", Kind::More)]);

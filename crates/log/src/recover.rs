@@ -27,20 +27,22 @@ use towline_types::Lsn;
 
 use crate::disk::Disk;
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::{Link, Place, beginning_is_gone, finding};
+use crate::folder::chain::{ExtentOffset, Link, beginning_is_gone, finding};
 use crate::folder::files::{self, Files, Folder};
 use crate::folder::images::Images;
 use crate::folder::names::image_name;
-use crate::folder::scan::Scan;
+use crate::folder::scan::{Scan, TailSurvey};
 use crate::folder::table::{self, TailVerdict};
 use crate::format::{ImageHeader, LogId};
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::options::Options;
 use crate::preallocation;
-use crate::record::Receiver;
-use member::Seen;
+use member::ReplayMemory;
 use progress::Progress;
+use replay::ReplaySource;
+
+pub use member::{BatchPlaces, ResumedStream};
 
 /// Bytes of the first extent that are filled before a new log can be used; the rest is filled
 /// behind it while it is used. A start takes no longer than this.
@@ -63,7 +65,7 @@ pub struct Recovery {
     /// The oldest extent with a checked header.
     checked_from: u64,
     opened: Duration,
-    seen: Seen,
+    seen: ReplayMemory,
     tail: Option<Tail>,
     /// A repair or a sync failed: what is on the disk is not known, and trying again proves
     /// nothing.
@@ -74,7 +76,7 @@ pub struct Recovery {
 
 /// Where the log goes on.
 struct Tail {
-    place: Place,
+    place: ExtentOffset,
     link: Link,
     end: Lsn,
     /// Length of the batch that ends there.
@@ -215,7 +217,7 @@ impl Recovery {
             damaged_images: images.damaged,
             findings: images.findings,
             opened: Duration::ZERO,
-            seen: Seen::default(),
+            seen: ReplayMemory::default(),
             tail: None,
             failed: false,
             looks_only: false,
@@ -375,16 +377,16 @@ impl Recovery {
         let mut report = Report { opening: self.opened, ..Report::default() };
         // No more than bodies may take later.
         let bytes_max = seen.run_bytes_max(self.options.cache_bytes.min(RUN_BYTES_MAX));
-        let (from, limits) = ((&mut scan, &self.files), (upto, bytes_max));
-        let receivers = (&mut record as &mut Receiver<'_, E>, &mut seen);
-        let again = replay::yield_runs(from, limits, receivers, &mut report, &mut progress)?;
+        let source = ReplaySource { scan: &mut scan, files: &self.files, upto, bytes_max };
+        let record = &mut record;
+        let again = replay::yield_runs(source, record, &mut seen, &mut report, &mut progress)?;
         report.replaying = began.elapsed();
         let began = Instant::now();
         let image_at = self.image.as_ref().map(|(header, _)| header.at);
-        let (facts, ghosts) = scan.facts(image_at, self.options.stray_bytes());
+        let TailSurvey { facts, ghosts } = scan.facts(image_at, self.options.stray_bytes());
         let (place, end, mut cost) = (scan.place, scan.end, scan.cost());
         cost.add(again);
-        let (link, batch_bytes) = (scan.link.unwrap_or(Link::ROOT), scan.batch_bytes);
+        let (link, batch_bytes) = (scan.link, scan.batch_bytes);
         let lsn = scan.lsn(place);
         drop(scan);
         let ghosts = match table::judge_tail(facts) {
@@ -398,6 +400,9 @@ impl Recovery {
                 ghosts
             }
         };
+        // The beginning of the log is gone, and so is every batch behind it.
+        let no_batch = || ReplayError::Log(LogError::Damaged(finding(place, lsn, Damage::Batch)));
+        let link = link.ok_or_else(no_batch)?;
         report.judging = began.elapsed();
         let began = Instant::now();
         let repaired = match self.looks_only {

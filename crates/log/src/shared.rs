@@ -1,7 +1,7 @@
 //! The state that the log's threads and handles share, behind one lock.
 //!
-//! Not here: the threads (`writer`, `keeper`), the handle (`log`), the decision when to write
-//! (`rule`).
+//! Not here: the threads (`writer`, `preallocation`, `space_notifier`), the handle (`log`), the
+//! decision when to write (`rule`).
 //!
 //! Invariants: batches get their index and position when they are opened, one at a time; `sealed`
 //! and `flights` are in index order and every index in `flights` is below every one in `sealed`,
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use towline_delegation::DelegationLock;
 use towline_types::Lsn;
 
 use crate::batch::Batch;
@@ -21,7 +22,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::extents::{Extents, Room, Space};
 use crate::folder::handles::Handles;
-use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
+use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, header_length, padded, size};
 use crate::histogram::WriteFigures;
 use crate::hold::Holds;
 use crate::listener::Listener;
@@ -52,10 +53,10 @@ pub(crate) struct Shared {
     pub(crate) writers: Condvar,
     /// Appenders wait here for their turn, for free space, and for writers.
     pub(crate) appenders: Condvar,
-    /// The keeper waits here.
-    pub(crate) keeper: Condvar,
-    /// The thread that reports free space to the listener waits here.
-    pub(crate) teller: Condvar,
+    /// The preallocation thread waits here.
+    pub(crate) preallocation: Condvar,
+    /// The space notifier waits here.
+    pub(crate) space_notifier: Condvar,
     pub(crate) chain: Chain,
     /// Files that bodies are read from.
     pub(crate) handles: Handles,
@@ -63,7 +64,8 @@ pub(crate) struct Shared {
     pub(crate) written: Mutex<WriteFigures>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
     /// The listener may append, and so wait: a writer never waits for this lock while others work.
-    pub(crate) reported: Mutex<ReportPosition>,
+    /// News that is posted: the log is durable further than `upto`.
+    pub(crate) reported: DelegationLock<ReportPosition>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
     /// What the figures say about images and free space; locked for a moment.
@@ -119,6 +121,13 @@ pub(crate) struct Flight {
     pub(crate) done: Option<u32>,
 }
 
+/// A batch that is on disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WrittenBatch {
+    pub(crate) index: u64,
+    pub(crate) checksum: u32,
+}
+
 /// Everything behind the lock.
 #[derive(Debug)]
 pub(crate) struct LogState {
@@ -156,12 +165,12 @@ pub(crate) struct LogState {
     /// another if there is more. Waking one for each run that comes until then would cost a system
     /// call each.
     pub(crate) writer_looks: bool,
-    /// Since when a batch waits for the keeper to make its extent ready.
+    /// Since when a batch waits for its extent to be preallocated.
     pub(crate) waits_for_extent: Option<Instant>,
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
-    /// How much free space the keeper last saw; the listener is notified.
+    /// How much free space the preallocation thread last saw; the listener is notified.
     pub(crate) space: Space,
     /// Why no further extent can be made, until the listener was notified.
     pub(crate) hindrance: Option<LogError>,
@@ -194,8 +203,8 @@ impl Shared {
         let bytes = state.extents.room_for_puts(state.open_bytes());
         self.room_for_puts.store(bytes, Ordering::Release);
         if bytes == 0 && state.space != Space::Full {
-            // No put opens a batch any more, which would have the keeper look.
-            self.keeper.notify_one();
+            // No put opens a batch any more, which would have the preallocation thread look.
+            self.preallocation.notify_one();
         }
     }
 
@@ -290,8 +299,8 @@ impl Shared {
         state
     }
 
-    /// Opens a batch with space for `need` bytes, header included; waits for the keeper if needed.
-    /// Returns whether there is one now: not when there is no space or the log ended.
+    /// Opens a batch with space for `need` bytes, header included; waits for preallocation if
+    /// needed. Returns whether there is one now: not when there is no space or the log ended.
     pub(crate) fn open_batch<'a>(
         &'a self,
         mut state: MutexGuard<'a, LogState>,
@@ -308,21 +317,21 @@ impl Shared {
                 Room::Here { limit } => {
                     state.open_here(limit, self.options.batch_bytes_hard_max());
                     if state.space_now() != state.space {
-                        self.keeper.notify_one();
+                        self.preallocation.notify_one();
                     }
                     break OpenOutcome::Yes;
                 }
                 Room::Next => {
                     state.extents.advance();
-                    self.keeper.notify_one();
+                    self.preallocation.notify_one();
                 }
                 Room::Wait => {
-                    self.keeper.notify_one();
+                    self.preallocation.notify_one();
                     state.waits_for_extent.get_or_insert_with(Instant::now);
                     state = self.wait_as_appender(state);
                 }
                 Room::Nowhere => {
-                    self.keeper.notify_one();
+                    self.preallocation.notify_one();
                     break OpenOutcome::Full;
                 }
             }
@@ -381,7 +390,7 @@ impl LogState {
     fn facts(&self, slow_write: Duration) -> Facts {
         let out = self.flights.iter().filter(|flight| flight.done.is_none());
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
-        let (waiting_bytes, waiting) = self.role.waiting();
+        let waiting = self.role.waiting();
         // A group's answer is slower than a disk: what it has not answered is on its way too.
         let unanswered = self.uncommitted.iter().flatten();
         let disk_is_slow = self.uncommitted.is_some() || self.typical_write.is_slow(slow_write);
@@ -389,8 +398,8 @@ impl LogState {
         // runs that its report causes travel in one batch.
         let coming_back = if disk_is_slow { 0 } else { self.reporting };
         Facts {
-            open_bytes: open.map_or(waiting_bytes, Batch::bytes),
-            open_forced: open.map_or(waiting, |batch| batch.forced),
+            open_bytes: open.map_or(waiting.bytes, Batch::bytes),
+            open_forced: open.map_or(waiting.count, |batch| batch.forced),
             lazy_since: open.and_then(|batch| batch.lazy_since),
             in_flight: out.clone().count() + coming_back + unanswered.clone().count(),
             in_flight_forced: out.map(|flight| flight.forced).sum::<u64>()
@@ -467,7 +476,7 @@ impl LogState {
     /// Enters a batch that is handed to the disk; returns how many before it are there and not
     /// back.
     pub(crate) fn take_off(&mut self, flight: Flight) -> u32 {
-        let unsynced = u32::try_from(self.flights.len()).unwrap_or(u32::MAX);
+        let unsynced = header_length(self.flights.len() as u64);
         let first = self.flights.front().map_or(flight.index, |flight| flight.index);
         assert_eq!(first + u64::from(unsynced), flight.index, "flights follow each other");
         self.typical_company.enter(flight.forced);
@@ -475,15 +484,14 @@ impl LogState {
         unsynced
     }
 
-    /// Enters that the batch `index` of this checksum is on disk; returns how many bytes became
-    /// durable.
-    pub(crate) fn written(&mut self, (index, checksum): (u64, u32)) -> u64 {
+    /// Enters that a batch is on disk; returns how many bytes became durable.
+    pub(crate) fn written(&mut self, batch: WrittenBatch) -> u64 {
+        let WrittenBatch { index, checksum } = batch;
         assert!(self.phase != Phase::Failed, "nothing becomes durable after a failure");
-        let flight = self.flights.iter_mut().find(|flight| flight.index == index);
-        assert!(flight.is_some(), "a batch comes back that was in flight");
-        if let Some(flight) = flight {
-            flight.done = Some(checksum);
-        }
+        let Some(flight) = self.flights.iter_mut().find(|flight| flight.index == index) else {
+            unreachable!("a batch comes back that was in flight")
+        };
+        flight.done = Some(checksum);
         self.role.written(index, checksum);
         let mut bytes = 0;
         while let Some(first) = self.flights.pop_front_if(|flight| flight.done.is_some()) {
@@ -495,7 +503,7 @@ impl LogState {
             }
             if let (true, Some(checksum)) = (first.is_seam, first.done) {
                 let (end, index, term) = (first.end, first.index, first.term);
-                let bytes = u32::try_from(first.bytes).unwrap_or(u32::MAX);
+                let bytes = header_length(first.bytes);
                 self.seams.push(Seam { end, index, checksum, term, bytes });
             }
         }
@@ -522,7 +530,7 @@ impl LogState {
     pub(crate) fn is_quiet(&self) -> bool {
         self.flights.is_empty()
             && self.sealed.is_empty()
-            && self.role.waiting().1 == 0
+            && self.role.waiting().count == 0
             && self.open.as_ref().is_none_or(Batch::is_empty)
     }
 }

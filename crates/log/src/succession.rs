@@ -161,7 +161,7 @@ fn look(path: &Path, sequence: u64) -> io::Result<Held> {
     let file = File::open(path)?;
     let mut bytes = vec![0; EXTENT_HEADER_BYTES + BATCH_HEADER_BYTES];
     let count = read_upto(&file, &mut bytes, 0)?;
-    let bytes = bytes.get(..count).unwrap_or(&[]);
+    let bytes = &bytes[..count];
     let (header, first) = bytes.split_at_checked(EXTENT_HEADER_BYTES).unwrap_or((bytes, &[]));
     let Ok(header) = ExtentHeader::decode(header) else {
         // Taken to hold log, and to be as small as can be: more is copied than need be.
@@ -190,8 +190,8 @@ fn copy(from: &Path, to: &Path, name: &str, done: &mut Succession) -> Result<(),
     Ok(())
 }
 
-/// Copies an extent from its end to its beginning; `trims`: zeros at its end are left out, the
-/// keeper fills them in again.
+/// Copies an extent from its end to its beginning; `trims`: zeros at its end are left out,
+/// and preallocation fills them in again.
 fn copy_extent(
     from: &Path,
     to: &Path,
@@ -217,7 +217,7 @@ fn copy_backwards(from: &Path, to: &Path, mut trims: bool) -> io::Result<u64> {
     while end > 0 {
         // Pieces begin at multiples of their size: only the first one taken may be shorter.
         let begin = (end - 1) / PIECE_BYTES * PIECE_BYTES;
-        let piece = buffer.get_mut(..size(end - begin)).unwrap_or(&mut []);
+        let piece = &mut buffer[..size(end - begin)];
         old.read_exact_at(piece, begin)?;
         let mut kept = piece.len();
         if trims {
@@ -231,7 +231,7 @@ fn copy_backwards(from: &Path, to: &Path, mut trims: bool) -> io::Result<u64> {
             kept = used.next_multiple_of(BLOCK_BYTES).max(least).min(piece.len());
             trims = kept == 0;
         }
-        new.write_all_at(piece.get(..kept).unwrap_or(&[]), begin)?;
+        new.write_all_at(&piece[..kept], begin)?;
         written += kept as u64;
         end = begin;
     }

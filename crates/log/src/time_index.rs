@@ -86,7 +86,7 @@ impl Times {
             return Ok(());
         };
         let number = (table.rows.len() - 1) / ROWS_IN_BLOCK;
-        let rows = table.rows.get(number * ROWS_IN_BLOCK..).unwrap_or_default();
+        let rows = &table.rows[number * ROWS_IN_BLOCK..];
         let block = block(rows);
         file.write_at(block.bytes(), (number * BLOCK_BYTES) as u64).map_err(failed)
     }
@@ -131,7 +131,7 @@ pub fn read(disk: &dyn Disk) -> Result<Vec<Row>, LogError> {
     let length = size(file.len().map_err(failed)?).min(most);
     let mut buffer = Aligned::zeroed(length.next_multiple_of(BLOCK_BYTES));
     let count = file.read_at(buffer.bytes_mut(), 0).map_err(failed)?;
-    Ok(decode(buffer.bytes().get(..count).unwrap_or_default()))
+    Ok(decode(buffer.first(count)))
 }
 
 /// Replaces the table file.

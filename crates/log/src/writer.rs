@@ -7,8 +7,8 @@
 //! no writer waits for one that is inside the listener, which may itself wait for writers.
 
 use std::io;
-use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,12 +18,14 @@ use crate::batch::Batch;
 use crate::block::Aligned;
 use crate::error::LogError;
 use crate::folder::names::extent_name;
-use crate::format::{BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, payload_sum, size};
+use crate::format::{
+    BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, header_length, payload_sum, size,
+};
 use crate::lock::{lock, wait};
 use crate::member::ReceivedBatches;
 use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
-use crate::shared::{Job, LogState, Phase, Shared};
+use crate::shared::{Job, LogState, Phase, ReportPosition, Shared, WrittenBatch};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
@@ -34,12 +36,13 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             Work::Own { batch, unsynced, term } => {
                 let (name, index) = (batch.extent.sequence, batch.index);
                 let done = write(shared, batch, unsynced, term);
-                (name, done.map(|done| finish(shared, &[(index, done.checksum)], began, done)))
+                let written = |done: &Done| [WrittenBatch { index, checksum: done.checksum }];
+                (name, done.map(|done| finish(shared, &written(&done), began, done)))
             }
             Work::FromLeader(copied) => {
-                let name = copied.batches.first().map_or(0, |batch| batch.extent.sequence);
+                let name = copied.first().extent.sequence;
                 let done = copy(shared, copied);
-                (name, done.map(|(checksums, done)| finish(shared, &checksums, began, done)))
+                (name, done.map(|(written, done)| finish(shared, &written, began, done)))
             }
         };
         match done {
@@ -149,22 +152,20 @@ impl Kept {
 fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<Done> {
     let Batch { lsn, index, extent, offset, mut buffer, has_bodies, is_told, .. } = batch;
     let bytes = buffer.len();
-    if has_bodies && let Some(payload) = buffer.bytes_mut().get_mut(BATCH_HEADER_BYTES..) {
+    if has_bodies {
+        let payload = &mut buffer.bytes_mut()[BATCH_HEADER_BYTES..];
         record::seal_checks(payload, shared.log_id, lsn.after(BATCH_HEADER_BYTES as u64));
     }
-    let payload = buffer.bytes().get(BATCH_HEADER_BYTES..).unwrap_or(&[]);
+    let payload = &buffer.bytes()[BATCH_HEADER_BYTES..];
     let payload_sum = payload_sum(shared.log_id, payload);
-    let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let payload_bytes = header_length(payload.len() as u64);
     let (checksum, previous) = (0, 0);
     let version = BATCH_VERSION;
     let mut header =
         BatchHeader { version, payload_bytes, checksum, previous, lsn, term, unsynced, index };
     let held = shared.options.batch_bytes_hard_max();
     let is_small = bytes < held / 2;
-    let copy = |buffer: &Aligned| {
-        let content = buffer.bytes().get(..bytes);
-        is_small.then(|| Bytes::copy_from_slice(content.unwrap_or(&[])))
-    };
+    let copy = |buffer: &Aligned| is_small.then(|| Bytes::copy_from_slice(buffer.first(bytes)));
     // The group hears of it before it is written, so its content must be there by then.
     let told = shared.member.as_ref().filter(|_| is_told);
     let mut content = told.and_then(|_| copy(&buffer));
@@ -177,7 +178,9 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
             Some(content) => content.clone(),
             None => share(&mut kept, &header),
         };
-        member.leaves((index, term, lsn), whole.slice(BATCH_HEADER_BYTES..bytes));
+        let payload = whole.slice(BATCH_HEADER_BYTES..bytes);
+        let term = u64::from(term);
+        member.leaves(towline_types::Batch { index, term, lsn, payload });
         header.checksum
     });
     if let Kept::Buffer(buffer) = &mut kept {
@@ -199,9 +202,7 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
 
 /// Makes the batch ready to be written: header and padding.
 fn put_header(buffer: &mut Aligned, header: &BatchHeader) {
-    if let Some(place) = buffer.bytes_mut().get_mut(..BATCH_HEADER_BYTES) {
-        place.copy_from_slice(&header.encode());
-    }
+    buffer.first_mut(BATCH_HEADER_BYTES).copy_from_slice(&header.encode());
     buffer.pad();
 }
 
@@ -220,24 +221,22 @@ fn share(kept: &mut Kept, header: &BatchHeader) -> Bytes {
 }
 
 /// Writes batches of a leader that lie one behind the other: each with a header of its own, all
-/// with one write and one sync. Returns index and checksum of each.
-fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<(u64, u32)>, Done)> {
+/// with one write and one sync.
+fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<WrittenBatch>, Done)> {
+    let first = copied.first();
+    let (extent, offset, lsn) = (Arc::clone(&first.extent), first.offset, first.batch.lsn);
     let ReceivedBatches { batches, mut unsynced, memory } = copied;
-    let Some((extent, offset, lsn)) =
-        batches.first().map(|first| (Arc::clone(&first.extent), first.offset, first.batch.lsn))
-    else {
-        return Err(io::Error::other("a writer took no batch"));
-    };
     let held = shared.options.batch_bytes_hard_max();
     let memory = memory.map_or_else(|| Aligned::with_capacity(held), Aligned::reuse);
     let (mut buffer, mut logical) = (memory, 0);
-    let mut checksums = Vec::with_capacity(batches.len());
+    let mut checksum = 0;
+    let mut written = Vec::with_capacity(batches.len());
     for received in &batches {
         let payload = &received.batch.payload;
         let payload_sum = payload_sum(shared.log_id, payload);
         let mut header = BatchHeader {
             version: BATCH_VERSION,
-            payload_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+            payload_bytes: header_length(payload.len() as u64),
             checksum: 0,
             previous: 0,
             lsn: received.batch.lsn,
@@ -256,7 +255,8 @@ fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<(u64, u32)>
         memory.extend_from_slice(payload);
         buffer.pad();
         logical += received.bytes();
-        checksums.push((header.index, header.checksum));
+        checksum = header.checksum;
+        written.push(WrittenBatch { index: header.index, checksum });
         unsynced = unsynced.saturating_add(1);
     }
     extent.write_batches(buffer.bytes(), offset, shared.log_id, shared.options.extent_bytes)?;
@@ -265,12 +265,11 @@ fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<(u64, u32)>
     // they were received in. Another copy for the cache would be the most expensive part of a
     // replica's work.
     let (content, cost, memory) = (None, 0, Some(buffer.into_memory()));
-    let checksum = checksums.last().map_or(0, |last| last.1);
-    Ok((checksums, Done { lsn, bytes: logical, padded_bytes, checksum, content, cost, memory }))
+    Ok((written, Done { lsn, bytes: logical, padded_bytes, checksum, content, cost, memory }))
 }
 
-/// Enters that batches of these indexes and checksums are on disk. True when it reported.
-fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -> bool {
+/// Enters that batches are on disk. True when it reported.
+fn finish(shared: &Shared, batches: &[WrittenBatch], began: Instant, done: Done) -> bool {
     let took = began.elapsed();
     lock(&shared.written).enter(done.bytes, done.padded_bytes, took);
     if let Some(content) = done.content {
@@ -304,41 +303,23 @@ fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -
             shared.wake_appenders(&state);
         }
     }
+    shared.reported.post();
     report(shared);
     true
 }
 
-/// Notifies the listener how far the log is durable, in order. Never waits for another writer: one
-/// that is inside the listener looks again when it comes out.
-///
-/// No position goes unreported. Say that A stored `durable`, passed its first fence and found the
-/// lock held by B. Had B passed its second fence before A passed the first, A would have seen the
-/// lock released, because B did that before its fence. So B passes its second fence after A passed
-/// the first, and what B reads then is what A stored, or more: B reports it, or finds the lock held
-/// in its turn, and the same applies to B and that holder.
-fn report(shared: &Shared) {
-    loop {
-        fence(Ordering::SeqCst);
-        let mut reported = match shared.reported.try_lock() {
-            Ok(reported) => reported,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        if reported.failed {
-            return;
-        }
+/// Notifies the listener how far the log is durable, in order, when that was posted. Never waits:
+/// a thread that is inside the listener looks again when it comes out. A thread that locked
+/// [`Shared::reported`] calls this when it has released the lock.
+pub(crate) fn report(shared: &Shared) {
+    let take = |reported: &mut ReportPosition| {
         let upto = shared.durable();
-        if upto > reported.upto {
+        if !reported.failed && upto > reported.upto {
             reported.upto = upto;
             shared.listener.durable(upto);
         }
-        let told = reported.upto;
-        drop(reported);
-        fence(Ordering::SeqCst);
-        if shared.durable() <= told {
-            return;
-        }
-    }
+    };
+    shared.reported.take_posted(take, |()| ());
 }
 
 /// Ends the log: the first failure is reported, all threads stop.
@@ -351,12 +332,14 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     };
     shared.writers.notify_all();
     shared.appenders.notify_all();
-    shared.keeper.notify_all();
-    shared.teller.notify_all();
+    shared.preallocation.notify_all();
+    shared.space_notifier.notify_all();
     if first {
-        let mut reported = lock(&shared.reported);
+        let mut reported = shared.reported.lock();
         reported.failed = true;
         shared.listener.failed(error);
+        drop(reported);
+        report(shared);
     }
 }
 

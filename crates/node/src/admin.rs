@@ -2,7 +2,7 @@
 
 use towline_admin::command as mqsc;
 use towline_admin::run_script;
-use towline_admin::status::{QueueStatus, State};
+use towline_admin::status::{QueueManagerState, QueueStatus};
 use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
     Usage,
@@ -11,7 +11,7 @@ use towline_core::{ConnectionId, Decision, FastMap, MoveCounts, QueueManager, Re
 use towline_types::Time;
 
 use crate::damaged::DamagedMessages;
-use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound, Routed};
+use crate::instance::{Chore, ChoreTicket, ConnectedClient, Instance, Outbound, RoutedResponse};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
@@ -30,44 +30,46 @@ impl Instance {
         &mut self,
         now: Time,
         Asker { connection, token, owner }: Asker,
-        (kind, text): (&str, &str),
+        kind: &str,
+        text: &str,
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
         if matches!(kind, "image" | "backup") {
             let ticket = ChoreTicket { connection, token };
-            let (kind, text) = (kind.to_owned(), text.to_owned());
+            let kind = kind.to_owned();
+            let text = text.to_owned();
             out.chores.push(Chore { ticket, kind, text, owner });
             return;
         }
-        let (json, changed) = match kind {
+        let AdminOutcome { json, changed } = match kind {
             "mqsc" => self.run_script(now, text, journal, out),
             "status" => {
                 let status = self.status(now, journal);
-                (json(&status), false)
+                AdminOutcome { json: json(&status), changed: false }
             }
             other => {
                 let why = format!("administration request of kind '{other}' is unknown");
-                (serde_json::json!({ "error": why }).to_string(), false)
+                let json = serde_json::json!({ "error": why }).to_string();
+                AdminOutcome { json, changed: false }
             }
         };
         let response = Response::Admin(AdminReply { token, json });
         if !changed && self.is_stalled() {
             // Freeing log space may need the operator, and the operator looks at the state first.
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
             return;
         }
         self.answer_durable(connection, response, journal, out);
     }
 
-    /// The reply, and whether anything was changed.
     fn run_script(
         &mut self,
         now: Time,
         text: &str,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) -> (String, bool) {
+    ) -> AdminOutcome {
         let mut target = Administered {
             name: &self.name,
             now,
@@ -80,7 +82,7 @@ impl Instance {
         let reply = run_script(&mut target, text);
         let Administered { decisions, stopped, .. } = target;
         for connection in stopped {
-            out.routed.push(Routed { connection, response: Response::Stopped });
+            out.routed.push(RoutedResponse { connection, response: Response::Stopped });
         }
         let changed = !decisions.is_empty();
         for decision in decisions {
@@ -88,7 +90,7 @@ impl Instance {
         }
         // What a MOVE left may be away, and another one is not to find it so.
         self.load_first_pages(journal, out);
-        (json(&reply), changed)
+        AdminOutcome { json: json(&reply), changed }
     }
 
     /// All that `towline status` shows.
@@ -96,7 +98,11 @@ impl Instance {
     pub fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
         let mut status = journal.surroundings(now);
         status.name.clone_from(&self.name);
-        status.state = if self.is_quiescing() { State::Quiescing } else { State::Running };
+        status.state = if self.is_quiescing() {
+            QueueManagerState::Quiescing
+        } else {
+            QueueManagerState::Running
+        };
         status.connections = self.connections.len() as u64;
         status.memory.message_bytes = self.rules.memory_bytes();
         status.memory.message_bytes_max = self.rules.limits().memory_bytes_max;
@@ -131,7 +137,7 @@ struct Administered<'a> {
     name: &'a str,
     now: Time,
     rules: &'a mut QueueManager,
-    connections: &'a FastMap<ConnectionId, Connected>,
+    connections: &'a FastMap<ConnectionId, ConnectedClient>,
     damaged: &'a DamagedMessages,
     /// One for each command that changed something.
     decisions: Vec<Decision>,
@@ -246,17 +252,20 @@ impl Target for Administered<'_> {
     }
 
     fn alter_local(&mut self, command: mqsc::AlterLocal) -> Result<(), Refusal> {
-        let (now, mqsc::AlterLocal { name, changes }) = (self.now, command);
+        let now = self.now;
+        let mqsc::AlterLocal { name, changes } = command;
         self.change(|rules, out| rules.alter_local(now, &name, &changes, out))
     }
 
     fn alter_alias(&mut self, command: mqsc::AlterAlias) -> Result<(), Refusal> {
-        let (now, mqsc::AlterAlias { name, changes }) = (self.now, command);
+        let now = self.now;
+        let mqsc::AlterAlias { name, changes } = command;
         self.change(|rules, out| rules.alter_alias(now, &name, &changes, out))
     }
 
     fn alter_model(&mut self, command: mqsc::AlterModel) -> Result<(), Refusal> {
-        let (now, mqsc::AlterModel { name, changes, kind }) = (self.now, command);
+        let now = self.now;
+        let mqsc::AlterModel { name, changes, kind } = command;
         self.change(|rules, out| rules.alter_model(now, &name, &changes, kind, out))
     }
 
@@ -265,23 +274,26 @@ impl Target for Administered<'_> {
     }
 
     fn delete(&mut self, command: mqsc::Delete) -> Result<u64, Refusal> {
-        let (now, mqsc::Delete { name, object, purge }) = (self.now, command);
+        let now = self.now;
+        let mqsc::Delete { name, object, purge } = command;
         let damaged = if purge { self.damaged_in(&name) } else { 0 };
         self.change(|rules, out| rules.delete(now, &name, object, purge, out))?;
         Ok(damaged)
     }
 
     fn clear(&mut self, command: mqsc::Clear) -> Result<u64, Refusal> {
-        let (now, damaged) = (self.now, self.damaged_in(&command.name));
+        let now = self.now;
+        let damaged = self.damaged_in(&command.name);
         self.change(|rules, out| rules.clear(now, &command.name, out))?;
         Ok(damaged)
     }
 
     fn move_messages(&mut self, command: mqsc::Move) -> Result<MoveCounts, Refusal> {
-        let (now, mqsc::Move { name, to, add }) = (self.now, command);
+        let now = self.now;
+        let mqsc::Move { name, to, add } = command;
         let mut counts = MoveCounts::default();
         self.change(|rules, out| {
-            counts = rules.move_messages(now, (&name, &to), add, out)?;
+            counts = rules.move_messages(now, &name, &to, add, out)?;
             Ok(())
         })?;
         Ok(counts)
@@ -295,6 +307,14 @@ impl Target for Administered<'_> {
     }
 }
 
+/// What an administration request led to.
+struct AdminOutcome {
+    /// The reply.
+    json: String,
+    /// Whether anything was changed.
+    changed: bool,
+}
+
 /// An answer as JSON; one that cannot be written as that says so.
 fn json(answer: &impl serde::Serialize) -> String {
     serde_json::to_string(answer)
@@ -302,7 +322,7 @@ fn json(answer: &impl serde::Serialize) -> String {
 }
 
 /// What is known of a connection without asking what it has open.
-fn connection(id: ConnectionId, connected: &Connected) -> ConnectionRow<'_> {
+fn connection(id: ConnectionId, connected: &ConnectedClient) -> ConnectionRow<'_> {
     ConnectionRow {
         id: id.0,
         user: connected.user.as_deref().unwrap_or_default(),

@@ -16,7 +16,7 @@ use towline_types::limits;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Annotated {
+pub(crate) struct MessageAnnotations {
     /// Encoded maps.
     messages: HashMap<MessageSequence, (u64, Bytes)>,
     /// In the order in which they were annotated last.
@@ -28,7 +28,7 @@ pub(crate) struct Annotated {
     forgotten: u64,
 }
 
-impl Annotated {
+impl MessageAnnotations {
     /// Nothing is known of any message: the ordinary case.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -143,14 +143,14 @@ mod tests {
         entries.iter().fold(Map::default(), |map, (key, value)| map.with(key, Value::String(value)))
     }
 
-    fn known(annotated: &Annotated, message: u64) -> Option<Map> {
+    fn known(annotated: &MessageAnnotations, message: u64) -> Option<Map> {
         let bytes = annotated.of(MessageSequence(message))?;
         Some(Map::decode(&mut Reader::new(&bytes)).unwrap())
     }
 
     #[test]
     fn what_was_said_last_counts_and_the_rest_stays() {
-        let mut annotated = Annotated::default();
+        let mut annotated = MessageAnnotations::default();
         annotated.add(MessageSequence(1), &map(&[("a", "1"), ("b", "1")]));
         annotated.add(MessageSequence(1), &map(&[("b", "2"), ("c", "2")]));
         let wanted = map(&[("a", "1"), ("b", "2"), ("c", "2")]);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn beyond_the_number_the_oldest_go_and_are_counted() {
-        let mut annotated = Annotated::default();
+        let mut annotated = MessageAnnotations::default();
         let max = limits::ANNOTATED_MESSAGES_MAX as u64;
         (0..=max).for_each(|number| annotated.add(MessageSequence(number), &map(&[("a", "1")])));
         assert_eq!((known(&annotated, 0), annotated.forgotten()), (None, 1));

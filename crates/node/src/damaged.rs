@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_counted_once_and_told_when_something_new_is_known() {
+    fn a_message_is_counted_once_and_reported_when_something_new_is_known() {
         let mut damaged = DamagedMessages::default();
         let (queue, sequence) = (QueueId(3), MessageSequence(7));
         let (place, consumer) = ("there".to_owned(), None);
@@ -97,12 +97,12 @@ mod tests {
         let stays = SetAside::Stays { queue: "Q".into() };
         let browsed = SetAside::Browsed { queue: "Q".into() };
         let moved = SetAside::Moved { queue: "Q".into() };
-        let told = |told: Option<DamagedMessage>| told.map(|it| it.now);
-        assert_eq!(told(damaged.enter(&found, &browsed)), Some(Whereabouts::Browsed));
+        let where_it_is = |where_it_is: Option<DamagedMessage>| where_it_is.map(|it| it.now);
+        assert_eq!(where_it_is(damaged.enter(&found, &browsed)), Some(Whereabouts::Browsed));
         assert_eq!(damaged.enter(&found, &browsed), None, "each browser comes to it");
         assert_eq!(damaged.enter(&found, &stays), None);
         assert_eq!((damaged.in_queue(queue), damaged.moved_from(queue)), (1, 0));
-        assert_eq!(told(damaged.enter(&found, &moved)), Some(Whereabouts::Moved));
+        assert_eq!(where_it_is(damaged.enter(&found, &moved)), Some(Whereabouts::Moved));
         assert_eq!((damaged.in_queue(queue), damaged.moved_from(queue)), (1, 1));
         (found.lasts, found.sequence) = (false, MessageSequence(8));
         assert_eq!(damaged.enter(&found, &stays), None);

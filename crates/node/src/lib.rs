@@ -25,7 +25,7 @@ mod selection;
 pub use damaged::{DamagedMessage, Whereabouts};
 pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
-    Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
+    Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound, RoutedResponse,
 };
 pub use journal::Journal;
 pub use request::{

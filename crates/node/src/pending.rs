@@ -25,6 +25,15 @@ struct Run {
     reply: Option<(ConnectionId, Response)>,
 }
 
+/// A run that is durable, without its facts.
+#[derive(Debug)]
+pub(crate) struct DurableRun {
+    /// Where it ends in the log.
+    pub(crate) end: Lsn,
+    /// The reply that waited for it.
+    pub(crate) reply: Option<(ConnectionId, Response)>,
+}
+
 impl Pending {
     /// Parks a run that is durable once the log is durable up to `end`. An `end` before that of the
     /// run parked last (facts that are not logged) waits for that one.
@@ -40,12 +49,12 @@ impl Pending {
         self.runs.push_back(Run { end, facts: self.facts.len() - before, reply });
     }
 
-    /// The next run that is durable: its facts go to `facts`, its end and its reply are returned.
+    /// The next run that is durable; its facts go to `facts`.
     pub(crate) fn take_durable(
         &mut self,
         durable: Lsn,
         facts: &mut Vec<Fact>,
-    ) -> Option<(Lsn, Option<(ConnectionId, Response)>)> {
+    ) -> Option<DurableRun> {
         if self.runs.front()?.end > durable {
             return None;
         }
@@ -58,7 +67,7 @@ impl Pending {
         if self.facts.is_empty() && self.facts.capacity() > FACTS_KEPT {
             self.facts = VecDeque::new();
         }
-        Some((run.end, run.reply))
+        Some(DurableRun { end: run.end, reply: run.reply })
     }
 
     /// Whether nothing is on its way.

@@ -112,7 +112,8 @@ impl Restart {
                 let short = RecordError { offset: 0, what: "an image begins with its position" };
                 let (at, content) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
                 if let Some(found) = snapshot::newer_version(content) {
-                    let (lsn, supported) = (None, snapshot::VERSION);
+                    let lsn = None;
+                    let supported = snapshot::VERSION;
                     return Err(RestartError::Newer { lsn, found, supported });
                 }
                 let restored = QueueManager::restore(content, limits, pages);
@@ -121,7 +122,8 @@ impl Restart {
             }
         };
         let instance = Instance::around(name, rules, extent_bytes);
-        let (run, outputs) = (Vec::new(), Outputs::default());
+        let run = Vec::new();
+        let outputs = Outputs::default();
         Ok(Restart { instance, image_at, whole, run, outputs, facts: 0 })
     }
 
@@ -189,7 +191,8 @@ impl Restart {
             return Ok(());
         }
         if let Some(found) = record::newer_version(bytes) {
-            let (lsn, supported) = (Some(lsn), record::VERSION);
+            let lsn = Some(lsn);
+            let supported = record::VERSION;
             return Err(RestartError::Newer { lsn, found, supported });
         }
         let (fact, last) =

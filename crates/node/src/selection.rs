@@ -76,7 +76,8 @@ pub fn front_of_chunks<E>(
     mut read: impl FnMut(BodyLocation) -> Result<Bytes, E>,
 ) -> Result<Payload, E> {
     let mut front = Payload::Empty;
-    let (mut taken, mut wanted) = (0, 1);
+    let mut taken = 0;
+    let mut wanted = 1;
     loop {
         for chunk in chunks.iter().take(wanted).skip(taken) {
             front.push(read(*chunk)?);

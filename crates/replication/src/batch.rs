@@ -156,8 +156,8 @@ async fn answer(
     let asked = timeout(ANSWER_MAX, hear(&mut stream)).await.unwrap_or_else(|_| Err(late()));
     let (log, part) = asked?;
     let answer = look(log, part);
-    let told = timeout(ANSWER_MAX, tell(&mut stream, &answer));
-    told.await.unwrap_or_else(|_| Err(late()))?;
+    let sent = timeout(ANSWER_MAX, tell(&mut stream, &answer));
+    sent.await.unwrap_or_else(|_| Err(late()))?;
     if let BatchAnswer::Given(_) = answer {
         say(&GROUP_BATCH_GIVEN, &[name, &part.lsn.to_string()]);
     }

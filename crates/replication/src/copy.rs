@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
-use towline_backup::{Progress, Source, Taken, give as give_log, take as take_log};
+use towline_backup::{Progress, ReceivedCopy, Source, give as give_log, take as take_log};
 use towline_log::time_index::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
 use towline_types::{BatchPlace, PageRef};
@@ -105,8 +105,8 @@ fn give_all(
             pages_hold = None;
         }
     };
-    let pages = (from.pages(), used.as_slice());
-    let given = give_log(&source, pages, &rows, giving.hold(), &mut stream, &mut progress);
+    let pages = from.pages();
+    let given = give_log(&source, pages, &used, &rows, giving.hold(), &mut stream, &mut progress);
     let bytes = given.map_err(|error| error.to_string())?;
     match stream.answer() {
         Ok(WHOLE) => {
@@ -183,11 +183,11 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
         std::fs::remove_dir_all(&made).ok();
     }
     let (mut stream, came) = taken?;
-    let told = stream.wait(STILL_MAX, async |stream| {
+    let acknowledged = stream.wait(STILL_MAX, async |stream| {
         stream.write_u8(WHOLE).await?;
         stream.flush().await
     });
-    if let Err(error) = told {
+    if let Err(error) = acknowledged {
         // The copy is good, but what comes behind it may not be held back.
         tracing::warn!(%error, "the end of a copy could not be acknowledged");
     }
@@ -207,7 +207,7 @@ fn take_into(
     made: &Path,
     peer: Peer,
     handle: Handle,
-) -> Result<(Patient, Taken), String> {
+) -> Result<(Patient, ReceivedCopy), String> {
     let links = driver.links().ok_or("there are no links")?;
     let opening = links.open_stream(peer, StreamPurpose::Copy);
     let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });
@@ -216,10 +216,10 @@ fn take_into(
     let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let name = driver.name(peer);
-    let mut told = Instant::now();
+    let mut logged_at = Instant::now();
     let mut progress = |now: Progress| {
-        if told.elapsed() >= TELL_INTERVAL {
-            told = Instant::now();
+        if logged_at.elapsed() >= TELL_INTERVAL {
+            logged_at = Instant::now();
             let percent = u128::from(now.done) * 100 / u128::from(now.all.max(1));
             let [done, all] = [now.done, now.all].map(|bytes| bytes.to_string());
             say(&GROUP_COPY_COMES, &[name, &done, &all, &percent.to_string()]);

@@ -26,17 +26,17 @@ pub struct DiskCondition {
 /// The newest report of each of the others, and when it came.
 #[derive(Default)]
 pub struct DiskConditions {
-    told: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
+    reports: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
 }
 
 impl DiskConditions {
     /// Takes a report of a peer.
-    pub fn told(&self, peer: Peer, body: &[u8]) {
+    pub fn enter(&self, peer: Peer, body: &[u8]) {
         match serde_json::from_slice(body) {
             Ok(condition) => {
-                let mut told = self.told.lock();
-                told.retain(|(of, ..)| *of != peer);
-                told.push((peer, Instant::now(), condition));
+                let mut reports = self.reports.lock();
+                reports.retain(|(of, ..)| *of != peer);
+                reports.push((peer, Instant::now(), condition));
             }
             Err(error) => tracing::warn!(%error, peer, "the condition of another instance"),
         }
@@ -44,9 +44,9 @@ impl DiskConditions {
 
     /// The condition of a peer, unless its report is missing or too old.
     pub fn of(&self, peer: Peer) -> Option<DiskCondition> {
-        let told = self.told.lock();
+        let reports = self.reports.lock();
         let found =
-            told.iter().find(|(of, when, _)| *of == peer && when.elapsed() < REPORT_AGE_MAX);
+            reports.iter().find(|(of, when, _)| *of == peer && when.elapsed() < REPORT_AGE_MAX);
         found.map(|(.., condition)| *condition)
     }
 }
@@ -59,10 +59,10 @@ mod tests {
     fn a_report_of_a_peer_replaces_the_one_before_and_fields_of_a_later_version_are_ignored() {
         let conditions = DiskConditions::default();
         assert_eq!(conditions.of(1), None);
-        conditions.told(1, b"{\"log_full\":true,\"colour\":\"red\"}");
+        conditions.enter(1, b"{\"log_full\":true,\"colour\":\"red\"}");
         assert_eq!(conditions.of(1), Some(DiskCondition { log_full: true, sync_overdue_ms: 0 }));
-        conditions.told(1, b"nonsense");
-        conditions.told(1, b"{\"sync_overdue_ms\":7}");
+        conditions.enter(1, b"nonsense");
+        conditions.enter(1, b"{\"sync_overdue_ms\":7}");
         assert_eq!(conditions.of(1), Some(DiskCondition { log_full: false, sync_overdue_ms: 7 }));
         assert_eq!(conditions.of(2), None);
     }

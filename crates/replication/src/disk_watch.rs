@@ -51,8 +51,8 @@ pub fn watch(driver: &Arc<Driver>, longest: Duration) {
         driver.look_at_disk(longest, running.since.elapsed());
         let now = Instant::now();
         let condition = own(driver);
-        let is_due = last.is_none_or(|(when, told): (Instant, DiskCondition)| {
-            told.log_full != condition.log_full || now.duration_since(when) >= TELL_INTERVAL
+        let is_due = last.is_none_or(|(when, reported): (Instant, DiskCondition)| {
+            reported.log_full != condition.log_full || now.duration_since(when) >= TELL_INTERVAL
         });
         if is_due {
             tell(driver, condition);
@@ -102,7 +102,7 @@ struct Fullness {
     /// Not again before; `None` in it: not before it had free space.
     tried: Option<Option<Instant>>,
     /// That no instance has free space was logged.
-    all_told: bool,
+    all_logged: bool,
 }
 
 /// What comes of a look.
@@ -123,8 +123,8 @@ impl Fullness {
         let group = driver.group();
         let fit = group.peers.iter().filter(|peer| peer.is_in_sync);
         let with_room = fit.filter(|peer| {
-            let told = driver.conditions().of(peer_of(peer.id));
-            told.is_some_and(|told| !told.log_full && told.sync_overdue_ms == 0)
+            let reported = driver.conditions().of(peer_of(peer.id));
+            reported.is_some_and(|reported| !reported.log_full && reported.sync_overdue_ms == 0)
         });
         let heir = with_room.max_by_key(|peer| peer.acknowledged).map(|peer| peer_of(peer.id));
         match self.judge(heir, now) {
@@ -156,9 +156,9 @@ impl Fullness {
                 self.tried = Some(None);
                 FullnessVerdict::HandOver(heir)
             }
-            None if self.all_told => FullnessVerdict::Nothing,
+            None if self.all_logged => FullnessVerdict::Nothing,
             None => {
-                self.all_told = true;
+                self.all_logged = true;
                 FullnessVerdict::AllFull
             }
         }

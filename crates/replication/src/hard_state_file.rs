@@ -130,8 +130,8 @@ impl HardStateFile {
     }
 
     /// The member that this hard state belongs to, if that is known.
-    pub fn whose(&self) -> Option<MemberId> {
-        self.newest(NAME)?.whose
+    pub fn owner(&self) -> Option<MemberId> {
+        self.newest(NAME)?.owner
     }
 
     /// Refuses a hard state that a later version of Towline wrote: this one cannot read what was
@@ -209,7 +209,7 @@ impl HardStateFile {
             (slot.hard_state, slot.mark) = (*hard_state, mark);
             slot.starts.overrule();
             // Also in the folder of another member: the next start makes it its own.
-            slot.whose = None;
+            slot.owner = None;
         })
     }
 
@@ -227,10 +227,10 @@ impl HardStateFile {
     ) -> std::io::Result<()> {
         self.put_durably(|slot| {
             (slot.hard_state, slot.mark) = (*hard_state, mark);
-            if slot.whose.is_some_and(|whose| whose != member) {
+            if slot.owner.is_some_and(|owner| owner != member) {
                 slot.starts = Starts::default();
             }
-            slot.whose = Some(member);
+            slot.owner = Some(member);
             slot.starts.begin(nonce);
         })
     }
@@ -447,7 +447,7 @@ struct Slot {
     hard_state: HardState,
     mark: Mark,
     /// The member that it belongs to, if that was said.
-    whose: Option<MemberId>,
+    owner: Option<MemberId>,
     starts: Starts,
 }
 
@@ -466,7 +466,7 @@ impl Slot {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         assert_eq!(bytes.len(), WHOSE_AT, "as it is drawn");
-        bytes.extend_from_slice(&self.whose.map_or(0, |member| member.0).to_le_bytes());
+        bytes.extend_from_slice(&self.owner.map_or(0, |member| member.0).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         assert_eq!(bytes.len(), STARTS_AT, "as it is drawn");
         bytes.extend_from_slice(&self.starts.encode());
@@ -506,11 +506,11 @@ impl Slot {
             // Nothing was said of it, so that nothing was noted of it either.
             _ => Starts::default(),
         };
-        let whose = match version {
+        let owner = match version {
             VERSION_UNMARKED => None,
             _ => Some(number(WHOSE_AT)?).filter(|member| *member != 0).map(MemberId),
         };
-        right.then_some(Slot { sequence, hard_state, mark, whose, starts })
+        right.then_some(Slot { sequence, hard_state, mark, owner, starts })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::copy::{self, CopySource};
 use crate::driver::Driver;
 use crate::frames::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
 use crate::hand_over::{self, AdminRequest};
-use towline_link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
+use towline_link::{Greeting, Inbox, LinkStream, Peer, Standing, StartsReport, StreamPurpose};
 use towline_logging::log as say;
 
 /// The rest of the instance, which takes what is neither for the member nor for its log. Calls come
@@ -69,7 +69,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
         self.driver.standing()
     }
 
-    fn known(&self, peer: Peer) -> Known {
+    fn known(&self, peer: Peer) -> StartsReport {
         self.driver.known(peer)
     }
 
@@ -112,7 +112,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
             },
             KIND_ROWS => self.host.rows(peer, &body),
             KIND_KNOWN => self.driver.take_known(peer, &body)?,
-            KIND_CONDITION => self.driver.conditions().told(peer, &body),
+            KIND_CONDITION => self.driver.conditions().enter(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
         }

@@ -351,7 +351,7 @@ mod tests {
         write_by(&log, 52, full).unwrap();
         assert_eq!(read(data).unwrap(), Some(52));
         assert!(is_own(data, file.mark()).unwrap());
-        assert!(!log.join(NEW_NAME).exists(), "what was begun takes no room");
+        assert!(!log.join(NEW_NAME).exists(), "what was begun takes no space");
         renew(data, &file, &hard_state, ME, 53).unwrap();
         std::fs::write(log.join(NAME), older).unwrap();
         assert!(!is_own(data, file.mark()).unwrap(), "an older log");

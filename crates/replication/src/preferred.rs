@@ -118,16 +118,25 @@ struct Preference {
     reign: Option<Reign>,
     can_take_since: Option<Instant>,
     held_off: bool,
-    told: bool,
+    reported: bool,
 }
 
 impl Preference {
     fn new(preferred: Peer, this: Peer, delay: Duration, held_off: bool) -> Preference {
-        assert_ne!(preferred, this, "nobody hands over to himself");
+        assert_ne!(preferred, this, "no instance hands over to itself");
         let leader = None;
         let reign = None;
         let can_take_since = None;
-        Preference { preferred, this, delay, leader, reign, can_take_since, held_off, told: false }
+        Preference {
+            preferred,
+            this,
+            delay,
+            leader,
+            reign,
+            can_take_since,
+            held_off,
+            reported: false,
+        }
     }
 
     fn look(&mut self, now: Instant, seen: PreferenceInputs) -> PreferenceVerdict {
@@ -135,14 +144,14 @@ impl Preference {
             self.led_by(now, leader);
         }
         if seen.leader != Some(self.this) || !seen.can_take {
-            (self.can_take_since, self.told) = (None, false);
+            (self.can_take_since, self.reported) = (None, false);
             return PreferenceVerdict::Nothing;
         }
         let since = *self.can_take_since.get_or_insert(now);
-        if now.saturating_duration_since(since) < self.delay || self.told {
+        if now.saturating_duration_since(since) < self.delay || self.reported {
             return PreferenceVerdict::Nothing;
         }
-        self.told = true;
+        self.reported = true;
         if self.held_off {
             return PreferenceVerdict::HeldOff;
         }
@@ -186,14 +195,14 @@ mod tests {
     const C: Peer = 2;
 
     /// Instance B, which looks every second.
-    struct Told {
+    struct Observer {
         preference: Preference,
         now: Instant,
     }
 
-    impl Told {
-        fn new(held_off: bool) -> Told {
-            Told { preference: Preference::new(A, B, DELAY, held_off), now: Instant::now() }
+    impl Observer {
+        fn new(held_off: bool) -> Observer {
+            Observer { preference: Preference::new(A, B, DELAY, held_off), now: Instant::now() }
         }
 
         /// For so many seconds `leader` leads; yields what came of it, with the second.
@@ -218,37 +227,37 @@ mod tests {
 
     #[test]
     fn the_preferred_instance_gets_the_active_part_once_it_was_in_sync_for_the_delay() {
-        let mut told = Told::new(false);
-        assert_eq!(told.sees(100, Some(B), false), []);
-        assert_eq!(told.sees(20, Some(B), true), []);
-        assert_eq!(told.sees(1, Some(B), false), []);
-        assert_eq!(told.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
+        let mut reported = Observer::new(false);
+        assert_eq!(reported.sees(100, Some(B), false), []);
+        assert_eq!(reported.sees(20, Some(B), true), []);
+        assert_eq!(reported.sees(1, Some(B), false), []);
+        assert_eq!(reported.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
     }
 
     #[test]
     fn only_the_active_instance_hands_over() {
-        let mut told = Told::new(false);
-        assert_eq!(told.sees(100, Some(C), true), []);
-        assert_eq!(told.sees(100, None, true), []);
+        let mut reported = Observer::new(false);
+        assert_eq!(reported.sees(100, Some(C), true), []);
+        assert_eq!(reported.sees(100, None, true), []);
     }
 
     #[test]
     fn a_hand_over_that_fails_is_not_tried_twice() {
-        let mut told = Told::new(false);
-        assert_eq!(told.sees(200, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
+        let mut reported = Observer::new(false);
+        assert_eq!(reported.sees(200, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
         // It was away and is in sync again.
-        told.sees(1, Some(B), false);
-        assert_eq!(told.sees(200, Some(B), true), [(30, PreferenceVerdict::HeldOff)]);
+        reported.sees(1, Some(B), false);
+        assert_eq!(reported.sees(200, Some(B), true), [(30, PreferenceVerdict::HeldOff)]);
     }
 
     #[test]
     fn a_preferred_instance_that_did_not_last_is_held_off_by_the_giver_and_by_the_watcher() {
         // B handed over, re-executed itself with the file there, and is active again.
-        let mut giver = Told::new(true);
+        let mut giver = Observer::new(true);
         giver.sees(20, Some(A), true);
         assert_eq!(giver.sees(100, Some(B), true), [(30, PreferenceVerdict::HeldOff)]);
         // Here C gave.
-        let mut watcher = Told::new(false);
+        let mut watcher = Observer::new(false);
         watcher.sees(100, Some(C), true);
         watcher.sees(59, Some(A), true);
         // No instance was active for long: that does not count as a time of the preferred one.
@@ -258,21 +267,21 @@ mod tests {
 
     #[test]
     fn a_preferred_instance_that_was_active_for_a_minute_gets_it_again() {
-        let mut told = Told::new(true);
-        told.sees(30, Some(A), true);
+        let mut reported = Observer::new(true);
+        reported.sees(30, Some(A), true);
         // No active instance is known for a moment, and then the same one.
-        told.sees(5, None, true);
-        told.sees(31, Some(A), true);
-        assert!(!told.preference.held_off);
-        assert_eq!(told.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
+        reported.sees(5, None, true);
+        reported.sees(31, Some(A), true);
+        assert!(!reported.preference.held_off);
+        assert_eq!(reported.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
     }
 
     #[test]
     fn the_first_active_instance_of_a_young_group_may_fail_and_come_back() {
-        let mut told = Told::new(false);
-        told.sees(10, Some(A), true);
-        told.sees(2, None, true);
-        assert_eq!(told.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
+        let mut reported = Observer::new(false);
+        reported.sees(10, Some(A), true);
+        reported.sees(2, None, true);
+        assert_eq!(reported.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
     }
 
     #[test]

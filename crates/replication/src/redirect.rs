@@ -26,9 +26,9 @@ pub fn of(group: &GroupConfig, number: u16, bound: SocketAddr, url: &str) -> Opt
         unreachable!("a configuration without this instance is refused at the start")
     };
     let (scheme, _) = url.split_once(':')?;
-    let told = this.clients.get(usize::from(number)).filter(|told| !told.is_empty());
-    let (host, port) = match told {
-        Some(told) => split(told).map(|(host, port)| (host.to_owned(), port))?,
+    let named = this.clients.get(usize::from(number)).filter(|named| !named.is_empty());
+    let (host, port) = match named {
+        Some(named) => split(named).map(|(host, port)| (host.to_owned(), port))?,
         None => own(bound, &this.address).then(|| (bound.ip().to_string(), bound.port()))?,
     };
     Some(Redirect { scheme: scheme.to_owned(), host, port })
@@ -66,21 +66,21 @@ mod tests {
         Config::parse(&text).unwrap().group.unwrap()
     }
 
-    fn told(group: &GroupConfig, number: u16, bound: &str) -> Option<String> {
-        let told = of(group, number, bound.parse().unwrap(), "amqps://whatever")?;
-        Some(format!("{} {} {}", told.scheme, told.host, told.port))
+    fn named(group: &GroupConfig, number: u16, bound: &str) -> Option<String> {
+        let named = of(group, number, bound.parse().unwrap(), "amqps://whatever")?;
+        Some(format!("{} {} {}", named.scheme, named.host, named.port))
     }
 
     #[test]
     fn the_configured_address_is_given_and_else_the_own_one_if_it_leads_here() {
         let far = group("links.example", "[\"\", \"[2001:db8::1]:5671\"]");
-        assert_eq!(told(&far, 1, "0.0.0.0:5671").unwrap(), "amqps 2001:db8::1 5671");
-        assert_eq!(told(&far, 0, "192.0.2.7:5671").unwrap(), "amqps 192.0.2.7 5671");
+        assert_eq!(named(&far, 1, "0.0.0.0:5671").unwrap(), "amqps 2001:db8::1 5671");
+        assert_eq!(named(&far, 0, "192.0.2.7:5671").unwrap(), "amqps 192.0.2.7 5671");
         for nowhere in ["0.0.0.0:5671", "[::]:5671", "127.0.0.1:5671", "[::1]:5671"] {
-            assert_eq!(told(&far, 0, nowhere), None, "{nowhere}");
+            assert_eq!(named(&far, 0, nowhere), None, "{nowhere}");
         }
         let near = group("127.1.2.3", "[]");
-        assert_eq!(told(&near, 0, "127.1.2.3:5672").unwrap(), "amqps 127.1.2.3 5672");
-        assert_eq!(told(&near, 0, "0.0.0.0:5672"), None);
+        assert_eq!(named(&near, 0, "127.1.2.3:5672").unwrap(), "amqps 127.1.2.3 5672");
+        assert_eq!(named(&near, 0, "0.0.0.0:5672"), None);
     }
 }

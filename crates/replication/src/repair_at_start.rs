@@ -135,7 +135,7 @@ impl Asking<'_> {
             tokio::spawn(async move { batch::give_at_rest(&folder, log, stream, &name).await });
         };
         // The socket of the process before may still be there: it is tried again.
-        match self.asker.listen((queue_manager, group, this), Box::new(give)) {
+        match self.asker.listen(queue_manager, group, this, Box::new(give)) {
             Ok(()) => self.listens = true,
             Err(error) => tracing::debug!(error, "others cannot ask this instance meanwhile"),
         }

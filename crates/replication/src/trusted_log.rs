@@ -42,7 +42,7 @@ pub fn read_back<L, E>(
     // Without any hard state that can be read, it is not known what was promised, nor in which
     // term.
     let hard_state = of_process_before(hard_state_file.read().unwrap_or_default());
-    let is_ours = hard_state_file.whose().is_none_or(|whose| whose == this);
+    let is_ours = hard_state_file.owner().is_none_or(|owner| owner == this);
     let is_own = is_ours && incarnation::is_own(data, hard_state_file.mark()).map_err(&refused)?;
     // While it may not vote, its note is owed, not had.
     let known = if is_own && hard_state.may_vote { hard_state.committed } else { 0 };

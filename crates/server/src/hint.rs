@@ -2,19 +2,21 @@
 
 use std::path::Path;
 
+use crate::shell::shell_word;
+
 /// Where commands look when they are told nothing.
 const DATA_DEFAULT: &str = "./data/QM1";
 
 /// A few lines for somebody who just started a queue manager: `program` as it was called, the data
 /// folder, and where clients come in.
 pub(crate) fn text(program: &str, data: &Path, url: &str) -> String {
-    let towline = word(program);
+    let towline = shell_word(program);
     // No client can connect to "any address"; on this machine the listener is localhost too.
     let url = url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:");
     let data = if data == Path::new(DATA_DEFAULT) {
         String::new()
     } else {
-        format!(" --data {}", word(&data.display().to_string()))
+        format!(" --data {}", shell_word(&data.display().to_string()))
     };
     // A trust store and a user are needed then, and in a group the other instances are named too.
     let more = match url.starts_with("amqps:") {
@@ -30,15 +32,6 @@ pub(crate) fn text(program: &str, data: &Path, url: &str) -> String {
          From JMS (Qpid): new JmsConnectionFactory(\"{url}\"){more}\n\
          Ctrl-C here ends the queue manager in order."
     )
-}
-
-/// A word as a shell takes it.
-fn word(text: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:,@%=".contains(letter);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod refused;
 mod reload;
 mod run;
 mod run_args;
+mod shell;
 mod signals;
 
 pub use check::{Checked, Verdict, check, check_listeners};
@@ -34,6 +35,7 @@ pub use group::{
 pub use refused::RunError;
 pub use run::run;
 pub use run_args::RunArgs;
+pub use shell::shell_word;
 pub use towline_engine::{backup, inspection, missing_extents};
 pub use towline_link::check as check_group;
 pub use towline_standby::log_folder;

@@ -2,12 +2,14 @@
 //!
 //! Reading order: [`Lsn`] (a position in the recovery log), [`Batch`] (what is written, and
 //! replicated, at once), [`PageRef`] (a position in the page file), [`Time`] (an argument, never
-//! read here), [`Payload`] (bytes on their way from a socket to the log), [`limits`],
-//! [`SeededRandom`] (for simulation and tests).
+//! read here), [`CivilTime`] (the same for people), [`Payload`] (bytes on their way from a socket
+//! to the log), [`limits`], [`SeededRandom`] (for simulation and tests).
 
 #![forbid(unsafe_code)]
 
 mod batch;
+mod civil_time;
+mod fitting;
 pub mod limits;
 mod lsn;
 mod page;
@@ -17,6 +19,8 @@ mod time;
 mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
+pub use civil_time::CivilTime;
+pub use fitting::fitting;
 pub use lsn::{BodyLocation, Lsn};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;

@@ -13,12 +13,14 @@ pub struct PageRef {
 }
 
 /// The page file is given out in units of this size.
-pub const PAGE_UNIT_BYTES: u64 = 4096;
+pub const PAGE_UNIT_BYTES: u64 = UNIT_BYTES as u64;
+
+const UNIT_BYTES: u32 = 4096;
 
 impl PageRef {
     /// Units that it takes.
     #[must_use]
     pub fn units(self) -> u32 {
-        self.bytes.div_ceil(4096)
+        self.bytes.div_ceil(UNIT_BYTES)
     }
 }

@@ -23,7 +23,7 @@ const MATRIX: &[CrateRule] = &[
     CrateRule { folder: "crates/tls", may_use: &[], tests_may_use: &[] },
     CrateRule { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
-    CrateRule { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/log", may_use: &["types", "delegation"], tests_may_use: &[] },
     CrateRule { folder: "crates/backup", may_use: &["types", "log"], tests_may_use: &[] },
     CrateRule { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
@@ -151,6 +151,7 @@ const PURE_CRATES: &[&str] = &[
     "slog",
     "stringprep",
     "subtle",
+    "time",
     "winnow",
 ];
 

@@ -13,6 +13,9 @@ use crate::tree::Tree;
 /// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
 const WITH_GOOD_NAMES: &[&str] = &[
     "access",
+    "admin",
+    "amqp",
+    "backup",
     "cli",
     "client",
     "config",
@@ -22,8 +25,11 @@ const WITH_GOOD_NAMES: &[&str] = &[
     "e2e",
     "floating",
     "group",
+    "link",
     "load",
+    "log",
     "logging",
+    "node",
     "replication",
     "sim",
     "tls",

@@ -119,8 +119,8 @@ entries! {
          manager, give the folder to its user (chown) with mode 700, and check that everything in \
          it belongs to that user. If a volume or a shared folder sets the owner, make sure that \
          no other user of this machine can reach it.";
-    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle \
-                              of a large message, and others waited for the memory.",
+    CONNECTION_STALLED = "TWL1110W" "The connection from {address} was closed: it stopped in the \
+                                     middle of a large message, and others waited for the memory.",
         "All connections together have bounded memory for large messages that are being received, \
          and for those that are being sent. While other connections wait for it, a client must \
          make progress: 256 KiB in 15 s are enough. Check whether the program hangs or its \
@@ -139,7 +139,7 @@ entries! {
     LOG_FULL = "TWL2005E" "The recovery log is full: {bytes} bytes. Puts are refused.",
         "Messages in queues keep the log in use. Get messages, or raise log_bytes_max in the \
          configuration.";
-    LOG_HAS_ROOM = "TWL2006I" "The recovery log has space. Puts are accepted again.",
+    LOG_HAS_SPACE = "TWL2006I" "The recovery log has space. Puts are accepted again.",
         "The cause of TWL2005E or TWL2007E has ended.";
     DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are \
                             refused.",

@@ -13,7 +13,7 @@ use crate::command::{
     AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete,
     LocalChanges, Move, QueueManagerChanges, StopConnection,
 };
-use crate::reply::Shown;
+use crate::reply::DisplayValue;
 use crate::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Usage,
 };
@@ -247,7 +247,7 @@ fn generic_names_and_where_choose_and_show_names_only() {
         let reply = run_script(target, text).replies.remove(0);
         let rows = reply.rows.iter();
         rows.map(|row| match row.attributes.get("QUEUE") {
-            Some(Shown::Text(name)) => name.clone(),
+            Some(DisplayValue::Text(name)) => name.clone(),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -290,7 +290,7 @@ fn status_and_connections_show_all_and_cannot_forge_lines() {
     assert!(status.contains("LGETDATE( )"), "{status}");
     let reply = run_script(&mut target, "DIS CONN(*)").replies.remove(0);
     let ids: Vec<_> = reply.rows.iter().map(|row| row.attributes.get("CONN").unwrap()).collect();
-    assert_eq!(ids, [&Shown::Text("9".into()), &Shown::Text("10".into())]);
+    assert_eq!(ids, [&DisplayValue::Text("9".into()), &DisplayValue::Text("10".into())]);
     assert!(reply.to_text().contains("APPLTAG(c\u{fffd}1)"));
 }
 

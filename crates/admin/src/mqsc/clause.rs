@@ -1,7 +1,7 @@
 //! Words to clauses: `NAME`, `NAME(value)`, `NAME(value value value)`. Knows no name.
 
 use super::Fault;
-use super::token::{Token, TokenAt};
+use super::token::{Token, TokenAt, Tokens};
 
 /// One clause of a statement.
 #[derive(Clone, Debug)]
@@ -11,20 +11,27 @@ pub(super) struct Clause {
     /// Where the name starts.
     pub(super) position: usize,
     /// What stood in parentheses, if there were any.
-    pub(super) values: Option<Vec<Given>>,
+    pub(super) values: Option<Vec<ClauseValue>>,
 }
 
 /// A value as it was given.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct ClauseValue {
     /// In upper case unless it stood in quotes.
     pub(super) text: String,
     /// Where it starts.
     pub(super) position: usize,
 }
 
-/// All clauses of a statement, and where its text ends.
-pub(super) fn clauses((tokens, end): (Vec<TokenAt>, usize)) -> Result<(Vec<Clause>, usize), Fault> {
+/// The clauses of a statement.
+#[derive(Debug)]
+pub(super) struct Clauses {
+    pub(super) clauses: Vec<Clause>,
+    /// Where its text ends.
+    pub(super) end: usize,
+}
+
+pub(super) fn clauses(Tokens { tokens, end }: Tokens) -> Result<Clauses, Fault> {
     let mut tokens = tokens.into_iter().peekable();
     let mut clauses = Vec::new();
     while let Some(TokenAt { token, position }) = tokens.next() {
@@ -44,15 +51,18 @@ pub(super) fn clauses((tokens, end): (Vec<TokenAt>, usize)) -> Result<(Vec<Claus
         };
         clauses.push(Clause { name, position, values });
     }
-    Ok((clauses, end))
+    Ok(Clauses { clauses, end })
 }
 
 /// What stands between parentheses; the opening one is taken already.
-fn values(tokens: &mut impl Iterator<Item = TokenAt>, open: usize) -> Result<Vec<Given>, Fault> {
+fn values(
+    tokens: &mut impl Iterator<Item = TokenAt>,
+    open: usize,
+) -> Result<Vec<ClauseValue>, Fault> {
     let mut values = Vec::new();
     for TokenAt { token, position } in tokens {
         match token {
-            Token::Word(text) | Token::Quoted(text) => values.push(Given { text, position }),
+            Token::Word(text) | Token::Quoted(text) => values.push(ClauseValue { text, position }),
             Token::Close => return Ok(values),
             Token::Open => {
                 return Err(Fault::new(
@@ -67,7 +77,7 @@ fn values(tokens: &mut impl Iterator<Item = TokenAt>, open: usize) -> Result<Vec
 
 impl Clause {
     /// The one value of a clause that takes one.
-    pub(super) fn value(&self) -> Result<&Given, Fault> {
+    pub(super) fn value(&self) -> Result<&ClauseValue, Fault> {
         let name = &self.name;
         let behind = self.position.saturating_add(name.len());
         match self.values.as_deref() {

@@ -5,7 +5,7 @@ use towline_core::object::{DeliverySequence, QueueKind};
 use towline_types::limits;
 
 use super::Fault;
-use super::clause::{Clause, Given};
+use super::clause::{Clause, ClauseValue, Clauses};
 use super::suggest::suggestion;
 use crate::attributes::{
     self, ATTRIBUTES, Attribute, AttributeId as Id, Kind, OBJECTS, Object, VERBS, Verb,
@@ -40,7 +40,7 @@ struct Settings {
 }
 
 /// The command that clauses mean; `end` is where the text ends.
-pub(super) fn command((clauses, end): (Vec<Clause>, usize)) -> Result<Command, Fault> {
+pub(super) fn command(Clauses { clauses, end }: Clauses) -> Result<Command, Fault> {
     let mut clauses = clauses.into_iter();
     let Some(first) = clauses.next() else { return Err(Fault::new(end, "there is no command")) };
     let verb = verb_of(&first)?;
@@ -142,7 +142,7 @@ fn unknown_clause(clause: &Clause, object: Object, more: &[&'static str]) -> Fau
 }
 
 /// A name that stands for one object.
-fn full_name(given: &Given) -> Result<String, Fault> {
+fn full_name(given: &ClauseValue) -> Result<String, Fault> {
     let name = name(given)?;
     if name.is_empty() {
         return Err(Fault::new(given.position, "a name is empty"));
@@ -155,7 +155,7 @@ fn full_name(given: &Given) -> Result<String, Fault> {
 }
 
 /// A name, perhaps empty.
-fn name(given: &Given) -> Result<String, Fault> {
+fn name(given: &ClauseValue) -> Result<String, Fault> {
     let name = given.text.trim();
     let limit = limits::QUEUE_NAME_BYTES_MAX;
     if name.len() > limit {
@@ -351,7 +351,8 @@ fn delete(name: String, rest: &Rest) -> Result<Command, Fault> {
 }
 
 fn move_messages(name: String, rest: &Rest, end: usize) -> Result<Command, Fault> {
-    let (mut to, mut add) = (None, None);
+    let mut to = None;
+    let mut add = None;
     for clause in &rest.clauses {
         match clause.name.as_str() {
             "TOQLOCAL" if to.is_none() => to = Some(full_name(clause.value()?)?),

@@ -69,7 +69,7 @@ pub fn parse(statement: &Statement) -> Result<Command, SyntaxError> {
     let tokens = token::tokens(statement.text());
     let command = tokens.and_then(clause::clauses).and_then(command::command);
     command.map_err(|fault| {
-        let (line, column) = statement.place(fault.position);
+        let statement::TextPosition { line, column } = statement.place(fault.position);
         SyntaxError { line, column, message: fault.message }
     })
 }

@@ -4,6 +4,13 @@
 
 use super::STATEMENT_BYTES_MAX;
 
+/// Where something is in a text: both count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TextPosition {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
 /// One command's text, ready to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
@@ -119,12 +126,15 @@ impl Statement {
         &self.text
     }
 
-    /// Line and column, both from 1, of a byte of the text.
-    pub(super) fn place(&self, position: usize) -> (usize, usize) {
+    /// Line and column of a byte of the text.
+    pub(super) fn place(&self, position: usize) -> TextPosition {
         let index = self.pieces.partition_point(|piece| piece.start <= position);
-        let Some(piece) = self.pieces.get(index.saturating_sub(1)) else { return (1, 1) };
+        let Some(piece) = self.pieces.get(index.saturating_sub(1)) else {
+            return TextPosition { line: 1, column: 1 };
+        };
         let before = self.text.get(piece.start..position).unwrap_or("").chars().count();
-        (piece.line, piece.column.saturating_add(before).saturating_add(1))
+        let column = piece.column.saturating_add(before).saturating_add(1);
+        TextPosition { line: piece.line, column }
     }
 
     /// Cuts at each `;` outside quotes; drops what is blank.
@@ -152,7 +162,7 @@ impl Statement {
         if text.is_empty() {
             return None;
         }
-        let (line, column) = self.place(start);
+        let TextPosition { line, column } = self.place(start);
         let first = Piece { start: 0, line, column: column.saturating_sub(1) };
         let later = self.pieces.iter().filter(|piece| piece.start > start && piece.start < end);
         let moved = later.map(|piece| Piece { start: piece.start.saturating_sub(start), ..*piece });

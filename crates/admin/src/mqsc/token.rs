@@ -26,8 +26,15 @@ pub(super) struct TokenAt {
     pub(super) position: usize,
 }
 
-/// All tokens, ended by the length of the text.
-pub(super) fn tokens(text: &str) -> Result<(Vec<TokenAt>, usize), Fault> {
+/// The tokens of a statement.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    pub(super) tokens: Vec<TokenAt>,
+    /// Where the text ends.
+    pub(super) end: usize,
+}
+
+pub(super) fn tokens(text: &str) -> Result<Tokens, Fault> {
     if text.len() > STATEMENT_BYTES_MAX {
         return Err(Fault::new(
             STATEMENT_BYTES_MAX,
@@ -39,7 +46,9 @@ pub(super) fn tokens(text: &str) -> Result<(Vec<TokenAt>, usize), Fault> {
     loop {
         rest = rest.trim_start();
         let position = text.len().saturating_sub(rest.len());
-        let Some(first) = rest.chars().next() else { return Ok((found, text.len())) };
+        let Some(first) = rest.chars().next() else {
+            return Ok(Tokens { tokens: found, end: text.len() });
+        };
         let token: Result<Token, ()> = alt((quoted, word, sign)).parse_next(&mut rest);
         let token = token.map_err(|()| {
             Fault::new(

@@ -1,6 +1,6 @@
 //! The status as text, at most 80 columns wide.
 
-use super::{InstanceRole, SharedStatus, Space, State, Status, instances};
+use super::{InstanceRole, QueueManagerState, SharedStatus, Space, Status, instances};
 use crate::text::{count, cut, line, printable, row};
 
 /// A write that is out for so long is worth a line.
@@ -13,14 +13,14 @@ const NAME: usize = 32;
 pub fn table(status: &Status) -> String {
     let mut text = String::new();
     let state = match status.state {
-        State::Starting => "starting",
-        State::Running => "running",
-        State::Quiescing => "quiescing",
+        QueueManagerState::Starting => "starting",
+        QueueManagerState::Running => "running",
+        QueueManagerState::Quiescing => "quiescing",
     };
     row(&mut text, "Queue manager", &cut(&printable(&status.name), 58));
     row(
         &mut text,
-        "State",
+        "QueueManagerState",
         &format!("{state}, process {}, up {}", status.pid, duration(status.uptime_s)),
     );
     row(&mut text, "Version", &cut(&status.version, 58));
@@ -47,7 +47,8 @@ pub fn table(status: &Status) -> String {
         ),
     );
     let index = &status.index;
-    let (here, most) = (bytes(index.bytes), bytes(index.bytes_max));
+    let here = bytes(index.bytes);
+    let most = bytes(index.bytes_max);
     row(&mut text, "Index", &format!("{here} of {most}, {} on pages", bytes(index.page_bytes)));
     if let Some(group) = &status.group {
         // The clock that the times of the group are of, to the second.
@@ -105,7 +106,8 @@ fn log(text: &mut String, status: &Status) {
     row(text, "Image", &format!("{image}, a restart reads {reads} of log"));
     let restart = &status.restart;
     let how = if restart.rebuilt { ", rebuilt from the whole log" } else { "" };
-    let (took, read) = (restart.total_us / 1_000, bytes(restart.bytes));
+    let took = restart.total_us / 1_000;
+    let read = bytes(restart.bytes);
     row(text, "Last restart", &format!("{took} ms for {read} of log{how}"));
 }
 
@@ -153,7 +155,9 @@ fn bytes(number: u64) -> String {
 }
 
 pub(super) fn duration(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    let days = seconds / 86_400;
+    let hours = seconds / 3_600 % 24;
+    let minutes = seconds / 60 % 60;
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),
         (0, 0, _) => format!("{minutes} min {} s", seconds % 60),

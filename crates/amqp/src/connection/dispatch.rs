@@ -1,6 +1,5 @@
 //! Frames of an open connection: to which session they go, and what ends when they are wrong.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,8 +9,8 @@ use towline_types::limits;
 use crate::codec::Value;
 use crate::connection::clock::PEER_IDLE_MIN;
 use crate::connection::phase::Phase;
-use crate::connection::{Connection, LINKS_MAX, name_key};
-use crate::event::{Event, LinkId, Opened};
+use crate::connection::{Connection, LINKS_MAX, LinkName, name_key};
+use crate::event::{Event, LinkId, PeerOpen};
 use crate::link::Violation;
 use crate::session::{Session, SessionState};
 use crate::types::{
@@ -113,7 +112,8 @@ impl Connection {
         let Some(index) = self.mapped(channel) else { return };
         let Some(session) = self.sessions.get_mut(usize::from(index)) else { return };
         if session.is_live() {
-            let (events, output) = (&mut self.events, &mut self.output);
+            let events = &mut self.events;
+            let output = &mut self.output;
             let result = act(session, Surroundings { events, output });
             self.touch(index);
             self.punish(index, result);
@@ -172,7 +172,7 @@ impl Connection {
         self.peer.channel_max = open.channel_max;
         self.output.set_frame_bytes_max(open.max_frame_bytes);
         self.clock.login_done();
-        self.events.push_back(Event::Opened(Box::new(Opened {
+        self.events.push_back(Event::Opened(Box::new(PeerOpen {
             container_id: open.container_id,
             hostname: open.hostname,
             user: self.user.clone(),
@@ -218,9 +218,9 @@ impl Connection {
                     return self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
                 }
                 let handle_max = self.local.handle_max;
-                let peer = (channel, begin);
                 let output = &mut self.output;
-                entry.insert(Session::accept(ours, generation, handle_max, peer, output));
+                let session = Session::accept(ours, generation, handle_max, channel, begin, output);
+                entry.insert(session);
                 ours
             }
         };
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    fn forget(&mut self, link: LinkId, key: &(bool, Arc<str>)) {
+    fn forget(&mut self, link: LinkId, key: &LinkName) {
         if self.names.get(key) == Some(&link) {
             self.names.remove(key);
         }

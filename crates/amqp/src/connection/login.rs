@@ -24,7 +24,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameKind, Protocol};
 use crate::output::Output;
 use crate::sasl::{ClientStep, SaslClient, SaslError, SaslServer, ScramCredentials, ServerStep};
-use crate::session::Unfinished;
+use crate::session::UnfinishedDeliveries;
 use crate::types::{Error, Open, SaslCode, SaslFrame, condition};
 
 fn idle_timeout_ms(timeout: Duration) -> Option<u32> {
@@ -32,12 +32,7 @@ fn idle_timeout_ms(timeout: Duration) -> Option<u32> {
     (millis > 0).then_some(millis)
 }
 
-fn connection(
-    phase: Phase,
-    open: Open,
-    (server, handle_max): (bool, u32),
-    clock: Clock,
-) -> Connection {
+fn connection(phase: Phase, open: Open, server: bool, handle_max: u32, clock: Clock) -> Connection {
     assert!(open.max_frame_bytes >= limits::SASL_FRAME_BYTES_MAX, "max-frame-size below 512");
     let local = Local {
         server,
@@ -55,7 +50,7 @@ fn connection(
         channels: Vec::new(),
         names: BTreeMap::new(),
         links: 0,
-        unfinished: Unfinished::default(),
+        unfinished: UnfinishedDeliveries::default(),
         outcomes: None,
         generation: 0,
         output: Output::new(),
@@ -80,7 +75,7 @@ pub(super) fn server(options: ServerOptions, now: Time) -> Connection {
     };
     let clock = Clock::new(now, options.login_timeout, options.idle_timeout);
     let handle_max = options.handle_max;
-    connection(Phase::ServerHeader(Box::new(options)), open, (true, handle_max), clock)
+    connection(Phase::ServerHeader(Box::new(options)), open, true, handle_max, clock)
 }
 
 pub(super) fn client(options: ClientOptions, now: Time) -> Connection {
@@ -98,7 +93,7 @@ pub(super) fn client(options: ClientOptions, now: Time) -> Connection {
     };
     let clock = Clock::new(now, options.login_timeout, options.idle_timeout);
     let handle_max = options.handle_max;
-    let mut connection = connection(Phase::AmqpHeader, open, (false, handle_max), clock);
+    let mut connection = connection(Phase::AmqpHeader, open, false, handle_max, clock);
     match options.login {
         Some(login) => {
             let machine = SaslClient::new(login, options.hostname);

@@ -37,7 +37,7 @@ use towline_types::Time;
 
 use crate::event::{Event, LinkId};
 use crate::output::Output;
-use crate::session::{Outcomes, Session, Unfinished};
+use crate::session::{Outcomes, Session, UnfinishedDeliveries};
 use crate::types::{Error, Open, Role, condition};
 
 pub use options::{ClientOptions, ServerOptions};
@@ -61,10 +61,10 @@ pub struct Connection {
     sessions: Slab<Session>,
     /// The peer's channel number to the index (our channel number) of a session.
     channels: Vec<Option<u16>>,
-    /// Links that are up, by name and by the peer's role (names are per direction, AMQP 2.6.1).
-    names: BTreeMap<(bool, Arc<str>), LinkId>,
+    /// Links that are up.
+    names: BTreeMap<LinkName, LinkId>,
     links: usize,
-    unfinished: Unfinished,
+    unfinished: UnfinishedDeliveries,
     /// What is left of a long disposition; nothing behind it is looked at before.
     outcomes: Option<Outcomes>,
     generation: u32,
@@ -295,7 +295,7 @@ impl Connection {
 
     fn forget_sessions(&mut self) {
         self.sessions.clear();
-        self.unfinished = Unfinished::default();
+        self.unfinished = UnfinishedDeliveries::default();
         self.outcomes = None;
         self.channels.clear();
         self.names.clear();
@@ -304,7 +304,13 @@ impl Connection {
     }
 }
 
-/// The key of a link name: names are unique per direction.
-fn name_key(peer_role: Role, name: &Arc<str>) -> (bool, Arc<str>) {
-    (matches!(peer_role, Role::Sender), Arc::clone(name))
+/// The name of a link, which is unique per direction (AMQP 2.6.1).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LinkName {
+    peer_sends: bool,
+    name: Arc<str>,
+}
+
+fn name_key(peer_role: Role, name: &Arc<str>) -> LinkName {
+    LinkName { peer_sends: matches!(peer_role, Role::Sender), name: Arc::clone(name) }
 }

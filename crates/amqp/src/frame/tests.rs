@@ -48,7 +48,7 @@ fn a_frame_over_the_limit_is_refused_from_its_first_four_bytes() {
 }
 
 #[test]
-fn a_frame_without_room_for_its_header_is_refused() {
+fn a_frame_too_short_for_its_header_is_refused() {
     assert_eq!(frame(b"\0\0\0\x07", 512), Err(FrameError::TooSmall(7)));
     assert_eq!(frame(b"\0\0\0\x08\x01\0\0\0", 512), Err(FrameError::DataOffset(1)));
     assert_eq!(frame(b"\0\0\0\x08\x03\0\0\0", 512), Err(FrameError::DataOffset(3)));
@@ -62,7 +62,7 @@ fn an_extended_header_is_ignored() {
 }
 
 #[test]
-fn protocol_headers_are_told_apart_byte_by_byte() {
+fn protocol_headers_are_compared_byte_by_byte() {
     for protocol in [Protocol::Amqp, Protocol::Sasl, Protocol::Tls] {
         let header = protocol.header();
         for cut in 0..header.len() {

@@ -105,7 +105,7 @@ pub(crate) struct Partial {
     /// Of all frames so far, once they are more than the link takes: nothing is held then.
     pub(crate) dropped: u64,
     /// The driver knows already that it is too long.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
 }
 
 impl Sending {

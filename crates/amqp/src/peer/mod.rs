@@ -40,7 +40,8 @@ impl Peer {
     /// The peer of this machine.
     #[must_use]
     pub fn new(connection: Connection, now: Time) -> Peer {
-        let (input, output) = (BytesMut::new(), BytesMut::new());
+        let input = BytesMut::new();
+        let output = BytesMut::new();
         Peer { connection, now, input, output, frame_bytes: Vec::new() }
     }
 

@@ -86,11 +86,11 @@ pub enum ClientStep {
 pub struct SaslClient {
     login: ClientLogin,
     hostname: Option<Arc<str>>,
-    state: State,
+    state: ClientState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ClientState {
     Waiting,
     Begun,
     /// The client's first message, without its header, is sent.
@@ -116,7 +116,7 @@ impl SaslClient {
         if let ClientLogin::Scram { nonce, .. } = &login {
             assert!(nonce.len() >= 18 && is_nonce(nonce), "a nonce of 18 printable characters");
         }
-        SaslClient { login, hostname, state: State::Waiting }
+        SaslClient { login, hostname, state: ClientState::Waiting }
     }
 
     /// Takes a frame of the server.
@@ -124,9 +124,9 @@ impl SaslClient {
     /// # Errors
     /// When the login cannot go on; the connection must be closed.
     pub fn receive(&mut self, frame: &SaslFrame) -> Result<ClientStep, SaslError> {
-        let state = std::mem::replace(&mut self.state, State::Finished);
+        let state = std::mem::replace(&mut self.state, ClientState::Finished);
         match (state, frame) {
-            (State::Waiting, SaslFrame::Mechanisms(offer)) => {
+            (ClientState::Waiting, SaslFrame::Mechanisms(offer)) => {
                 let wanted = self.login.mechanism();
                 let is_offered = |each: &Mechanism| offer.mechanisms.contains(each.as_str());
                 if !is_offered(&wanted) {
@@ -135,23 +135,27 @@ impl SaslClient {
                 }
                 Ok(ClientStep::Send(self.init()))
             }
-            (State::First { bare }, SaslFrame::Challenge(challenge)) => {
+            (ClientState::First { bare }, SaslFrame::Challenge(challenge)) => {
                 self.prove(&bare, &challenge.challenge)
             }
-            (State::Proven { server_signature }, SaslFrame::Challenge(challenge)) => {
+            (ClientState::Proven { server_signature }, SaslFrame::Challenge(challenge)) => {
                 trust(&server_signature, &challenge.challenge)?;
-                self.state = State::Trusted;
+                self.state = ClientState::Trusted;
                 Ok(respond(Bytes::new()))
             }
-            (State::Begun, SaslFrame::Challenge(challenge)) if challenge.challenge.is_empty() => {
+            (ClientState::Begun, SaslFrame::Challenge(challenge))
+                if challenge.challenge.is_empty() =>
+            {
                 // A server that overlooked the initial response asks for it with an empty
                 // challenge.
-                self.state = State::Begun;
+                self.state = ClientState::Begun;
                 Ok(respond(self.initial()))
             }
             (
-                state
-                @ (State::Begun | State::First { .. } | State::Proven { .. } | State::Trusted),
+                state @ (ClientState::Begun
+                | ClientState::First { .. }
+                | ClientState::Proven { .. }
+                | ClientState::Trusted),
                 SaslFrame::Outcome(outcome),
             ) => finish(&state, outcome),
             (_, _) => Err(SaslError::OutOfTurn),
@@ -162,10 +166,10 @@ impl SaslClient {
         let initial = self.initial();
         self.state = match &self.login {
             ClientLogin::Scram { user, nonce, .. } => {
-                State::First { bare: client_first_bare(user, nonce) }
+                ClientState::First { bare: client_first_bare(user, nonce) }
             }
             ClientLogin::Anonymous | ClientLogin::Plain { .. } | ClientLogin::External => {
-                State::Begun
+                ClientState::Begun
             }
         };
         SaslFrame::Init(SaslInit {
@@ -204,7 +208,7 @@ impl SaslClient {
         let authentication = format!("{bare},{text},{without_proof}");
         let keys =
             ClientKeys::derive(password, &first.salt, first.iterations, authentication.as_bytes());
-        self.state = State::Proven { server_signature: keys.server_signature };
+        self.state = ClientState::Proven { server_signature: keys.server_signature };
         Ok(respond(Bytes::from(format!("{without_proof},p={}", encode_64(&keys.proof)))))
     }
 }
@@ -217,18 +221,18 @@ fn respond(response: Bytes) -> ClientStep {
     ClientStep::Send(SaslFrame::Response(SaslResponse { response }))
 }
 
-fn finish(state: &State, outcome: &SaslOutcome) -> Result<ClientStep, SaslError> {
+fn finish(state: &ClientState, outcome: &SaslOutcome) -> Result<ClientStep, SaslError> {
     if outcome.code != SaslCode::Ok {
         return Ok(ClientStep::Refused(outcome.code));
     }
     match state {
-        State::Begun | State::Trusted => {}
-        State::Proven { server_signature } => {
+        ClientState::Begun | ClientState::Trusted => {}
+        ClientState::Proven { server_signature } => {
             trust(server_signature, outcome.additional.as_deref().unwrap_or_default())?;
         }
         // Success without a proof is the answer of a server that does not know the password.
-        State::First { .. } => return Err(SaslError::ServerNotAuthentic),
-        State::Waiting | State::Finished => return Err(SaslError::OutOfTurn),
+        ClientState::First { .. } => return Err(SaslError::ServerNotAuthentic),
+        ClientState::Waiting | ClientState::Finished => return Err(SaslError::OutOfTurn),
     }
     Ok(ClientStep::Finished)
 }

@@ -64,7 +64,7 @@ impl ScramCredentials {
     /// Their iterations are one of `iterations`, those of the users that exist; the default if none
     /// do.
     #[must_use]
-    pub fn of_nobody(user: &str, secret: &[u8], iterations: &[u32]) -> ScramCredentials {
+    pub fn of_unknown_user(user: &str, secret: &[u8], iterations: &[u32]) -> ScramCredentials {
         let made = mac(secret, &[b"salt", user.as_bytes()]);
         let drawn = made.last_chunk::<8>().map_or(0, |drawn| u64::from_be_bytes(*drawn));
         let place = usize::try_from(drawn).unwrap_or_default().checked_rem(iterations.len());
@@ -77,7 +77,8 @@ impl ScramCredentials {
         }
     }
 
-    /// A secret for [`ScramCredentials::of_nobody`] that a restart and other instances make again.
+    /// A secret for [`ScramCredentials::of_unknown_user`] that a restart and other instances make
+    /// again.
     #[must_use]
     pub fn secret_of_others(&self) -> [u8; 32] {
         mac(&self.server_key, &[b"credentials of users that do not exist"])

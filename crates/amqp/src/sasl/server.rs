@@ -76,11 +76,11 @@ pub struct SaslServer {
     identity: Option<Arc<str>>,
     nonce: Arc<str>,
     salt_secret: Arc<[u8]>,
-    state: State,
+    state: ServerState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ServerState {
     /// The mechanisms are known to the client.
     Offered,
     /// The driver decides; `user` is logged in if it says yes.
@@ -133,7 +133,7 @@ impl SaslServer {
         if offered.contains(&Mechanism::ScramSha256) {
             assert!(nonce.len() >= 18 && is_nonce(&nonce), "a nonce of 18 printable characters");
         }
-        SaslServer { offered, identity, nonce, salt_secret, state: State::Offered }
+        SaslServer { offered, identity, nonce, salt_secret, state: ServerState::Offered }
     }
 
     /// The frame to send first.
@@ -147,7 +147,7 @@ impl SaslServer {
     /// Whether the outcome is known.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        matches!(self.state, State::Finished)
+        matches!(self.state, ServerState::Finished)
     }
 
     /// Takes a frame of the client.
@@ -155,9 +155,9 @@ impl SaslServer {
     /// # Errors
     /// [`SaslError::OutOfTurn`] when none was due, or another one.
     pub fn receive(&mut self, frame: &SaslFrame) -> Result<ServerStep, SaslError> {
-        match (std::mem::replace(&mut self.state, State::Finished), frame) {
-            (State::Offered, SaslFrame::Init(init)) => Ok(self.begin(init)),
-            (State::Challenged(challenged), SaslFrame::Response(response)) => {
+        match (std::mem::replace(&mut self.state, ServerState::Finished), frame) {
+            (ServerState::Offered, SaslFrame::Init(init)) => Ok(self.begin(init)),
+            (ServerState::Challenged(challenged), SaslFrame::Response(response)) => {
                 Ok(match std::str::from_utf8(&response.response) {
                     Ok(text) => challenged.prove(text),
                     Err(_) => refused(SaslCode::Auth),
@@ -183,22 +183,24 @@ impl SaslServer {
     fn claim(&mut self, mechanism: Mechanism, initial: &str) -> Option<Claim> {
         match mechanism {
             Mechanism::Anonymous => {
-                self.state = State::Asked { user: None };
+                self.state = ServerState::Asked { user: None };
                 Some(Claim::Anonymous)
             }
             Mechanism::External => {
                 let identity = self.identity.clone()?;
-                self.state = State::Asked { user: Some(Arc::clone(&identity)) };
+                self.state = ServerState::Asked { user: Some(Arc::clone(&identity)) };
                 Some(Claim::External { authorization: Arc::from(initial), identity })
             }
             Mechanism::Plain => {
                 let mut parts = initial.split('\0');
-                let (authorization, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+                let authorization = parts.next()?;
+                let user = parts.next()?;
+                let password = parts.next()?;
                 if parts.next().is_some() || user.is_empty() || password.is_empty() {
                     return None;
                 }
                 let user: Arc<str> = Arc::from(prepared(user));
-                self.state = State::Asked { user: Some(Arc::clone(&user)) };
+                self.state = ServerState::Asked { user: Some(Arc::clone(&user)) };
                 Some(Claim::Plain {
                     authorization: Arc::from(prepared(authorization)),
                     user,
@@ -208,7 +210,7 @@ impl SaslServer {
             Mechanism::ScramSha256 => {
                 let first = ClientFirst::parse(initial)?;
                 let user: Arc<str> = Arc::from(first.user);
-                self.state = State::AskedScram {
+                self.state = ServerState::AskedScram {
                     user: Arc::clone(&user),
                     gs2_header: first.gs2_header.to_owned(),
                     bare: first.bare.to_owned(),
@@ -224,18 +226,18 @@ impl SaslServer {
     /// # Errors
     /// [`SaslError::OutOfTurn`] when there was none.
     pub fn answer(&mut self, code: SaslCode) -> Result<ServerStep, SaslError> {
-        match std::mem::replace(&mut self.state, State::Finished) {
-            State::Asked { user } if code == SaslCode::Ok => {
+        match std::mem::replace(&mut self.state, ServerState::Finished) {
+            ServerState::Asked { user } if code == SaslCode::Ok => {
                 Ok(ServerStep::Finished { outcome: SaslOutcome { code, additional: None }, user })
             }
-            State::Asked { .. } | State::AskedScram { .. } if code != SaslCode::Ok => {
+            ServerState::Asked { .. } | ServerState::AskedScram { .. } if code != SaslCode::Ok => {
                 Ok(refused(code))
             }
-            State::Offered
-            | State::Asked { .. }
-            | State::AskedScram { .. }
-            | State::Challenged(_)
-            | State::Finished => Err(SaslError::OutOfTurn),
+            ServerState::Offered
+            | ServerState::Asked { .. }
+            | ServerState::AskedScram { .. }
+            | ServerState::Challenged(_)
+            | ServerState::Finished => Err(SaslError::OutOfTurn),
         }
     }
 
@@ -247,18 +249,18 @@ impl SaslServer {
         &mut self,
         found: Option<ScramCredentials>,
     ) -> Result<ServerStep, SaslError> {
-        let State::AskedScram { user, gs2_header, bare, nonce } =
-            std::mem::replace(&mut self.state, State::Finished)
+        let ServerState::AskedScram { user, gs2_header, bare, nonce } =
+            std::mem::replace(&mut self.state, ServerState::Finished)
         else {
             return Err(SaslError::OutOfTurn);
         };
         let exists = found.is_some();
-        let credentials =
-            found.unwrap_or_else(|| ScramCredentials::of_nobody(&user, &self.salt_secret, &[]));
+        let credentials = found
+            .unwrap_or_else(|| ScramCredentials::of_unknown_user(&user, &self.salt_secret, &[]));
         let salt = encode_64(credentials.salt());
         let server_first = format!("r={nonce},s={salt},i={}", credentials.iterations());
         let messages = format!("{bare},{server_first},");
-        self.state = State::Challenged(Box::new(Challenged {
+        self.state = ServerState::Challenged(Box::new(Challenged {
             user,
             credentials,
             exists,

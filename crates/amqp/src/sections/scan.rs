@@ -207,7 +207,8 @@ impl Sections {
     /// that any receiver can read it.
     #[must_use]
     pub fn in_order(&self, message: &Bytes) -> Payload {
-        let (start, end) = (self.content_start(), message.len());
+        let start = self.content_start();
+        let end = message.len();
         match (self.footer, self.body) {
             (Some(footer), Some(body)) if footer.start < body.start => {
                 let mut content = Payload::from(message.slice(start..footer.start as usize));

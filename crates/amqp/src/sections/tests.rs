@@ -321,7 +321,7 @@ fn a_coordinator_command_is_read_from_its_message() {
 }
 
 #[test]
-fn property_values_are_told_apart_by_what_a_selector_needs() {
+fn property_values_are_distinguished_as_a_selector_needs_it() {
     let cases = [
         (Value::Null, PropertyValue::Null),
         (Value::Bool(true), PropertyValue::Bool(true)),

@@ -8,7 +8,7 @@ use towline_types::{Payload, limits};
 use crate::event::{self, Deliveries, Event, IncomingId, LinkId, SessionId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
 use crate::output::Output;
-use crate::session::{Session, Unfinished};
+use crate::session::{Session, UnfinishedDeliveries};
 use crate::types::{
     DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,
 };
@@ -26,7 +26,7 @@ const CREDIT_MAX: u32 = i32::MAX as u32;
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     pub(crate) session: SessionId,
-    range: (u32, u32),
+    range: Deliveries,
     settled: bool,
     state: Option<DeliveryState>,
     /// Deliveries of the range that it was sent with beside the open ones that were reached: none,
@@ -60,7 +60,7 @@ impl Session {
         transfer: Transfer,
         payload: Bytes,
         events: &mut VecDeque<Event>,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<(), Violation> {
         if !self.window.came_in() {
             let text = "a transfer beyond the session window";
@@ -101,7 +101,8 @@ impl Session {
         }
         match role {
             Role::Sender if settled => {
-                let (session, deliveries) = (self.id(), Deliveries { first, last });
+                let session = self.id();
+                let deliveries = Deliveries { first, last };
                 events.push_back(Event::SenderSettled { session, deliveries, state });
             }
             Role::Sender => {}
@@ -109,7 +110,8 @@ impl Session {
                 let says_nothing = matches!(state, None | Some(DeliveryState::Received { .. }));
                 if settled || !says_nothing {
                     let missing = u64::from(serial_distance(first, last)) + 1;
-                    let (session, range) = (self.id(), (first, last));
+                    let session = self.id();
+                    let range = Deliveries { first, last };
                     let outcomes = Outcomes { session, range, settled, state, missing };
                     return Ok(self.go_on(outcomes, events));
                 }
@@ -127,17 +129,19 @@ impl Session {
         events: &mut VecDeque<Event>,
     ) -> Option<Outcomes> {
         let Outcomes { range, settled, state, mut missing, .. } = outcomes;
-        let (session, links) = (self.index, &self.links);
+        let session = self.index;
+        let links = &self.links;
         let rest = self.unsettled.walk(range, limits::OUTCOMES_AT_ONCE_MAX, |entry| {
             missing = missing.saturating_sub(1);
             let link = links.get(usize::from(entry.link));
             if let Some(Link { generation, .. }) = link
-                && (settled || !entry.told)
+                && (settled || !entry.reported)
             {
                 let link = LinkId { session, index: entry.link, generation: *generation };
-                let (key, state) = (entry.key, state.clone());
+                let key = entry.key;
+                let state = state.clone();
                 events.push_back(Event::Outcome { link, key, state, settled });
-                entry.told = true;
+                entry.reported = true;
             }
             !settled
         });
@@ -180,7 +184,7 @@ impl Session {
         if !link.is_live() {
             return;
         }
-        let mut event = event::Flow {
+        let mut event = event::LinkFlow {
             link: id,
             credit: 0,
             sends: 0,
@@ -237,9 +241,10 @@ impl Receiving {
         id: LinkId,
         transfer: Transfer,
         payload: Bytes,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<Event>, Violation> {
-        let (more, aborted) = (transfer.more, transfer.aborted);
+        let more = transfer.more;
+        let aborted = transfer.aborted;
         let bytes = payload.len() as u64;
         let Some(partial) = self.take_partial(unfinished) else {
             let partial = first_frame(id.index, self, transfer)?;
@@ -249,13 +254,13 @@ impl Receiving {
             if !more && !self.is_too_long(bytes) {
                 return Ok(Some(Event::Transfer(partial.into_event(id, Payload::from(payload)))));
             }
-            return self.go_on(id, (partial, payload), more, unfinished);
+            return self.go_on(id, partial, payload, more, unfinished);
         };
         let partial = next_frame(*partial, transfer)?;
         if aborted || (partial.resumed && !more) {
             return Ok(Some(self.aborted(id)));
         }
-        self.go_on(id, (partial, payload), more, unfinished)
+        self.go_on(id, partial, payload, more, unfinished)
     }
 
     /// Adds a frame's payload to its delivery, which waits for `more` or is reported. What the link
@@ -265,9 +270,10 @@ impl Receiving {
     fn go_on(
         &mut self,
         id: LinkId,
-        (partial, payload): (Partial, Bytes),
+        partial: Partial,
+        payload: Bytes,
         more: bool,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<Event>, Violation> {
         let bytes = payload.len() as u64;
         let total = partial.bytes.saturating_add(partial.dropped).saturating_add(bytes);
@@ -278,8 +284,9 @@ impl Receiving {
         let too_long = self.is_too_long(total) || partial.resumed;
         let mut partial = if too_long { partial.drop_all(total) } else { partial.with(payload) };
         let bytes_max = self.message_bytes_max;
-        let report = too_long && !partial.resumed && !partial.told && (partial.settled || !more);
-        partial.told |= report;
+        let report =
+            too_long && !partial.resumed && !partial.reported && (partial.settled || !more);
+        partial.reported |= report;
         let refused = report.then(|| {
             let transfer = partial.event(id, Payload::Empty, partial.state.clone());
             Event::TooLong(Box::new(TooLong { transfer, bytes: total, bytes_max }))
@@ -299,7 +306,7 @@ impl Receiving {
     /// we keep none of an earlier attach, and it must be ignored (AMQP 2.7.5).
     fn aborted(&self, link: LinkId) -> Event {
         let credit = self.credit;
-        Event::Flow(event::Flow { link, credit, sends: 0, drain: false, available: None })
+        Event::Flow(event::LinkFlow { link, credit, sends: 0, drain: false, available: None })
     }
 }
 
@@ -331,7 +338,7 @@ fn first_frame(
         gathered: BytesMut::new(),
         bytes: 0,
         dropped: 0,
-        told: false,
+        reported: false,
     })
 }
 
@@ -397,13 +404,13 @@ impl Partial {
         self.payload.push(self.gathered.split().freeze());
     }
 
-    fn finish(mut self, link: LinkId) -> event::Transfer {
+    fn finish(mut self, link: LinkId) -> event::IncomingDelivery {
         self.flush();
         let payload = std::mem::take(&mut self.payload);
         self.into_event(link, payload)
     }
 
-    fn into_event(mut self, link: LinkId, payload: Payload) -> event::Transfer {
+    fn into_event(mut self, link: LinkId, payload: Payload) -> event::IncomingDelivery {
         let state = self.state.take();
         self.event(link, payload, state)
     }
@@ -413,8 +420,8 @@ impl Partial {
         link: LinkId,
         payload: Payload,
         state: Option<DeliveryState>,
-    ) -> event::Transfer {
-        event::Transfer {
+    ) -> event::IncomingDelivery {
+        event::IncomingDelivery {
             link,
             delivery: IncomingId { link, delivery: self.delivery, settled: self.settled },
             tag: self.tag,

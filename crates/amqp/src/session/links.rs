@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::codec::{Map, Symbols};
-use crate::event::{AttachReply, AttachRequest, Attached, Event, LinkId, SessionId};
+use crate::event::{AttachReply, AttachRequest, Event, LinkId, PeerAttach, SessionId};
 use crate::link::{Direction, Link, LinkState, Receiving, Sending, Violation};
 use crate::output::Output;
-use crate::session::{Session, Unfinished};
+use crate::session::{Session, UnfinishedDeliveries};
 use crate::types::{Attach, Detach, Error, LinkTarget, Role, condition};
 
 /// Longest name of a link: 10,000 names take at most 10 MB.
@@ -201,7 +201,7 @@ impl Session {
         id: LinkId,
         error: Error,
         output: &mut Output,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) {
         if self.link(id).is_some_and(|link| link.state == LinkState::Requested) {
             self.write_detach(id.index, true, Some(error), false, output, unfinished);
@@ -215,7 +215,7 @@ impl Session {
         closed: bool,
         error: Option<Error>,
         output: &mut Output,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) {
         if self.link(id).is_some() {
             self.write_detach(id.index, closed, error, true, output, unfinished);
@@ -239,7 +239,7 @@ impl Session {
         closed: bool,
         error: Error,
         output: &mut Output,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Option<LinkId> {
         let id = self.link_id(index).filter(|id| self.link(*id).is_some())?;
         self.write_detach(index, closed, Some(error), false, output, unfinished);
@@ -255,7 +255,7 @@ impl Session {
         error: Option<Error>,
         report: bool,
         output: &mut Output,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) {
         self.settlements.write(self.index, output);
         self.silence(index, unfinished);
@@ -269,7 +269,7 @@ impl Session {
     }
 
     /// Forgets all deliveries of a link, both ways.
-    fn silence(&mut self, index: u16, unfinished: &mut Unfinished) {
+    fn silence(&mut self, index: u16, unfinished: &mut UnfinishedDeliveries) {
         self.waiting.retain(|waiting| waiting.link != index);
         self.waiting_bytes = self.waiting.iter().map(|waiting| waiting.bytes).sum();
         self.unsettled.forget_link(index);
@@ -286,7 +286,7 @@ impl Session {
         detach: Detach,
         events: &mut VecDeque<Event>,
         output: &mut Output,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<Option<(LinkId, Link)>, Violation> {
         let index = self.by_handle(detach.handle)?;
         let Some(id) = self.link_id(index) else { return Ok(None) };
@@ -307,8 +307,8 @@ impl Session {
     }
 }
 
-fn attached_event(link: LinkId, attach: Attach) -> Attached {
-    Attached {
+fn attached_event(link: LinkId, attach: Attach) -> PeerAttach {
+    PeerAttach {
         link,
         name: attach.name,
         peer_role: attach.role,

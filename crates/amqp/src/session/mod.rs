@@ -25,7 +25,7 @@ use crate::output::Output;
 use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
 
 pub(crate) use incoming::Outcomes;
-pub(crate) use unfinished::Unfinished;
+pub(crate) use unfinished::UnfinishedDeliveries;
 
 use outgoing::Waiting;
 use settlements::Settlements;
@@ -115,7 +115,8 @@ impl Session {
         index: u16,
         generation: u32,
         handle_max: u32,
-        (channel, begin): (u16, &Begin),
+        channel: u16,
+        begin: &Begin,
         output: &mut Output,
     ) -> Session {
         let mut session = Session::new(index, generation, handle_max, SessionState::Beginning);
@@ -203,7 +204,7 @@ impl Session {
     }
 
     /// Forgets all links; their number.
-    pub(crate) fn clear(&mut self, unfinished: &mut Unfinished) -> usize {
+    pub(crate) fn clear(&mut self, unfinished: &mut UnfinishedDeliveries) -> usize {
         let count = self.links.len();
         for receiving in self.links.iter_mut().filter_map(|(_, link)| link.receiving_mut()) {
             receiving.take_partial(unfinished);

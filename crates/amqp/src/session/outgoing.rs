@@ -64,7 +64,7 @@ impl Session {
         {
             if !waiting.started {
                 waiting.started = true;
-                let entry = Entry { link: waiting.link, key: waiting.key, told: false };
+                let entry = Entry { link: waiting.link, key: waiting.key, reported: false };
                 let settled = waiting.transfer.settled == Some(true);
                 let delivery = self.unsettled.push((!settled).then_some(entry));
                 waiting.transfer.delivery_id = Some(delivery);

@@ -15,12 +15,12 @@ pub(crate) const UNFINISHED_BYTES_MAX: u64 = 2 * limits::TRANSFER_BYTES_MAX;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Unfinished {
+pub(crate) struct UnfinishedDeliveries {
     deliveries: usize,
     bytes: u64,
 }
 
-impl Unfinished {
+impl UnfinishedDeliveries {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -48,11 +48,11 @@ impl Receiving {
     /// Leaves an unfinished delivery at its link.
     ///
     /// # Errors
-    /// As [`Unfinished::add`]; the delivery is dropped then.
+    /// As [`UnfinishedDeliveries::add`]; the delivery is dropped then.
     pub(super) fn put_partial(
         &mut self,
         partial: Box<Partial>,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedDeliveries,
     ) -> Result<(), Violation> {
         assert!(self.partial.is_none(), "two unfinished deliveries on one link");
         unfinished.add(&partial)?;
@@ -61,7 +61,10 @@ impl Receiving {
     }
 
     /// Takes the unfinished delivery away, for its next frame or for good.
-    pub(super) fn take_partial(&mut self, unfinished: &mut Unfinished) -> Option<Box<Partial>> {
+    pub(super) fn take_partial(
+        &mut self,
+        unfinished: &mut UnfinishedDeliveries,
+    ) -> Option<Box<Partial>> {
         let partial = self.partial.take()?;
         assert!(
             unfinished.deliveries > 0 && unfinished.bytes >= partial.bytes,
@@ -93,13 +96,13 @@ mod tests {
             gathered: BytesMut::new(),
             bytes,
             dropped: 0,
-            told: false,
+            reported: false,
         })
     }
 
     #[test]
     fn two_largest_messages_may_be_unfinished_and_not_a_byte_more() {
-        let mut unfinished = Unfinished::default();
+        let mut unfinished = UnfinishedDeliveries::default();
         let mut links: [Receiving; 3] = Default::default();
         for link in &mut links[..2] {
             assert!(link.put_partial(partial(limits::TRANSFER_BYTES_MAX), &mut unfinished).is_ok());

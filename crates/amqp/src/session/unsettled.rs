@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::event::Deliveries;
+
 /// Holes that the ring may always have.
 const RING_SPARE: usize = 1_024;
 
@@ -19,7 +21,7 @@ pub(crate) struct Entry {
     /// The driver's name for it.
     pub(crate) key: u64,
     /// The driver has heard an outcome that did not settle it.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
 }
 
 /// See the [module](self).
@@ -30,7 +32,7 @@ pub(crate) struct Unsettled {
     live: usize,
     old: BTreeMap<u64, Entry>,
     /// Deliveries reported to the driver but not settled, by link and key.
-    told: BTreeMap<(u16, u64), u64>,
+    reported: BTreeMap<(u16, u64), u64>,
 }
 
 impl Unsettled {
@@ -68,22 +70,23 @@ impl Unsettled {
         }
     }
 
-    /// Hands open deliveries of the ids `first` to `last` to `visit`, which says whether to keep
+    /// Hands open deliveries of a range of ids to `visit`, which says whether to keep
     /// them: so many at most. The range that is left, if there is one, begins with an open delivery
     /// and ends with what was sent. The work is bounded by what is open, not by the range.
     pub(crate) fn walk(
         &mut self,
-        (first, last): (u32, u32),
+        range: Deliveries,
         most: usize,
         mut visit: impl FnMut(&mut Entry) -> bool,
-    ) -> Option<(u32, u32)> {
-        let first = self.widen(first)?;
+    ) -> Option<Deliveries> {
+        let first = self.widen(range.first)?;
         // An end beyond what was sent is cut.
-        let last = self.widen(last).unwrap_or(self.next().saturating_sub(1));
+        let last = self.widen(range.last).unwrap_or(self.next().saturating_sub(1));
         if last < first {
             return None;
         }
-        let (mut left, mut rest) = (most, None);
+        let mut left = most;
+        let mut rest = None;
         let mut gone = Vec::new();
         for (id, entry) in self.old.range_mut(first..=last) {
             if left == 0 {
@@ -91,7 +94,7 @@ impl Unsettled {
                 break;
             }
             left -= 1;
-            if !note(&mut self.told, *id, entry, &mut visit) {
+            if !note(&mut self.reported, *id, entry, &mut visit) {
                 gone.push(*id);
             }
         }
@@ -113,18 +116,18 @@ impl Unsettled {
                 break;
             }
             left -= 1;
-            if !note(&mut self.told, id, entry, &mut visit) {
+            if !note(&mut self.reported, id, entry, &mut visit) {
                 *slot = None;
                 self.live -= 1;
             }
         }
         self.trim();
-        rest.map(|rest| (wire(rest), wire(last)))
+        rest.map(|rest| Deliveries { first: wire(rest), last: wire(last) })
     }
 
     /// Forgets the delivery of this link and key; its wire id when it was open.
     pub(crate) fn settle(&mut self, link: u16, key: u64) -> Option<u32> {
-        let id = match self.told.remove(&(link, key)) {
+        let id = match self.reported.remove(&(link, key)) {
             Some(id) => id,
             None => self.find(link, key)?,
         };
@@ -139,7 +142,7 @@ impl Unsettled {
 
     /// The outcome that the driver heard of this delivery came to nothing: it hears the next one.
     pub(crate) fn reopen(&mut self, link: u16, key: u64) {
-        let Some(id) = self.told.remove(&(link, key)) else { return };
+        let Some(id) = self.reported.remove(&(link, key)) else { return };
         let entry = match self.old.get_mut(&id) {
             Some(entry) => Some(entry),
             None => {
@@ -148,7 +151,7 @@ impl Unsettled {
             }
         };
         if let Some(entry) = entry {
-            entry.told = false;
+            entry.reported = false;
         }
     }
 
@@ -164,7 +167,7 @@ impl Unsettled {
     /// Forgets all deliveries of a link.
     pub(crate) fn forget_link(&mut self, link: u16) {
         self.old.retain(|_, entry| entry.link != link);
-        self.told.retain(|(owner, _), _| *owner != link);
+        self.reported.retain(|(owner, _), _| *owner != link);
         for slot in &mut self.ring {
             if slot.is_some_and(|entry| entry.link == link) {
                 *slot = None;
@@ -192,17 +195,17 @@ impl Unsettled {
 
 /// Visits one delivery and keeps the index of reported ones true.
 fn note(
-    told: &mut BTreeMap<(u16, u64), u64>,
+    reported: &mut BTreeMap<(u16, u64), u64>,
     id: u64,
     entry: &mut Entry,
     visit: &mut impl FnMut(&mut Entry) -> bool,
 ) -> bool {
-    let before = entry.told;
+    let before = entry.reported;
     let kept = visit(entry);
     if before && !kept {
-        told.remove(&(entry.link, entry.key));
-    } else if !before && kept && entry.told {
-        told.insert((entry.link, entry.key), id);
+        reported.remove(&(entry.link, entry.key));
+    } else if !before && kept && entry.reported {
+        reported.insert((entry.link, entry.key), id);
     }
     kept
 }
@@ -218,12 +221,12 @@ mod tests {
     use super::*;
 
     fn entry(key: u64) -> Entry {
-        Entry { link: 0, key, told: false }
+        Entry { link: 0, key, reported: false }
     }
 
     fn settled_by(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<u64> {
         let mut keys = Vec::new();
-        let rest = unsettled.walk((first, last), usize::MAX, |entry| {
+        let rest = unsettled.walk(Deliveries { first, last }, usize::MAX, |entry| {
             keys.push(entry.key);
             false
         });
@@ -250,7 +253,8 @@ mod tests {
         for key in 1..3_000 {
             unsettled.push((key > 2_000).then_some(entry(key)));
         }
-        let (mut range, mut keys, mut parts) = (Some((0, u32::MAX / 2)), Vec::new(), 0);
+        let all = Deliveries { first: 0, last: u32::MAX / 2 };
+        let (mut range, mut keys, mut parts) = (Some(all), Vec::new(), 0);
         while let Some(part) = range {
             let before = keys.len();
             range = unsettled.walk(part, 300, |entry| {
@@ -296,12 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn a_told_delivery_is_settled_by_its_key() {
+    fn a_reported_delivery_is_settled_by_its_key() {
         let mut unsettled = Unsettled::default();
         unsettled.push(Some(entry(4)));
         unsettled.push(Some(entry(5)));
-        unsettled.walk((1, 1), 9, |entry| {
-            entry.told = true;
+        unsettled.walk(Deliveries { first: 1, last: 1 }, 9, |entry| {
+            entry.reported = true;
             true
         });
         assert_eq!(unsettled.settle(0, 5), Some(1));
@@ -311,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn a_reopened_delivery_is_told_of_again() {
+    fn a_reopened_delivery_is_reported_again() {
         let mut unsettled = Unsettled::default();
         unsettled.push(Some(entry(4)));
         for _ in 0..2 {
-            let mut told = Vec::new();
-            unsettled.walk((0, 0), 9, |entry| {
-                told.push(std::mem::replace(&mut entry.told, true));
+            let mut reported = Vec::new();
+            unsettled.walk(Deliveries { first: 0, last: 0 }, 9, |entry| {
+                reported.push(std::mem::replace(&mut entry.reported, true));
                 true
             });
-            assert_eq!(told, [false]);
+            assert_eq!(reported, [false]);
             unsettled.reopen(0, 4);
             unsettled.reopen(0, 5);
         }

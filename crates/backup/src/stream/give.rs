@@ -16,16 +16,17 @@ use towline_log::time_index::{self, Row};
 use towline_types::{Lsn, PageRef};
 
 use super::{Head, PAGE_HEAD_BYTES};
-use crate::account::Progress;
 use crate::error::BackupError;
+use crate::extent_length::ExtentLength;
 use crate::folder::PIECE_BYTES;
+use crate::progress::Progress;
 use crate::source::Source;
 
 /// Pages read at a time: a page takes about 16 KiB.
 const PAGES_AT_ONCE: usize = 64;
 
-/// Writes a copy of `source`, and lets go under `hold` of what was written. `pages`: the page file,
-/// and the pages that the image of the source refers to; they must stay until all pages are
+/// Writes a copy of `source`, and lets go under `hold` of what was written. `pages`: the page file;
+/// `used`: the pages that the image of the source refers to. They must stay until all pages are
 /// written, which `progress` says when its extent is above the first one. Yields the bytes written.
 /// Blocks.
 ///
@@ -34,7 +35,8 @@ const PAGES_AT_ONCE: usize = 64;
 /// stream said; [`BackupError::Log`] when something cannot be read.
 pub fn give(
     source: &Source,
-    (pages, used): (&Pages, &[PageRef]),
+    pages: &Pages,
+    used: &[PageRef],
     rows: &[Row],
     hold: &Hold,
     to: &mut dyn Write,
@@ -60,8 +62,8 @@ pub fn give(
             out.put(&row)?;
         }
     }
-    for (extent, bytes) in head.extents() {
-        out.extent(source, extent, bytes)?;
+    for ExtentLength { sequence, bytes } in head.extents() {
+        out.extent(source, sequence, bytes)?;
     }
     hold.only_from(source.end());
     assert_eq!(out.now.done, head.bytes, "what was announced is what was sent");
@@ -90,7 +92,7 @@ fn head_of(
         times_bytes: times_bytes as u64,
         bytes: image_bytes as u64 + times_bytes as u64 + of_pages,
     };
-    head.bytes += head.extents().map(|(_, bytes)| bytes).sum::<u64>();
+    head.bytes += head.extents().map(|extent| extent.bytes).sum::<u64>();
     Ok(head)
 }
 
@@ -131,12 +133,11 @@ impl Out<'_> {
         let mut done = 0;
         while done < bytes {
             let wanted = size((bytes - done).min(PIECE_BYTES as u64));
-            let place = buffer.bytes_mut().get_mut(..wanted).unwrap_or_default();
-            let count = file.read_at(place, done).map_err(failed)?;
+            let count = file.read_at(buffer.first_mut(wanted), done).map_err(failed)?;
             if count < wanted {
                 return Err(failed(std::io::ErrorKind::UnexpectedEof.into()).into());
             }
-            self.put(buffer.bytes().get(..wanted).unwrap_or_default())?;
+            self.put(buffer.first(wanted))?;
             done += wanted as u64;
         }
         Ok(())

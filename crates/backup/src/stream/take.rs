@@ -22,14 +22,15 @@ use towline_log::format::{LogId, padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
 use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
-use crate::account::Progress;
 use crate::error::BackupError;
+use crate::extent_length::ExtentLength;
 use crate::folder::PIECE_BYTES;
+use crate::progress::Progress;
 use crate::restore;
 
 /// What came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReceivedCopy {
     /// Where the log ends.
     pub end: Lsn,
     /// Index of its last batch.
@@ -58,7 +59,7 @@ pub fn take(
     log_id: LogId,
     from: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Taken, BackupError> {
+) -> Result<ReceivedCopy, BackupError> {
     let mut bytes = [0; HEAD_BYTES];
     from.read_exact(&mut bytes).map_err(BackupError::Stream)?;
     let head = Head::decode(&bytes).ok_or_else(|| refused("it does not begin as a copy does"))?;
@@ -75,7 +76,7 @@ pub fn take(
     check(disk, &head)?;
     let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
     done.and_then(|()| disk.sync_names()).map_err(failed)?;
-    Ok(Taken {
+    Ok(ReceivedCopy {
         end: Lsn(head.end.lsn),
         index: head.end.index,
         term: u64::from(head.end.term),
@@ -143,7 +144,7 @@ impl Coming<'_> {
         while done < bytes {
             let wanted = (bytes - done).min(PIECE_BYTES as u64);
             let mut buffer = Aligned::zeroed(size(padded(wanted)));
-            let place = buffer.bytes_mut().get_mut(..size(wanted)).unwrap_or_default();
+            let place = buffer.first_mut(size(wanted));
             self.fill(place).map_err(Failed::Came)?;
             sum = crc32c::crc32c_append(sum, place);
             file.write_at(buffer.bytes(), at + done).map_err(Failed::Written)?;
@@ -194,9 +195,9 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
         coming.file(disk, TIMES_NAME, head.times_bytes)?;
     }
     coming.pages(disk, head.pages)?;
-    for (extent, bytes) in head.extents() {
-        coming.now.extent = extent;
-        coming.file(disk, &extent_name(extent), bytes)?;
+    for ExtentLength { sequence, bytes } in head.extents() {
+        coming.now.extent = sequence;
+        coming.file(disk, &extent_name(sequence), bytes)?;
     }
     let mut sum = [0; 4];
     coming.from.read_exact(&mut sum).map_err(BackupError::Stream)?;
@@ -215,7 +216,7 @@ fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
             return Err(refused("its image is damaged"));
         }
     }
-    let extents = head.extents().map(|(extent, _)| extent).collect();
+    let extents = head.extents().map(|extent| extent.sequence).collect();
     let folder = Folder { extents, images: vec![head.image_at], ..Folder::default() };
     let none = || BackupError::NoLog { folder: disk.name() };
     let mut files = Files::of(disk, &folder)?.ok_or_else(none)?;

@@ -20,7 +20,7 @@ impl Rig {
         let keep_from = self.log.first_held();
         let source = Source::running(&self.log, self.image_at, keep_from)?.unwrap();
         let rows = [Row { at: Time(5), upto: self.log.durable() }];
-        give(&source, (&self.pages, &self.used), &rows, hold, to, progress)
+        give(&source, &self.pages, &self.used, &rows, hold, to, progress)
     }
 }
 
@@ -32,7 +32,7 @@ fn rig() -> Rig {
     rig
 }
 
-fn taken(disk: &MemoryDisk, mut stream: &[u8]) -> Result<Taken, BackupError> {
+fn taken(disk: &MemoryDisk, mut stream: &[u8]) -> Result<ReceivedCopy, BackupError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     take(&disk, LOG_ID, &mut stream, &mut |_| {})
 }
@@ -58,7 +58,7 @@ fn a_copy_ends_where_the_log_did_in_the_same_term_and_has_its_pages_and_times() 
     });
     replayed.unwrap();
     assert_eq!(records, rig.records(rig.image_at, rig.end()));
-    let (base, places) = recovery.places();
+    let towline_log::BatchPlaces { base, batches: places } = recovery.places();
     let last = places.last().copied().unwrap_or(base);
     let seam = rig.log.mark_at(rig.log.durable()).unwrap().seam();
     assert_eq!((last.index, last.term), (seam.index, u64::from(seam.term)));

@@ -295,7 +295,13 @@ fn a_backup_gives_up_no_extent_that_its_messages_need_whatever_the_source_says()
     let try_it = |to: &MemoryDisk, full, lacks| {
         let mut backup = Backup::open_disk(Arc::new(to.clone())).unwrap();
         let choices = Choices { full, lacks, ..choices(1) };
-        backup.add(&source, (Some(&rig.pages), &rig.used), &[], &choices, &mut |_| {})
+        backup.add(
+            &source,
+            SourcePages { file: Some(&rig.pages), used: &rig.used },
+            &[],
+            &choices,
+            &mut |_| {},
+        )
     };
     for full in [false, true] {
         let refused = try_it(&to, full, needs_the_first as Lacks).unwrap_err();
@@ -312,7 +318,7 @@ fn a_backup_gives_up_no_extent_that_its_messages_need_whatever_the_source_says()
     assert!(try_it(&new, false, needs_the_first as Lacks).is_err());
     try_it(&new, false, unknown).unwrap();
     let new = Backup::look_disk(Arc::new(new)).unwrap();
-    let found = new.check((&pages_of, needs_the_first), &mut |_, _| {}).unwrap().findings;
+    let found = new.check(&pages_of, needs_the_first, &mut |_| {}).unwrap().findings;
     assert!(found.len() == 1 && found[0].contains(&extent_name(0)), "{found:?}");
     // No message needs it any more: it goes, as ever.
     try_it(&to, false, nothing).unwrap();

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal};
 use towline_admin::status::{GroupRole, GroupStatus, group_table};
+use towline_server::shell_word;
 
-use super::plan::{Plan, PlannedInstance, word};
+use super::plan::{Plan, PlannedInstance};
 use crate::arguments::Demo;
 use crate::control::ControlClient;
 use crate::failure::Failure;
@@ -171,10 +172,10 @@ impl Running<'_> {
     }
 
     fn welcome(&self, group: &GroupStatus) -> Result<(), Failure> {
-        let towline = word(&called());
+        let towline = shell_word(&called());
         let data = |name: &str| {
             let found = self.plan.instances.iter().find(|instance| instance.name == name);
-            found.map(|found| word(&found.data.display().to_string())).unwrap_or_default()
+            found.map(|found| shell_word(&found.data.display().to_string())).unwrap_or_default()
         };
         let url = |at: usize| {
             let instance = self.plan.instances.get(at);
@@ -202,7 +203,7 @@ impl Running<'_> {
             second = url(1),
             third = url(2),
             pid = pid.unwrap_or_default(),
-            dir = word(&self.plan.dir.display().to_string()),
+            dir = shell_word(&self.plan.dir.display().to_string()),
             shown = self.plan.dir.display(),
         ))
     }
@@ -277,8 +278,8 @@ fn start(
 
 /// How an instance is started by hand.
 fn command(plan: &Plan, instance: &PlannedInstance) -> String {
-    let path = |path: &std::path::Path| word(&path.display().to_string());
-    let (towline, name) = (word(&called()), word(&plan.name));
+    let path = |path: &std::path::Path| shell_word(&path.display().to_string());
+    let (towline, name) = (shell_word(&called()), shell_word(&plan.name));
     let (data, config) = (path(&instance.data), path(&instance.config));
     format!("{towline} run {name} --data {data} --config {config}")
 }

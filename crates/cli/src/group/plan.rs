@@ -126,15 +126,6 @@ fn quoted_path(path: &Path) -> Result<String, Failure> {
     Ok(quoted(text))
 }
 
-/// A word as a shell takes it.
-pub(super) fn word(text: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:,@%=".contains(letter);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use towline_config::Config;

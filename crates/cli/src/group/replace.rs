@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use towline_backup::manifest::rfc3339;
 use towline_server::Answer;
-use towline_types::Time;
+use towline_types::{CivilTime, Time};
 
 use super::stopped::StoppedInstance;
 use crate::arguments::Replace;
@@ -96,7 +95,7 @@ fn why_not(answers: &[Answer]) -> Option<String> {
 /// A name that is not taken: `log.lost-20261122T010000Z`.
 fn aside(data: &Path) -> PathBuf {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let time = rfc3339(Time(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)));
+    let time = CivilTime::of(Time::ZERO + since).to_string();
     let second = time.split('.').next().unwrap_or_default().replace(['-', ':'], "");
     let first = data.join(format!("log.lost-{second}Z"));
     let more = (2..).map(|number: u64| data.join(format!("log.lost-{second}Z-{number}")));

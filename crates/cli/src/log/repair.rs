@@ -24,9 +24,9 @@ pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result
     };
     let report = match source_log(from)? {
         Some(source) => {
-            mend::mend_from_log(folder, (&source, &wanted), &mut tell).map_err(failed(folder))
+            mend::mend_from_log(folder, &source, &wanted, &mut tell).map_err(failed(folder))
         }
-        None => towline_backup::mend_from_backup(folder, (from, &wanted), &mut tell)
+        None => towline_backup::mend_from_backup(folder, from, &wanted, &mut tell)
             .map_err(Failure::failed),
     };
     bar.finish_and_clear();

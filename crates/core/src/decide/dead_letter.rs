@@ -33,7 +33,8 @@ impl QueueManager {
         let Some(entry) = queue.entry(spot) else {
             unreachable!("a message that is held is in its queue")
         };
-        let (count, persistent) = (entry.backout_count.saturating_add(1), entry.persistent);
+        let count = entry.backout_count.saturating_add(1);
+        let persistent = entry.persistent;
         queue.set_backouts(spot, count);
         if persistent {
             // Counted in the totals when applied. It goes first: a move carries no count.
@@ -59,7 +60,7 @@ impl QueueManager {
         facts: &mut dyn LazyFacts,
     ) -> bool {
         let Some(to) = self.dead_letter_target(from, spot, reason) else { return false };
-        self.move_to(now, (from, spot), to, reason, facts);
+        self.move_to(now, from, spot, to, reason, facts);
         true
     }
 
@@ -67,7 +68,8 @@ impl QueueManager {
     pub(crate) fn move_to(
         &mut self,
         now: Time,
-        (from, spot): (QueueId, Spot),
+        from: QueueId,
+        spot: Spot,
         to: QueueId,
         reason: DeadLetterReason,
         facts: &mut dyn LazyFacts,

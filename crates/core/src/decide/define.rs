@@ -27,6 +27,15 @@ const DESCRIPTION_CHARACTERS_MAX: usize = 64;
 /// Largest BOTHRESH and MAXUMSGS, as in IBM MQ.
 const COUNT_MAX: u32 = 999_999_999;
 
+/// Names that are relied on and are not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DanglingNames {
+    /// The dead-letter queue, if one is named.
+    pub dead_letter_queue: Option<String>,
+    /// Rules of automatic definition: the pattern, and the model that is not there.
+    pub models: Vec<(String, String)>,
+}
+
 impl QueueManager {
     /// DEFINE QLOCAL. With REPLACE an existing queue keeps its messages.
     ///
@@ -231,17 +240,17 @@ impl QueueManager {
         }
     }
 
-    /// Names that are relied on and are not there: the dead-letter queue, if one is named, and
-    /// models of rules of automatic definition with their patterns.
+    /// Names that are relied on and are not there.
     #[must_use]
-    pub fn dangling(&self) -> (Option<String>, Vec<(String, String)>) {
+    pub fn dangling(&self) -> DanglingNames {
         let dead_letters = self.queue_manager_attributes().dead_letter_queue;
         let lacks = !dead_letters.is_empty() && self.catalogue.resolve(&dead_letters).is_err();
         let rules = self.limits.auto_define.iter();
         let models = rules
             .filter(|rule| !rule.model.is_empty() && self.catalogue.model(&rule.model).is_err())
             .map(|rule| (rule.pattern.clone(), rule.model.clone()));
-        (lacks.then_some(dead_letters), models.collect())
+        let dead_letter_queue = lacks.then_some(dead_letters);
+        DanglingNames { dead_letter_queue, models: models.collect() }
     }
 
     /// DELETE of an object of the type named. A queue goes with its messages only with `purge`.
@@ -343,7 +352,8 @@ impl QueueManager {
     }
 
     fn change_local(&mut self, definition: LocalQueue, out: &mut Decision) {
-        let (id, name) = (definition.id, definition.name.clone());
+        let id = definition.id;
+        let name = definition.name.clone();
         let inhibited = !definition.attributes.get_enabled;
         let temporary = definition.kind == QueueKind::TemporaryDynamic;
         let definition = Definition::Local(definition);

@@ -107,7 +107,8 @@ impl QueueManager {
             return;
         }
         consumer.credit = credit;
-        let (queue, visitor) = (consumer.queue, consumer.visitor());
+        let queue = consumer.queue;
+        let visitor = consumer.visitor();
         let starts_drain = drain && !consumer.drain;
         let stops_drain = !drain && consumer.drain;
         let wakes = consumer.wants() && !consumer.waiting;

@@ -5,7 +5,7 @@
 
 pub(crate) mod damaged;
 mod dead_letter;
-mod define;
+pub(crate) mod define;
 mod get;
 mod leave;
 mod move_messages;

@@ -33,12 +33,14 @@ impl QueueManager {
     pub fn move_messages(
         &mut self,
         now: Time,
-        (from, to): (&str, &str),
+        from: &str,
+        to: &str,
         add: bool,
         out: &mut Decision,
     ) -> Result<MoveCounts, Refusal> {
         out.begin();
-        let (source, target) = (self.catalogue.local(from)?.id, self.catalogue.local(to)?.id);
+        let source = self.catalogue.local(from)?.id;
+        let target = self.catalogue.local(to)?.id;
         if source == target {
             let why = format!("'{to}' is the queue itself");
             return Err(Refusal::BadAttribute { attribute: "TOQLOCAL", why });
@@ -62,7 +64,7 @@ impl QueueManager {
             if self.usable_target(source, spot, DeadLetterReason::Moved, to).is_none() {
                 break;
             }
-            self.move_to(now, (source, spot), target, DeadLetterReason::Moved, &mut facts);
+            self.move_to(now, source, spot, target, DeadLetterReason::Moved, &mut facts);
             moved += 1;
         }
         let left = self.queue_mut(source).available;

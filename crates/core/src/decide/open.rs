@@ -83,7 +83,8 @@ impl QueueManager {
         &mut self,
         now: Time,
         connection: ConnectionId,
-        (model, private): (&str, bool),
+        model: &str,
+        private: bool,
         out: &mut Decision,
     ) -> Result<(String, QueueId), Refusal> {
         out.begin();
@@ -156,19 +157,21 @@ impl QueueManager {
             ("", _) => LocalAttributes::default(),
             (_, Ok(model)) => model.attributes.clone(),
             (model, Err(Refusal::UnknownObject { .. })) => {
-                let (queue, model) = (name.to_owned(), model.to_owned());
+                let queue = name.to_owned();
+                let model = model.to_owned();
                 return Some(Err(Refusal::UnknownModel { queue, model }));
             }
             (_, Err(refusal)) => return Some(Err(refusal)),
         };
-        Some(self.define_first_used(now, name.to_owned(), (access, attributes), out))
+        Some(self.define_first_used(now, name.to_owned(), access, attributes, out))
     }
 
     fn define_first_used(
         &mut self,
         now: Time,
         name: String,
-        (access, attributes): (Access, LocalAttributes),
+        access: Access,
+        attributes: LocalAttributes,
         out: &mut Decision,
     ) -> Result<OpenQueue, Refusal> {
         self.check_accepting()?;

@@ -176,16 +176,16 @@ fn split_into_chunks(content: &Payload, bytes_max: usize) -> Vec<Payload> {
     assert!(bytes_max > 0, "chunks of no bytes never end");
     let mut chunks = Vec::new();
     let mut chunk = Payload::Empty;
-    let mut room = bytes_max;
+    let mut space = bytes_max;
     for piece in content.pieces() {
         let mut rest = piece.clone();
         while !rest.is_empty() {
-            let take = room.min(rest.len());
+            let take = space.min(rest.len());
             chunk.push(rest.split_to(take));
-            room -= take;
-            if room == 0 {
+            space -= take;
+            if space == 0 {
                 chunks.push(std::mem::take(&mut chunk));
-                room = bytes_max;
+                space = bytes_max;
             }
         }
     }

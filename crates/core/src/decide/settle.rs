@@ -33,7 +33,8 @@ impl QueueManager {
         let Some((found, HeldMessage { lane, failed })) = held else {
             return unit.map_or(Ok(()), |unit| self.settle_again(unit, &settlement));
         };
-        let (queue, connection) = (found.queue, found.connection);
+        let queue = found.queue;
+        let connection = found.connection;
         let spot = Spot { lane, sequence: sequence.0 };
         if let Some(unit) = unit {
             let get = StagedGet { consumer: id, settled, queue, spot, outcome };

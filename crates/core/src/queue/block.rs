@@ -215,7 +215,7 @@ impl Block {
     pub(crate) fn leave(&mut self) -> Option<Arc<Sheet>> {
         assert!(self.current, "a page says what a block holds before it leaves");
         assert!(self.pins.is_empty(), "what a fact on its way needs stays here");
-        assert_eq!(self.live, self.available, "what somebody holds stays here");
+        assert_eq!(self.live, self.available, "a block with held messages stays in memory");
         let Some(outline) = &self.stored else { unreachable!("a current page is stored") };
         assert_eq!(outline.live, self.live, "a page says all");
         self.first = outline.first;

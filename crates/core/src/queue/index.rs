@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use towline_types::fitting;
+
 use super::entry::{Entry, Hashes};
 use crate::hash::FastMap;
 use crate::request::FilterKey;
@@ -35,10 +37,9 @@ impl Rank {
     }
 
     pub(crate) fn lane(self) -> u8 {
-        match u8::try_from(self.0 >> LANE_SHIFT) {
-            Ok(above @ 0..=9) => 9 - above,
-            Ok(_) | Err(_) => unreachable!("a rank of none of the ten lanes"),
-        }
+        let above: u8 = fitting(self.0 >> LANE_SHIFT);
+        assert!(above <= 9, "a rank of none of the ten lanes");
+        9 - above
     }
 
     pub(crate) fn sequence(self) -> u64 {
@@ -178,7 +179,8 @@ impl KeyIndex {
 
     /// Panics unless it covers exactly these available messages.
     pub(crate) fn audit<'a>(&self, available: impl Iterator<Item = (u8, &'a Entry)>) {
-        let (mut correlations, mut message_ids) = (0, 0);
+        let mut correlations = 0;
+        let mut message_ids = 0;
         for (lane, entry) in available {
             let rank = Rank::new(lane, entry.sequence);
             let found = |keys: &Option<Keys>, hash: u64| {

@@ -184,7 +184,8 @@ impl Lane {
         while step < self.blocks.len() && self.blocks[step].first <= sequence {
             step *= 2;
         }
-        let (mut low, mut high) = (step / 2, step.min(self.blocks.len()));
+        let mut low = step / 2;
+        let mut high = step.min(self.blocks.len());
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
             if self.blocks[middle].first <= sequence { low = middle } else { high = middle }
@@ -480,7 +481,8 @@ impl Lane {
     /// Panics when an invariant of the module's description is broken.
     pub(crate) fn audit(&self) {
         let mut before = None;
-        let (mut live, mut away) = (0, 0);
+        let mut live = 0;
+        let mut away = 0;
         for block in &self.blocks {
             block.audit();
             for entry in block.entries() {

@@ -20,7 +20,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, Time};
+use towline_types::{BodyLocation, Time, fitting};
 
 use crate::hash::FastMap;
 use crate::message::{Body, Message};
@@ -225,7 +225,7 @@ impl Queue {
     fn locate(&self, sequence: u64) -> Option<(u8, LanePosition)> {
         let mut rest = if sequence > self.highest { 0 } else { self.occupied };
         while rest != 0 {
-            let lane = lane_of_bit(rest.trailing_zeros());
+            let lane: u8 = fitting(rest.trailing_zeros());
             rest &= rest - 1;
             if let Some(at) = self.lanes[usize::from(lane)].find(sequence).found() {
                 return Some((lane, at));
@@ -432,13 +432,5 @@ impl Queue {
             index.audit(self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
         }
         self.waiting.audit();
-    }
-}
-
-/// The lane of a bit of `occupied`.
-fn lane_of_bit(bit: u32) -> u8 {
-    match u8::try_from(bit) {
-        Ok(lane) => lane,
-        Err(_) => unreachable!("`occupied` has 16 bits"),
     }
 }

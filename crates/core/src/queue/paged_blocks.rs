@@ -5,13 +5,11 @@
 
 use std::sync::Arc;
 
-use towline_types::{PageRef, Time};
+use towline_types::{PageRef, Time, fitting};
 
 use super::keys::KeyFilter;
 use super::page;
-use super::{
-    Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk, lane_of_bit,
-};
+use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk};
 use crate::ConsumerId;
 use crate::page_key::{PageKey, PageRequest};
 use crate::request::FilterKey;
@@ -48,7 +46,7 @@ impl Queue {
     pub(crate) fn first_available(&mut self) -> Search {
         let mut rest = self.occupied;
         while self.available > 0 && rest != 0 {
-            let lane = lane_of_bit(rest.ilog2());
+            let lane: u8 = fitting(rest.ilog2());
             rest &= !(1 << lane);
             let walk = self.lanes[usize::from(lane)].first_available();
             if let Some(search) = self.searched(lane, walk) {
@@ -62,7 +60,7 @@ impl Queue {
     pub(crate) fn next_available(&self, cursor: &[u64; LANES]) -> Search {
         let mut rest = self.occupied;
         while self.available > 0 && rest != 0 {
-            let lane = lane_of_bit(rest.ilog2());
+            let lane: u8 = fitting(rest.ilog2());
             rest &= !(1 << lane);
             let walk = self.lanes[usize::from(lane)].next_available(cursor[usize::from(lane)]);
             if let Some(search) = self.searched(lane, walk) {

@@ -140,7 +140,10 @@ fn check_candidates(lane: &Lane, may_leave: &BTreeSet<u64>) {
     let blocks = lane.blocks();
     for block in blocks.iter().take(blocks.len().saturating_sub(1)) {
         let walked = block.came_in > 0 || block.stored.is_some();
-        assert!(walked || may_leave.contains(&block.first), "nobody knows that it may leave");
+        assert!(
+            walked || may_leave.contains(&block.first),
+            "it is in no list of blocks that may leave"
+        );
     }
 }
 

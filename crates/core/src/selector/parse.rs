@@ -10,7 +10,7 @@
 use towline_types::limits;
 
 use super::like::Like;
-use super::program::{Calculation, Comparison, HEIGHT_MAX, Op, Program};
+use super::program::{Calculation, Comparison, HEIGHT_MAX, Op, Program, StackEffect};
 use super::token::{Sign, Token, TokenAt, Word, tokens};
 use super::{IndexKey, SelectorError};
 
@@ -386,7 +386,7 @@ impl<'t> Parser<'t> {
     }
 
     fn emit(&mut self, op: Op, position: usize) -> Parsed<()> {
-        let (taken, left) = op.effect();
+        let StackEffect { taken, left } = op.effect();
         assert!(self.height >= taken, "operands come before their operation");
         self.height = self.height - taken + left;
         self.height_max = self.height_max.max(self.height);

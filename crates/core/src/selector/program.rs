@@ -130,11 +130,14 @@ impl Program {
                     }
                 }
                 Op::Between { negated } => {
-                    let (high, low, value) = (stack.pop(), stack.pop(), stack.pop());
+                    let high = stack.pop();
+                    let low = stack.pop();
+                    let value = stack.pop();
                     stack.push(between(value, low, high, *negated));
                 }
                 Op::Compare(_) | Op::Calculate(_) | Op::And | Op::Or => {
-                    let (right, left) = (stack.pop(), stack.pop());
+                    let right = stack.pop();
+                    let left = stack.pop();
                     stack.push(op.of_two(left, right));
                 }
                 Op::Negate
@@ -175,10 +178,16 @@ impl<'a, const HEIGHT: usize> Stack<'a, HEIGHT> {
     }
 }
 
+/// Values of the stack that an operation takes, and that it leaves in their stead.
+pub(super) struct StackEffect {
+    pub(super) taken: usize,
+    pub(super) left: usize,
+}
+
 impl Op {
-    /// How this operation changes the height of the stack: values taken, values left.
-    pub(super) fn effect(&self) -> (usize, usize) {
-        match self {
+    /// How this operation changes the height of the stack.
+    pub(super) fn effect(&self) -> StackEffect {
+        let (taken, left) = match self {
             Op::Property(_) | Op::Text(_) | Op::Long(_) | Op::Double(_) | Op::Boolean(_) => (0, 1),
             Op::Compare(_) | Op::Calculate(_) | Op::And | Op::Or => (2, 1),
             Op::Between { .. } => (3, 1),
@@ -190,7 +199,8 @@ impl Op {
             | Op::In { .. }
             | Op::Like { .. }
             | Op::IsNull { .. } => (1, 1),
-        }
+        };
+        StackEffect { taken, left }
     }
 
     fn of_two<'a>(&self, left: Value<'a>, right: Value<'a>) -> Value<'a> {

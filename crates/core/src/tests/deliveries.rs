@@ -78,7 +78,7 @@ fn a_lost_consumer_counts_a_backout_that_survives_a_restart() {
 }
 
 #[test]
-fn a_drained_consumer_is_told_when_there_is_nothing_more() {
+fn a_drained_consumer_is_notified_when_there_is_nothing_more() {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.put("Q", "a");

@@ -66,7 +66,7 @@ fn a_browse_and_a_filter_discard_what_they_meet() {
 }
 
 #[test]
-fn the_scan_finds_what_nobody_gets_in_bounded_steps() {
+fn the_scan_finds_expired_messages_in_bounded_steps() {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.define("R");

@@ -95,7 +95,7 @@ fn a_delivery_that_is_not_settled_stays_with_its_consumer_after_a_rollback() {
     let unit = rig.declare();
     rig.settle_as(&got[0], Outcome::Accepted, Some(unit), false).unwrap();
     rig.discharge(unit, true).unwrap();
-    assert_eq!(left(&mut rig), [], "nobody else gets it");
+    assert_eq!(left(&mut rig), [], "no other consumer gets it");
     let next = rig.declare();
     rig.settle_as(&got[0], Outcome::Accepted, Some(next), false).unwrap();
     rig.discharge(next, false).unwrap();

@@ -514,7 +514,7 @@ impl World {
         assert_eq!(runs, self.rig.log.len(), "a delivery is not logged");
         for (consumer, (queue, credit)) in &self.credit {
             let first = self.first_for(*consumer, *queue);
-            assert!(*credit == 0 || first.is_none(), "nobody waits in vain");
+            assert!(*credit == 0 || first.is_none(), "no consumer waits in vain");
         }
     }
 
@@ -540,7 +540,7 @@ impl World {
         self.rig.core.audit();
         if self.later.is_empty() {
             let known = self.rig.core.bodies_in_progress().count() as u64;
-            assert_eq!(known, self.rig.core.bodies_of_units(), "no body waits for nobody");
+            assert_eq!(known, self.rig.core.bodies_of_units(), "no body is kept without its unit");
         }
         for (queue, name) in QUEUES.iter().enumerate() {
             let status = self.rig.status(name);

@@ -8,7 +8,7 @@ use crate::{MoveCounts, Refusal};
 
 fn moved(rig: &mut Rig, from: &str, to: &str, add: bool) -> Result<MoveCounts, Refusal> {
     let now = rig.now;
-    let counts = rig.core.move_messages(now, (from, to), add, &mut rig.decision)?;
+    let counts = rig.core.move_messages(now, from, to, add, &mut rig.decision)?;
     rig.carry_out();
     rig.sync();
     Ok(counts)

@@ -5,7 +5,7 @@ use crate::command::{
     AliasChanges, Define, DefineLocal, DefineModel, LocalChanges, QueueManagerChanges,
 };
 use crate::object::{Definition, ObjectType, QueueKind};
-use crate::{AutoDefine, ConsumerMode, ConsumerSpec, Effect, Limits, Refusal};
+use crate::{AutoDefine, ConsumerMode, ConsumerSpec, DanglingNames, Effect, Limits, Refusal};
 
 pub(crate) fn define_alias(rig: &mut Rig, name: &str, target: &str, priority: Option<u8>) {
     let changes = AliasChanges {
@@ -227,7 +227,7 @@ fn a_queue_is_defined_on_first_use_by_rule() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_told_with_what_can_be_done() {
+fn a_name_that_is_not_there_is_refused_with_what_can_be_done() {
     let rule = |pattern: &str, model: &str| AutoDefine {
         pattern: pattern.to_owned(),
         model: model.to_owned(),
@@ -244,7 +244,8 @@ fn a_name_that_is_not_there_is_told_with_what_can_be_done() {
     assert!(opened(&mut rig, "NOPE").contains("define it with DEFINE QLOCAL('NOPE')"));
     let words = opened(&mut rig, "NEW.1");
     let rules = vec![("NEW.*".to_owned(), "NO.MODEL".to_owned())];
-    assert_eq!(rig.core.dangling(), (None, rules));
+    let dangling = DanglingNames { dead_letter_queue: None, models: rules };
+    assert_eq!(rig.core.dangling(), dangling);
     assert!(words.contains("model 'NO.MODEL'") && words.contains("DEFINE QMODEL"), "{words}");
     for (kind, said) in [
         (ObjectType::Local, "local queue 'NOPE'"),
@@ -262,7 +263,7 @@ fn a_name_that_is_not_there_is_told_with_what_can_be_done() {
 fn a_temporary_queue_that_is_defined_anew_or_altered_is_not_logged_and_keeps_its_owner() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);
-    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
+    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, "M", true, &mut rig.decision).unwrap();
     rig.carry_out();
     let logged = rig.log.len();
     let changes = LocalChanges { depth_max: Some(7), ..LocalChanges::default() };
@@ -285,7 +286,7 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     let logged = rig.log.len();
     let open = |rig: &mut Rig| {
         let (name, _) =
-            rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
+            rig.core.open_dynamic(rig.now, CLIENT, "M", true, &mut rig.decision).unwrap();
         rig.carry_out();
         name
     };
@@ -295,7 +296,7 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     rig.put(&name, "b");
     assert_eq!(rig.log.len(), logged, "what is put there is not persistent");
     let refused = rig.core.open_get(rig.now, OTHER, &spec(&name), &mut rig.decision);
-    assert_eq!(refused, Err(Refusal::BelongsToOther(name.clone())), "who did not make it");
+    assert_eq!(refused, Err(Refusal::BelongsToOther(name.clone())), "of another connection");
     let browser = ConsumerSpec { mode: ConsumerMode::Browse, ..spec(&name) };
     let (theirs, _) = rig.core.open_get(rig.now, OTHER, &browser, &mut rig.decision).unwrap();
     rig.core.set_credit(theirs, 1, false);
@@ -319,7 +320,7 @@ fn puts_on_their_way_to_a_temporary_queue_vanish_with_it() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);
     rig.define("Q");
-    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
+    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, "M", true, &mut rig.decision).unwrap();
     rig.carry_out();
     let target = rig.core.open_put(rig.now, OTHER, &name, &mut rig.decision).unwrap();
     let unit = rig.core.declare(rig.now, OTHER).unwrap();
@@ -338,8 +339,7 @@ fn puts_on_their_way_to_a_temporary_queue_vanish_with_it() {
 fn a_permanent_dynamic_queue_is_logged_and_can_be_deleted() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::PermanentDynamic);
-    let (name, id) =
-        rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
+    let (name, id) = rig.core.open_dynamic(rig.now, CLIENT, "M", true, &mut rig.decision).unwrap();
     rig.carry_out();
     rig.put_persistent(&name, "a");
     rig.disconnect(CLIENT, true);

@@ -38,7 +38,7 @@ fn wanted(numbers: impl Iterator<Item = u64>) -> Vec<String> {
 }
 
 #[test]
-fn a_page_that_a_search_for_old_messages_left_unread_is_asked_for_by_who_needs_it() {
+fn a_page_that_a_search_for_old_messages_left_unread_is_asked_for_by_the_consumer_that_needs_it() {
     let mut rig = deep_with(40, numbered);
     let mut found = Vec::new();
     let mut cursor = RelocationCursor::default();
@@ -228,7 +228,7 @@ fn a_queue_is_deleted_with_messages_that_are_away() {
     let mut rig = deep(100);
     rig.core.delete(rig.now, "Q", ObjectType::Local, true, &mut rig.decision).unwrap();
     rig.carry_out();
-    assert!(rig.shares().is_empty(), "nobody needs their bodies");
+    assert!(rig.shares().is_empty(), "no message needs their bodies");
     let pages = rig.core.take_obsolete_pages();
     assert_eq!(pages.len(), rig.pages.len(), "nor their pages");
     rig.core.audit();

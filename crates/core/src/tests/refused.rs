@@ -42,7 +42,7 @@ fn what_is_undeliverable_here_goes_to_others_uncounted_and_never_to_the_same_con
     assert_eq!((got.len(), got[0].consumer, got[0].backout_count), (1, second, 0));
     rig.settle(&got[0], Outcome::Released);
     rig.close(second, false);
-    assert!(rig.delivered().is_empty(), "it stays where it is when nobody else is left");
+    assert!(rig.delivered().is_empty(), "it stays where it is when no other consumer is left");
     assert_eq!((rig.depth("Q"), rig.depth("DLQ")), (2, 0));
     rig.close(first, false);
     rig.consumer("Q", 10);

@@ -41,7 +41,7 @@ fn an_accepted_message_stays_hidden_until_its_get_is_durable() {
 }
 
 #[test]
-fn a_settlement_that_somebody_waits_for_is_forced() {
+fn a_settlement_that_a_client_waits_for_is_forced() {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.put_persistent("Q", "a");

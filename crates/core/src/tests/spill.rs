@@ -28,7 +28,7 @@ fn spilled() -> (Rig, PutTarget, crate::UnitId) {
 }
 
 #[test]
-fn bodies_beyond_the_bound_go_to_the_log_and_nobody_waits() {
+fn bodies_beyond_the_bound_go_to_the_log_and_no_client_waits() {
     let (mut rig, q) = queue(small());
     let unit = rig.declare();
     rig.send(&q, persistent("abc"), Some(unit)).unwrap();
@@ -203,11 +203,11 @@ fn the_unit_that_holds_the_oldest_place_of_the_log_ends_first_and_says_why() {
     assert_eq!((oldest, at), (second, rig.stored.iter().nth(1).unwrap().lsn));
     assert!(rig.press());
     let held = Refusal::UnitHeldLog { percent: 80 };
-    let told = rig.effects.iter().filter(|effect| {
+    let notified = rig.effects.iter().filter(|effect| {
         matches!(effect, Effect::UnitRolledBack { unit, reason, .. }
             if *unit == second && *reason == held)
     });
-    assert_eq!(told.count(), 1);
+    assert_eq!(notified.count(), 1);
     assert_eq!(rig.browse("Q"), ["in"], "what it got is back");
     assert_eq!(rig.send(&q, persistent("i"), Some(second)), Err(held.clone()));
     assert_eq!(rig.discharge(second, false), Err(held));

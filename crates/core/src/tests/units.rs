@@ -194,10 +194,10 @@ fn a_unit_that_is_too_old_is_rolled_back_and_says_so_once() {
     rig.now = rig.now + Duration::from_secs(5);
     rig.tick();
     let too_old = Refusal::UnitTooOld { seconds_max: 5 };
-    let told = rig.effects.iter().filter(
+    let notified = rig.effects.iter().filter(
         |effect| matches!(effect, Effect::UnitRolledBack { reason, .. } if *reason == too_old),
     );
-    assert_eq!(told.count(), 2);
+    assert_eq!(notified.count(), 2);
     assert_eq!(rig.browse("Q"), ["a"]);
     assert_eq!(rig.send(&q, message("c"), Some(old)), Err(too_old.clone()));
     assert_eq!(rig.discharge(old, false), Err(too_old));

@@ -62,7 +62,7 @@ fn a_leader_that_is_cut_off_gives_up_and_commits_nothing() {
         trio.run(Duration::from_millis(300));
         trio.cut_off(leader);
         let before = trio.member(leader).committed();
-        trio.propose(leader, b"nobody hears it");
+        trio.propose(leader, b"no member hears it");
         trio.run(TIMEOUT + Duration::from_millis(400));
         assert_ne!(trio.member(leader).role(), Role::Leader, "seed {seed}");
         assert!(trio.member(leader).committed() <= before, "seed {seed}");
@@ -72,7 +72,7 @@ fn a_leader_that_is_cut_off_gives_up_and_commits_nothing() {
         trio.run(Duration::from_secs(3));
         trio.check();
         let last = trio.committed_payloads(leader);
-        assert!(!last.contains(&b"nobody hears it".to_vec()), "seed {seed}");
+        assert!(!last.contains(&b"no member hears it".to_vec()), "seed {seed}");
     }
 }
 

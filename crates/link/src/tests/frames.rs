@@ -6,17 +6,17 @@ use super::*;
 use crate::settings::Member;
 use crate::{BODY_BYTES_MAX, FrameBody, LinkState};
 
-fn is_frame(told: &Told) -> bool {
-    matches!(told, Told::Frame(..))
+fn is_frame(observed: &Observation) -> bool {
+    matches!(observed, Observation::Frame(..))
 }
 
 #[test]
 fn an_instance_hears_where_its_peer_stands() {
     let (_bench, [(_a, of_a), (_b, of_b)]) = Bench::pair();
     let greeting = |recorder: &Recorder, incoming| {
-        recorder.until("a greeting", |told| {
-            told.iter().find_map(|told| match told {
-                Told::Opened(_, is, greeting) if *is == incoming => Some(greeting.clone()),
+        recorder.until("a greeting", |observed| {
+            observed.iter().find_map(|observed| match observed {
+                Observation::Opened(_, is, greeting) if *is == incoming => Some(greeting.clone()),
                 _ => None,
             })
         })
@@ -36,11 +36,12 @@ fn a_start_is_declared_and_noted_before_anything_else_of_a_connection_is_heard()
     of_a.linked(1, 1);
     assert!(a.send(1, 7, true, FrameBody::from(vec![7])));
     of_b.count("a frame", 1, is_frame);
-    let told = of_b.told.lock();
-    let declared =
-        told.iter().position(|told| *told == Told::Declared(0, Start { number: 1, nonce: 1 }));
-    let first = told.iter().position(is_frame);
-    assert!(declared.is_some() && declared < first, "{told:?}");
+    let observed = of_b.observed.lock();
+    let declared = observed
+        .iter()
+        .position(|observed| *observed == Observation::Declared(0, Start { number: 1, nonce: 1 }));
+    let first = observed.iter().position(is_frame);
+    assert!(declared.is_some() && declared < first, "{observed:?}");
 }
 
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
@@ -62,7 +63,9 @@ fn what_a_peer_says_before_it_has_declared_its_start_is_not_heard() {
         stream.flush().await.unwrap();
         stream
     });
-    of_b.count("the frame behind it", 1, |told| matches!(told, Told::Frame(0, 8, _)));
+    of_b.count("the frame behind it", 1, |observed| {
+        matches!(observed, Observation::Frame(0, 8, _))
+    });
     assert_eq!(of_b.kinds(0), [8]);
     drop(stream);
 }
@@ -74,7 +77,9 @@ fn a_connection_that_may_not_stand_is_refused_with_the_reason() {
     *of_b.no_greeting.lock() = Some("another process is 'a'".into());
     let (a, _of_a) = bench.start(0);
     wait_for("the reason", || a.trouble(1).contains("another process is 'a'"));
-    assert!(!of_b.told.lock().iter().any(|told| matches!(told, Told::Opened(..))));
+    assert!(
+        !of_b.observed.lock().iter().any(|observed| matches!(observed, Observation::Opened(..)))
+    );
     drop(b);
 }
 
@@ -100,8 +105,8 @@ fn frames_arrive_in_order_between_all_of_three() {
         for peer in others(this) {
             assert_eq!(recorder.kinds(peer), (0..200).collect::<Vec<u8>>());
         }
-        for told in recorder.told.lock().iter() {
-            let Told::Frame(peer, kind, body) = told else { continue };
+        for observed in recorder.observed.lock().iter() {
+            let Observation::Frame(peer, kind, body) = observed else { continue };
             let (head, part) = body.split_at(usize::from(*kind) * 50);
             assert!(head.iter().all(|byte| byte == kind));
             assert!(part.len() == 1_000 && part.iter().all(|byte| usize::from(*byte) == *peer));
@@ -123,8 +128,8 @@ fn the_largest_frame_arrives_whole_packed_or_not() {
         let body: Vec<u8> = (0_u8..251).cycle().take(BODY_BYTES_MAX).collect();
         assert!(a.send(1, 5, false, FrameBody::from(body.clone())));
         of_b.count("the frame", 1, is_frame);
-        let expected = Told::Frame(0, 5, Bytes::from(body));
-        assert!(of_b.told.lock().contains(&expected), "other bytes came");
+        let expected = Observation::Frame(0, 5, Bytes::from(body));
+        assert!(of_b.observed.lock().contains(&expected), "other bytes came");
     }
 }
 
@@ -167,27 +172,34 @@ fn the_end_of_a_process_is_noticed_at_once_and_once() {
     let (_bench, [(a, of_a), (b, _)]) = Bench::pair();
     drop(b);
     for incoming in [false, true] {
-        of_a.count("the end", 1, |told| *told == Told::Closed(1, incoming));
+        of_a.count("the end", 1, |observed| *observed == Observation::Closed(1, incoming));
     }
-    assert!(!a.send(1, 1, true, FrameBody::default()), "nobody is there");
+    assert!(!a.send(1, 1, true, FrameBody::default()), "no peer is there");
     let LinkState { connected_out, connected_in, queued_bytes, .. } = a.state(1);
     assert_eq!((connected_out, connected_in, queued_bytes), (false, false, 0));
-    let closed = |told: &&Told| matches!(told, Told::Closed(..));
-    assert_eq!(of_a.told.lock().iter().filter(closed).count(), 2);
+    let closed = |observed: &&Observation| matches!(observed, Observation::Closed(..));
+    assert_eq!(of_a.observed.lock().iter().filter(closed).count(), 2);
 }
 
 #[test]
 fn an_instance_that_comes_back_is_linked_again() {
     let (bench, [(a, of_a), (b, _)]) = Bench::pair();
     drop(b);
-    of_a.count("the end", 1, |told| *told == Told::Closed(1, false));
+    of_a.count("the end", 1, |observed| *observed == Observation::Closed(1, false));
     // Its socket stayed, as when a process re-executes its program.
     let (_b, of_b) = bench.start(1);
     of_a.linked(1, 2);
     of_b.linked(0, 1);
     assert!(a.send(1, 7, false, FrameBody::default()));
     of_b.count("a frame", 1, is_frame);
-    assert_eq!(of_a.told.lock().iter().filter(|told| matches!(told, Told::Closed(..))).count(), 2);
+    assert_eq!(
+        of_a.observed
+            .lock()
+            .iter()
+            .filter(|observed| matches!(observed, Observation::Closed(..)))
+            .count(),
+        2
+    );
     assert_eq!(a.state(1).connects, 2);
 }
 
@@ -219,7 +231,7 @@ fn what_shrinks_goes_packed_and_the_numbers_say_so() {
         assert!(a.send(1, 1, false, FrameBody::from(text.clone())));
     }
     of_b.count("all frames", 10, is_frame);
-    assert!(of_b.told.lock().contains(&Told::Frame(0, 1, Bytes::from(text.clone()))));
+    assert!(of_b.observed.lock().contains(&Observation::Frame(0, 1, Bytes::from(text.clone()))));
     let bytes = 10 * text.len() as u64;
     // The numbers follow when the writer comes back.
     assert!(a.send(1, 2, false, FrameBody::default()));
@@ -247,22 +259,22 @@ fn a_newer_connection_of_a_peer_ends_the_one_before() {
     let (_a, of_a) = bench.start(0);
     run(async {
         let mut first = bench.dial(1, 0).await;
-        of_a.count("the first", 1, |told| matches!(told, Told::Opened(1, true, _)));
+        of_a.count("the first", 1, |observed| matches!(observed, Observation::Opened(1, true, _)));
         let _second = bench.dial(1, 0).await;
-        of_a.count("the second", 2, |told| matches!(told, Told::Opened(1, true, _)));
+        of_a.count("the second", 2, |observed| matches!(observed, Observation::Opened(1, true, _)));
         let mut byte = [0];
         let read = tokio::io::AsyncReadExt::read(&mut first, &mut byte).await;
         assert!(!matches!(read, Ok(1..)), "{read:?}");
-        let order: Vec<bool> = of_a.told.lock().iter().filter_map(incoming_opened).collect();
+        let order: Vec<bool> = of_a.observed.lock().iter().filter_map(incoming_opened).collect();
         assert_eq!(order, [true, false, true]);
     });
 }
 
 /// Whether an incoming connection was opened (else closed).
-fn incoming_opened(told: &Told) -> Option<bool> {
-    match told {
-        Told::Opened(_, true, _) => Some(true),
-        Told::Closed(_, true) => Some(false),
+fn incoming_opened(observed: &Observation) -> Option<bool> {
+    match observed {
+        Observation::Opened(_, true, _) => Some(true),
+        Observation::Closed(_, true) => Some(false),
         _ => None,
     }
 }
@@ -275,7 +287,7 @@ fn a_peer_that_says_nothing_is_given_up_after_the_heartbeat_timeout() {
     let (_a, of_a) = bench.start_with(0, settings);
     run(async {
         let silent = bench.dial(1, 0).await;
-        of_a.count("its end", 1, |told| *told == Told::Closed(1, true));
+        of_a.count("its end", 1, |observed| *observed == Observation::Closed(1, true));
         drop(silent);
     });
 }
@@ -290,7 +302,7 @@ fn a_stream_goes_on_in_another_runtime_and_can_be_refused() {
         ours.flush().await.unwrap();
         ours
     });
-    of_b.count("a stream", 1, |told| *told == Told::Stream(0, StreamPurpose::Copy));
+    of_b.count("a stream", 1, |observed| *observed == Observation::Stream(0, StreamPurpose::Copy));
     run(async {
         let mut theirs = of_b.streams.lock().pop().unwrap();
         theirs.settle().unwrap();
@@ -319,8 +331,8 @@ fn a_stream_goes_on_in_another_runtime_and_can_be_refused() {
 fn a_frame_that_cannot_be_of_its_peer_ends_the_connection() {
     let (_bench, [(a, of_a), (_b, of_b)]) = Bench::pair();
     assert!(a.send(1, 9, false, FrameBody::from(FORGED.to_vec())));
-    of_b.count("the end", 1, |told| *told == Told::Closed(0, true));
+    of_b.count("the end", 1, |observed| *observed == Observation::Closed(0, true));
     // It is dialled again: what it says then may be right.
-    of_a.count("a new one", 2, |told| matches!(told, Told::Opened(1, false, _)));
+    of_a.count("a new one", 2, |observed| matches!(observed, Observation::Opened(1, false, _)));
     assert!(of_b.kinds(0).is_empty());
 }

@@ -26,7 +26,7 @@ fn a_hello_that_comes_byte_by_byte_is_heard() {
         of_a.count(
             "the frame",
             1,
-            |told| matches!(told, Told::Frame(1, 3, body) if body.len() == 500),
+            |observed| matches!(observed, Observation::Frame(1, 3, body) if body.len() == 500),
         );
     });
 }
@@ -53,7 +53,7 @@ fn nonsense_before_tls_and_before_hello_harms_no_peer() {
             stream.read_to_end(&mut end).await.ok();
         }
     });
-    assert!(of_a.told.lock().is_empty(), "somebody was let in");
+    assert!(of_a.observed.lock().is_empty(), "a peer was let in");
     let (_b, of_b) = bench.start(1);
     of_b.linked(0, 1);
 }
@@ -85,12 +85,14 @@ fn a_wrong_frame_ends_its_connection_and_nothing_else() {
             let mut end = Vec::new();
             stream.read_to_end(&mut end).await.ok();
         });
-        of_a.count("its end", times + 1, |told| *told == Told::Closed(1, true));
+        of_a.count("its end", times + 1, |observed| *observed == Observation::Closed(1, true));
     }
     assert_eq!(of_a.kinds(1), vec![7; hostile.len()], "only what was whole arrived");
     assert!(a.send(2, 1, false, FrameBody::default()));
-    of_c.count("a frame", 1, |told| matches!(told, Told::Frame(0, 1, _)));
-    assert!(!of_a.told.lock().iter().any(|told| matches!(told, Told::Closed(2, _))));
+    of_c.count("a frame", 1, |observed| matches!(observed, Observation::Frame(0, 1, _)));
+    assert!(
+        !of_a.observed.lock().iter().any(|observed| matches!(observed, Observation::Closed(2, _)))
+    );
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn a_frame_on_the_connection_that_we_send_on_ends_it() {
         Encoder::new(0).encode(1, FrameBody::default(), &mut pieces);
         stream.write_all(&pieces.concat()).await.unwrap();
         stream.flush().await.unwrap();
-        of_a.count("its end", 1, |told| *told == Told::Closed(1, false));
+        of_a.count("its end", 1, |observed| *observed == Observation::Closed(1, false));
     });
     assert!(of_a.kinds(1).is_empty());
 }

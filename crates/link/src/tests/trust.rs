@@ -22,7 +22,7 @@ fn refused_both_ways(spoil: impl FnOnce(&Bench)) -> [String; 2] {
     let ((a, of_a), (b, of_b)) = (bench.start(0), bench.start(1));
     let texts = [refusal(&a, 1), refusal(&b, 0)];
     for recorder in [of_a, of_b] {
-        assert!(recorder.told.lock().is_empty(), "somebody was let in");
+        assert!(recorder.observed.lock().is_empty(), "a peer was let in");
     }
     texts
 }
@@ -111,7 +111,7 @@ fn who_says_to_be_another_than_its_certificate_is_refused() {
         let said = spoiled(spoil);
         assert!(said.contains(why), "{said}");
     }
-    assert!(of_a.told.lock().is_empty(), "somebody was let in");
+    assert!(of_a.observed.lock().is_empty(), "a peer was let in");
 }
 
 /// Shows no certificate.
@@ -142,7 +142,7 @@ fn who_shows_no_certificate_is_refused() {
     });
     let why = towline_tls::reason(&result.unwrap_err());
     assert!(why.contains("CertificateRequired"), "{why}");
-    assert!(of_a.told.lock().is_empty(), "somebody was let in");
+    assert!(of_a.observed.lock().is_empty(), "a peer was let in");
 }
 
 #[test]
@@ -171,7 +171,13 @@ fn new_papers_count_without_a_restart_and_broken_ones_do_not() {
     }
     // What stood goes on standing.
     for recorder in [of_a, of_b] {
-        assert!(!recorder.told.lock().iter().any(|told| matches!(told, Told::Closed(..))));
+        assert!(
+            !recorder
+                .observed
+                .lock()
+                .iter()
+                .any(|observed| matches!(observed, Observation::Closed(..)))
+        );
     }
 }
 
@@ -256,6 +262,6 @@ fn terms_that_differ_are_refused_by_both_ends_with_both_values_and_the_state_say
         assert!(shown.contains(why), "{shown}");
     }
     for recorder in [of_a, of_b] {
-        assert!(recorder.told.lock().is_empty(), "somebody was let in");
+        assert!(recorder.observed.lock().is_empty(), "a peer was let in");
     }
 }

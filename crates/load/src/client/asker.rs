@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use towline_amqp::event::{Event, LinkId, Transfer};
+use towline_amqp::event::{Event, IncomingDelivery, LinkId};
 use towline_amqp::{Connection, types::DeliveryState};
 use towline_types::Time;
 
@@ -101,7 +101,12 @@ impl Asker {
         }
     }
 
-    fn answer(&mut self, connection: &mut Connection, desk: &mut Desk, transfer: &Transfer) {
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        desk: &mut Desk,
+        transfer: &IncomingDelivery,
+    ) {
         connection.settle_incoming(transfer.delivery, DeliveryState::Accepted);
         self.credit = self.credit.saturating_sub(1);
         let stamp = Desk::read_stamp(&transfer.payload);

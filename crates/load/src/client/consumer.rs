@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use towline_amqp::event::{Event, LinkId, Transfer};
+use towline_amqp::event::{Event, IncomingDelivery, LinkId};
 use towline_amqp::{Connection, types::DeliveryState};
 
 use super::links::Asking;
@@ -56,7 +56,7 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, connection: &mut Connection, desk: &mut Desk, transfer: &Transfer) {
+    fn take(&mut self, connection: &mut Connection, desk: &mut Desk, transfer: &IncomingDelivery) {
         self.credit = self.credit.saturating_sub(1);
         let is_wanted = match (desk.plan.mode, desk.plan.count) {
             (Mode::Get, Some(count)) => desk.board.take_ticket(count),

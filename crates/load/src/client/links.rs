@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towline_amqp::Connection;
 use towline_amqp::codec::{Map, Symbols};
-use towline_amqp::event::{AttachRequest, Flow, LinkId, Outgoing, SessionId};
+use towline_amqp::event::{AttachRequest, LinkFlow, LinkId, Outgoing, SessionId};
 use towline_amqp::types::{
     Coordinator, DeliveryState, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source,
     Target,
@@ -87,7 +87,7 @@ impl Sender {
     }
 
     /// Credit moved on some link.
-    pub(super) fn flow(&mut self, flow: Flow) {
+    pub(super) fn flow(&mut self, flow: LinkFlow) {
         if self.is(flow.link) {
             self.limit = flow.sends + u64::from(flow.credit);
         }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use towline_amqp::event::{Event, LinkId, Transfer};
+use towline_amqp::event::{Event, IncomingDelivery, LinkId};
 use towline_amqp::{Connection, types::DeliveryState};
 use towline_types::Time;
 
@@ -29,7 +29,7 @@ pub(crate) struct Requester {
     attached: u8,
     step: Step,
     sequence: u64,
-    held: VecDeque<Transfer>,
+    held: VecDeque<IncomingDelivery>,
     order: Order,
     pace: Pace,
     is_done: bool,
@@ -146,7 +146,12 @@ impl Requester {
         }
     }
 
-    fn accept(&mut self, connection: &mut Connection, desk: &mut Desk, transfer: &Transfer) {
+    fn accept(
+        &mut self,
+        connection: &mut Connection,
+        desk: &mut Desk,
+        transfer: &IncomingDelivery,
+    ) {
         connection.settle_incoming(transfer.delivery, DeliveryState::Accepted);
         desk.got(Desk::read_stamp(&transfer.payload), &mut self.order);
         if let Some(link) = self.receiver.filter(|_| desk.plan.prefetch) {

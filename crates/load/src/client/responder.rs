@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use slab::Slab;
-use towline_amqp::event::{Event, IncomingId, LinkId, Transfer};
+use towline_amqp::event::{Event, IncomingDelivery, IncomingId, LinkId};
 use towline_amqp::{Connection, types::DeliveryState};
 use towline_types::Payload;
 
@@ -69,7 +69,12 @@ impl Responder {
         self.turn(connection, desk);
     }
 
-    fn answer(&mut self, connection: &mut Connection, desk: &mut Desk, transfer: &Transfer) {
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        desk: &mut Desk,
+        transfer: &IncomingDelivery,
+    ) {
         self.credit = self.credit.saturating_sub(1);
         if let Some(reply) = desk.content.reply(&transfer.payload) {
             self.ready.push_back((transfer.delivery, reply));

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use towline_amqp::Connection;
-use towline_amqp::event::{Event, LinkId, Transfer};
+use towline_amqp::event::{Event, IncomingDelivery, LinkId};
 use towline_amqp::types::{DeliveryState, Outcome, TxnId};
 use towline_types::Time;
 
@@ -147,7 +147,7 @@ impl Transactor {
         }
     }
 
-    fn take(&mut self, connection: &mut Connection, transfer: &Transfer) {
+    fn take(&mut self, connection: &mut Connection, transfer: &IncomingDelivery) {
         let Unit::Get(unit) = &mut self.unit else { return };
         let outcome = Some(Outcome::Accepted);
         let state = DeliveryState::Transactional { txn_id: unit.txn_id, outcome };

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use towline_amqp::event::{AttachReply, Attached, Outgoing};
+use towline_amqp::event::{AttachReply, Outgoing, PeerAttach};
 use towline_amqp::sasl::{Claim, Mechanism};
 use towline_amqp::types::{DeliveryState, LinkTarget, Role, SaslCode};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, ServerOptions};
@@ -210,7 +210,7 @@ impl House {
         true
     }
 
-    fn attach(&mut self, peer: &mut Peer, attached: Attached) {
+    fn attach(&mut self, peer: &mut Peer, attached: PeerAttach) {
         let mut reply = AttachReply {
             source: attached.source.clone(),
             target: attached.target.clone(),

@@ -11,7 +11,7 @@ use crate::mark::Seam;
 
 /// A location in the log: extent and offset in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ExtentOffset {
     /// The extent.
     pub sequence: u64,
     /// Bytes from the beginning of its file.
@@ -51,13 +51,13 @@ impl Link {
 
 /// The finding that the log begins with extent `first` and no image covers what was before it.
 pub fn beginning_is_gone(first: u64, extent_bytes: u64) -> LogError {
-    let place = Place { sequence: first, offset: 0 };
+    let place = ExtentOffset { sequence: first, offset: 0 };
     let lsn = Lsn(first.saturating_mul(extent_bytes));
     LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
 }
 
 /// A finding at a location of the log.
-pub fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {
-    let Place { sequence, offset } = place;
+pub fn finding(place: ExtentOffset, lsn: Lsn, what: Damage) -> Finding {
+    let ExtentOffset { sequence, offset } = place;
     Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what }
 }

@@ -89,6 +89,9 @@ impl Folder {
     }
 }
 
+/// Why there is a first and a last extent: [`Files::of`] yields none for a folder without.
+const NO_EXTENT: &str = "a log has an extent";
+
 impl Files {
     /// The extents of a folder, of which none is checked yet; `None` when there is none. Reads the
     /// header of one.
@@ -127,6 +130,9 @@ impl Files {
                 }
             };
             lengths.insert(sequence, length);
+        }
+        if lengths.is_empty() {
+            return Ok(None);
         }
         Ok(Some(Files { handles, lengths, below: BTreeMap::new(), needed: None }))
     }
@@ -240,8 +246,7 @@ impl Files {
                     return Err(refused(sequence, identity.extent_bytes, what));
                 }
             }
-            if expected.is_some_and(|expected| expected != sequence) {
-                let missing = expected.unwrap_or_default();
+            if let Some(missing) = expected.filter(|expected| *expected != sequence) {
                 let what = Damage::ExtentMissing(coverage);
                 return Err(refused(missing, identity.extent_bytes, what));
             }
@@ -257,12 +262,14 @@ impl Files {
 
     /// The oldest extent.
     pub fn first(&self) -> u64 {
-        self.lengths.first_key_value().map_or(0, |(sequence, _)| *sequence)
+        let Some((first, _)) = self.lengths.first_key_value() else { unreachable!("{NO_EXTENT}") };
+        *first
     }
 
     /// The newest extent.
     pub fn last(&self) -> u64 {
-        self.lengths.last_key_value().map_or(0, |(sequence, _)| *sequence)
+        let Some((last, _)) = self.lengths.last_key_value() else { unreachable!("{NO_EXTENT}") };
+        *last
     }
 
     /// Length of an extent's file, if it is there.

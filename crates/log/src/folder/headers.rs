@@ -49,6 +49,7 @@ pub(super) fn check(
         .map_err(|e| LogError::io("read an extent's header", &name, e))?;
     let extent_bytes = decoded.ok().map_or(u64::MAX, |header| header.extent_bytes);
     let facts = FileFacts { length: length_of(length, extent_bytes), header, followed };
+    // Without it the finding names no position: how long the extents are is not known.
     let known_bytes = identity.map_or(0, |identity| identity.extent_bytes);
     match (table::judge_file(facts), decoded) {
         (FileVerdict::Use, Ok(header)) => Ok(header),

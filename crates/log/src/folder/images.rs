@@ -79,7 +79,7 @@ pub fn load_header(disk: &dyn Disk, at: Lsn) -> Result<Option<ImageHeader>, LogE
     let file = disk.open(&name).map_err(failed)?;
     let mut block = Aligned::zeroed(IMAGE_HEADER_BYTES);
     let count = file.read_at(block.bytes_mut(), 0).map_err(failed)?;
-    decode_header(block.bytes().get(..count).unwrap_or(&[]), at, &name)
+    decode_header(block.first(count), at, &name)
 }
 
 fn decode_header(bytes: &[u8], at: Lsn, name: &str) -> Result<Option<ImageHeader>, LogError> {

@@ -10,15 +10,15 @@ use std::io;
 
 use towline_types::Lsn;
 
-use super::chain::{Link, Place};
+use super::chain::{ExtentOffset, Link};
 use super::files::Files;
-use super::table::{At, Behind, Image, TailFacts};
+use super::table::{At, Behind, NewestImage, TailFacts};
 use super::window::{Cost, Window};
 use crate::block::Aligned;
 use crate::error::Damage;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, LogId, padded, payload_sum,
-    size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, LogId, header_length,
+    padded, payload_sum, size,
 };
 use crate::mark::Seam;
 use crate::record::Records;
@@ -44,6 +44,34 @@ pub struct Casualties {
     pub incomplete: bool,
 }
 
+/// What is where the chain ended.
+#[derive(Debug)]
+pub struct TailSurvey {
+    /// The facts about that location.
+    pub facts: TailFacts,
+    /// The locations of batches from there on, whole or torn (not that of a torn one exactly where
+    /// the chain ended).
+    pub ghosts: Vec<ExtentOffset>,
+}
+
+/// A whole batch, whatever it continues.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeBatch {
+    /// Where it begins.
+    pub place: ExtentOffset,
+    /// Its header.
+    pub header: BatchHeader,
+}
+
+/// Where the chain is broken.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainBreak {
+    /// The location.
+    pub place: ExtentOffset,
+    /// How it is broken.
+    pub what: Damage,
+}
+
 /// Walks over the batches of a log.
 pub struct Scan<'a> {
     log_id: LogId,
@@ -51,7 +79,7 @@ pub struct Scan<'a> {
     files: &'a Files,
     window: Window<'a>,
     /// Where the next batch is looked for.
-    pub place: Place,
+    pub place: ExtentOffset,
     /// `None` when any whole batch will do (the first one read when the beginning of the log is
     /// gone).
     pub link: Option<Link>,
@@ -60,14 +88,14 @@ pub struct Scan<'a> {
     /// Length of that batch, header included.
     pub batch_bytes: u32,
     /// The newest batch's payload, as offsets in the window.
-    payload: (Place, usize),
+    payload: (ExtentOffset, usize),
 }
 
 impl<'a> Scan<'a> {
     /// Begins with the first batch of extent `sequence`.
     pub fn new(files: &'a Files, sequence: u64) -> Scan<'a> {
         let extent_bytes = files.identity().extent_bytes;
-        let place = Place { sequence, offset: EXTENT_HEADER_BYTES as u64 };
+        let place = ExtentOffset { sequence, offset: EXTENT_HEADER_BYTES as u64 };
         let end = Lsn(sequence * extent_bytes).after(place.offset);
         let link = (sequence == 0).then_some(Link::ROOT);
         Scan::at(files, place, link, end)
@@ -79,19 +107,19 @@ impl<'a> Scan<'a> {
         // The batch before the seam may end with its extent.
         let sequence = seam.end.0.saturating_sub(1) / extent_bytes;
         let offset = padded(seam.end.0 - sequence * extent_bytes);
-        let place = Place { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) };
+        let place = ExtentOffset { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) };
         let mut scan = Scan::at(files, place, Some(Link::of_seam(seam)), seam.end);
         scan.batch_bytes = seam.bytes;
         scan
     }
 
     /// Begins with the batch at a location, which continues `link` if that is known.
-    pub fn again(files: &'a Files, place: Place, link: Option<Link>) -> Scan<'a> {
+    pub fn again(files: &'a Files, place: ExtentOffset, link: Option<Link>) -> Scan<'a> {
         let end = Lsn(place.sequence * files.identity().extent_bytes).after(place.offset);
         Scan::at(files, place, link, end)
     }
 
-    fn at(files: &'a Files, place: Place, link: Option<Link>, end: Lsn) -> Scan<'a> {
+    fn at(files: &'a Files, place: ExtentOffset, link: Option<Link>, end: Lsn) -> Scan<'a> {
         let (log_id, extent_bytes) = (files.identity().log_id, files.identity().extent_bytes);
         let (window, payload) = (Window::new(files), (place, 0));
         let batch_bytes = 0;
@@ -133,13 +161,13 @@ impl<'a> Scan<'a> {
     }
 
     /// The position of a location.
-    pub fn lsn(&self, place: Place) -> Lsn {
+    pub fn lsn(&self, place: ExtentOffset) -> Lsn {
         Lsn(place.sequence * self.extent_bytes).after(place.offset)
     }
 
     /// The location of a position.
-    pub fn place_of(&self, lsn: Lsn) -> Place {
-        Place { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
+    pub fn place_of(&self, lsn: Lsn) -> ExtentOffset {
+        ExtentOffset { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
     }
 
     /// The next batch that continues the chain, `None` where it ends.
@@ -150,7 +178,8 @@ impl<'a> Scan<'a> {
         if let Some(header) = self.continuing(self.place)? {
             return Ok(Some(self.enter(self.place, header)));
         }
-        let next = Place { sequence: self.place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
+        let next =
+            ExtentOffset { sequence: self.place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
         if self.files.length(next.sequence).is_none() || self.link.is_none() {
             return Ok(None);
         }
@@ -178,13 +207,13 @@ impl<'a> Scan<'a> {
 
     /// Whether a batch of this location seems to begin here. Reads one block beside the window:
     /// usually, when the next extent is looked at, nothing is in it.
-    fn peek(&mut self, place: Place) -> io::Result<bool> {
+    fn peek(&mut self, place: ExtentOffset) -> io::Result<bool> {
         let block = self.block(place)?;
         let lsn = self.lsn(place);
         Ok(BatchHeader::decode(block.bytes()).is_some_and(|header| header.lsn == lsn))
     }
 
-    fn block(&mut self, place: Place) -> io::Result<Aligned> {
+    fn block(&mut self, place: ExtentOffset) -> io::Result<Aligned> {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         self.files.file(place.sequence)?.read_at(block.bytes_mut(), place.offset)?;
         self.window.cost.reads += 1;
@@ -192,7 +221,7 @@ impl<'a> Scan<'a> {
         Ok(block)
     }
 
-    fn continuing(&mut self, place: Place) -> io::Result<Option<BatchHeader>> {
+    fn continuing(&mut self, place: ExtentOffset) -> io::Result<Option<BatchHeader>> {
         Ok(match self.probe(place)? {
             Probe::Whole(header) => {
                 let link = self.link;
@@ -202,18 +231,18 @@ impl<'a> Scan<'a> {
         })
     }
 
-    fn enter(&mut self, place: Place, header: BatchHeader) -> BatchHeader {
+    fn enter(&mut self, place: ExtentOffset, header: BatchHeader) -> BatchHeader {
         let bytes = header.batch_bytes();
-        let payload = Place { offset: place.offset + BATCH_HEADER_BYTES as u64, ..place };
+        let payload = ExtentOffset { offset: place.offset + BATCH_HEADER_BYTES as u64, ..place };
         self.payload = (payload, size(u64::from(header.payload_bytes)));
         self.link = Some(Link::of(&header));
         self.end = self.lsn(place).after(bytes);
-        self.batch_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.place = Place { offset: place.offset + padded(bytes), ..place };
+        self.batch_bytes = header_length(bytes);
+        self.place = ExtentOffset { offset: place.offset + padded(bytes), ..place };
         header
     }
 
-    fn probe(&mut self, place: Place) -> io::Result<Probe> {
+    fn probe(&mut self, place: ExtentOffset) -> io::Result<Probe> {
         let lsn = self.lsn(place);
         let bytes = self.window.get(place, BATCH_HEADER_BYTES)?;
         let Some(header) = BatchHeader::decode(bytes).filter(|header| header.lsn == lsn) else {
@@ -231,19 +260,19 @@ impl<'a> Scan<'a> {
         Ok(if right { Probe::Whole(header) } else { Probe::Torn })
     }
 
-    /// Index that the batch at the location should have, for what later ones prove about it.
+    /// Index that the batch at the location should have, for what later ones prove about it; 0, and
+    /// so any later one proves it, when the batch before it is not known.
     fn expected_index(&self) -> u64 {
         self.link.map_or(0, |link| link.index.saturating_add(1))
     }
 
-    /// The facts about the location where the chain ended, and the locations of batches from there
-    /// on, whole or torn (not that of a torn one exactly where it ended). `stray_bytes`: how far
-    /// from the beginning of a later extent what was in flight at a crash may lie.
-    pub fn facts(&mut self, image: Option<Lsn>, stray_bytes: u64) -> (TailFacts, Vec<Place>) {
+    /// What is at the location where the chain ended, and behind it. `stray_bytes`: how far from
+    /// the beginning of a later extent what was in flight at a crash may lie.
+    pub fn facts(&mut self, image: Option<Lsn>, stray_bytes: u64) -> TailSurvey {
         let end = self.end;
         let image = match image {
-            Some(at) if at > end => Image::Beyond,
-            Some(_) | None => Image::Covered,
+            Some(at) if at > end => NewestImage::Beyond,
+            Some(_) | None => NewestImage::Covered,
         };
         let expected = self.expected_index();
         let term = self.link.map_or(0, |link| link.term);
@@ -261,7 +290,7 @@ impl<'a> Scan<'a> {
             }
         };
         let mut behind = Behind::Nothing;
-        let mut from = Place { offset: self.place.offset + BLOCK, ..self.place };
+        let mut from = ExtentOffset { offset: self.place.offset + BLOCK, ..self.place };
         while let Some((place, found)) = self.search(from, stray_bytes, |_| true) {
             ghosts.push(place);
             behind = Behind::Ghosts;
@@ -274,17 +303,17 @@ impl<'a> Scan<'a> {
                 }
                 bytes = padded(header.batch_bytes());
             }
-            from = Place { offset: place.offset + bytes, ..place };
+            from = ExtentOffset { offset: place.offset + bytes, ..place };
         }
-        (TailFacts { at, behind, image }, ghosts)
+        TailSurvey { facts: TailFacts { at, behind, image }, ghosts }
     }
 
     /// The first whole batch at or behind a location, whatever it continues. Unreadable blocks are
     /// skipped.
-    pub fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
+    pub fn next_whole(&mut self, from: ExtentOffset) -> Option<WholeBatch> {
         let is_whole = |found: &Probe| matches!(found, Probe::Whole(_));
         match self.search(from, u64::MAX, is_whole)? {
-            (place, Probe::Whole(header)) => Some((place, header)),
+            (place, Probe::Whole(header)) => Some(WholeBatch { place, header }),
             (_, Probe::Torn | Probe::Nothing) => None,
         }
     }
@@ -294,10 +323,10 @@ impl<'a> Scan<'a> {
     /// on.
     fn search(
         &mut self,
-        from: Place,
+        from: ExtentOffset,
         bytes: u64,
         wanted: impl Fn(&Probe) -> bool,
-    ) -> Option<(Place, Probe)> {
+    ) -> Option<(ExtentOffset, Probe)> {
         let mut place = from;
         let mut end = self.files.length(place.sequence)?;
         if place.sequence > self.place.sequence {
@@ -320,9 +349,10 @@ impl<'a> Scan<'a> {
 
     /// Where the chain is broken, and how: at the location, or where the next extent begins when
     /// nothing was ever written behind the last batch of this one.
-    pub fn broken_at(&mut self) -> (Place, Damage) {
+    pub fn broken_at(&mut self) -> ChainBreak {
         let place = self.place;
-        let next = Place { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
+        let next =
+            ExtentOffset { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
         let goes_over = self.files.length(next.sequence).is_some()
             && match self.files.length(place.sequence) {
                 Some(length) if place.offset < length => {
@@ -333,13 +363,13 @@ impl<'a> Scan<'a> {
             };
         let place = if goes_over { next } else { place };
         match self.probe(place) {
-            Ok(Probe::Whole(_)) => (place, Damage::Chain),
-            Ok(Probe::Torn | Probe::Nothing) | Err(_) => (place, Damage::Batch),
+            Ok(Probe::Whole(_)) => ChainBreak { place, what: Damage::Chain },
+            Ok(Probe::Torn | Probe::Nothing) | Err(_) => ChainBreak { place, what: Damage::Batch },
         }
     }
 
     /// What is left of the damaged batch at a location.
-    pub fn casualties(&mut self, place: Place) -> Casualties {
+    pub fn casualties(&mut self, place: ExtentOffset) -> Casualties {
         let unknown = Casualties { incomplete: true, ..Casualties::default() };
         let lsn = self.lsn(place);
         let log_id = self.log_id;
@@ -367,7 +397,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes on at a whole batch behind damage.
-    pub fn go_on_at(&mut self, place: Place) {
+    pub fn go_on_at(&mut self, place: ExtentOffset) {
         self.place = place;
         self.link = None;
     }

@@ -131,7 +131,7 @@ pub struct TailFacts {
     /// What stands behind it.
     pub behind: Behind,
     /// Where the newest image lies.
-    pub image: Image,
+    pub image: NewestImage,
 }
 
 /// What the bytes at the tail are.
@@ -164,7 +164,7 @@ pub enum Behind {
 
 /// Where the newest image stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Image {
+pub enum NewestImage {
     /// At or before the tail, or there is none.
     Covered,
     /// Behind the tail: the image's log had been durable.
@@ -185,13 +185,13 @@ pub enum TailVerdict {
 struct TailRow {
     at: &'static [At],
     behind: &'static [Behind],
-    image: &'static [Image],
+    image: &'static [NewestImage],
     verdict: TailVerdict,
 }
 
 const ANY_BEHIND: &[Behind] = &[Behind::Nothing, Behind::Ghosts, Behind::Proof];
 const NO_PROOF: &[Behind] = &[Behind::Nothing, Behind::Ghosts];
-const ANY_IMAGE: &[Image] = &[Image::Covered, Image::Beyond];
+const ANY_IMAGE: &[NewestImage] = &[NewestImage::Covered, NewestImage::Beyond];
 
 /// Tails.
 const TAIL_ROWS: &[TailRow] = &[
@@ -199,14 +199,14 @@ const TAIL_ROWS: &[TailRow] = &[
     TailRow {
         at: &[At::Nothing],
         behind: &[Behind::Nothing],
-        image: &[Image::Covered],
+        image: &[NewestImage::Covered],
         verdict: TailVerdict::End,
     },
     // A crash with one batch in flight.
     TailRow {
         at: &[At::Torn],
         behind: &[Behind::Nothing],
-        image: &[Image::Covered],
+        image: &[NewestImage::Covered],
         verdict: TailVerdict::Cut,
     },
     // A crash with several in flight: of a later one more arrived, or all, than of this one. A torn
@@ -214,14 +214,14 @@ const TAIL_ROWS: &[TailRow] = &[
     TailRow {
         at: &[At::Nothing, At::Torn],
         behind: &[Behind::Ghosts],
-        image: &[Image::Covered],
+        image: &[NewestImage::Covered],
         verdict: TailVerdict::Cut,
     },
     // A crash after such a crash, before what was left of the first had been erased.
     TailRow {
         at: &[At::Ghost],
         behind: NO_PROOF,
-        image: &[Image::Covered],
+        image: &[NewestImage::Covered],
         verdict: TailVerdict::Cut,
     },
     // Another batch stands where a durable one stood: an old copy, a misdirected write.
@@ -242,14 +242,14 @@ const TAIL_ROWS: &[TailRow] = &[
     TailRow {
         at: &[At::Torn, At::Ghost],
         behind: NO_PROOF,
-        image: &[Image::Beyond],
+        image: &[NewestImage::Beyond],
         verdict: TailVerdict::Refuse(Damage::Batch),
     },
     // The end of the log is missing: an old copy of the newest extent.
     TailRow {
         at: &[At::Nothing],
         behind: NO_PROOF,
-        image: &[Image::Beyond],
+        image: &[NewestImage::Beyond],
         verdict: TailVerdict::Refuse(Damage::EndsBeforeImage),
     },
     // A bad sector. It may hold anything: never taken for the end.
@@ -339,7 +339,7 @@ mod tests {
                     let lost = at == At::Proof
                         || at == At::Unreadable
                         || behind == Behind::Proof
-                        || image == Image::Beyond;
+                        || image == NewestImage::Beyond;
                     let verdict = judge_tail(TailFacts { at, behind, image });
                     assert_eq!(lost, matches!(verdict, TailVerdict::Refuse(_)));
                 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use super::chain::Place;
+use super::chain::ExtentOffset;
 use super::files::Files;
 use crate::block::Aligned;
 use crate::disk::DiskFile;
@@ -91,7 +91,7 @@ impl<'a> Window<'a> {
     ///
     /// # Errors
     /// What the disk said.
-    pub fn get(&mut self, place: Place, bytes: usize) -> io::Result<&[u8]> {
+    pub fn get(&mut self, place: ExtentOffset, bytes: usize) -> io::Result<&[u8]> {
         let Some(length) = self.files.length(place.sequence) else { return Ok(&[]) };
         let end = (place.offset + bytes as u64).min(length);
         let inside = self.sequence == place.sequence
@@ -105,18 +105,18 @@ impl<'a> Window<'a> {
         let start = size(place.offset.saturating_sub(self.from));
         let all = self.bytes.bytes();
         let end = (start + bytes).min(all.len());
-        Ok(all.get(start.min(end)..end).unwrap_or(&[]))
+        Ok(&all[start.min(end)..end])
     }
 
     /// Reads the bytes from a location to `end` into memory, and more.
-    fn load(&mut self, place: Place, end: u64, length: u64) -> io::Result<()> {
+    fn load(&mut self, place: ExtentOffset, end: u64, length: u64) -> io::Result<()> {
         let began = Instant::now();
         let from = place.offset / BLOCK * BLOCK;
         let held = self.from + self.bytes.len() as u64;
         let goes_on = self.sequence == place.sequence && (self.from..=held).contains(&from);
         let mut bytes = Aligned::with_capacity(0);
         if goes_on && from < held {
-            let rest = self.bytes.bytes().get(size(from - self.from)..).unwrap_or(&[]);
+            let rest = self.bytes.rest(size(from - self.from));
             bytes = Aligned::with_capacity(rest.len() + PIECE_BYTES);
             bytes.append_to().extend_from_slice(rest);
         }

@@ -419,7 +419,8 @@ fn who_waits_for_an_extent_hears_that_the_disk_has_no_room_for_it_after_all() {
         }
     }
     let mut state = log.shared().state();
-    // As it is when all of an extent is used before the keeper, which made it, asks the disk again.
+    // As it is when all of an extent is used before preallocation, which made it, asks the disk
+    // again.
     state.extents.disk_room = 1;
     let (state, opened) = log.shared().open_batch(state, 30_000);
     assert_eq!(opened, OpenOutcome::Full);

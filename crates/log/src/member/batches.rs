@@ -37,10 +37,10 @@ pub(crate) fn read_batches(
 fn read_wanted(shared: &Shared, wanted: &[BatchPlace]) -> Result<Vec<Batch>, LogError> {
     let mut batches = Vec::with_capacity(wanted.len());
     let mut rest = wanted;
-    while let Some(place) = rest.first() {
+    while let Some((place, others)) = rest.split_first() {
         if let Some(batch) = young(shared, place) {
             batches.push(batch);
-            rest = rest.get(1..).unwrap_or(&[]);
+            rest = others;
             continue;
         }
         let (piece, behind) = rest.split_at(together(shared, rest)?);
@@ -76,7 +76,7 @@ fn young(shared: &Shared, place: &BatchPlace) -> Option<Batch> {
 fn together(shared: &Shared, places: &[BatchPlace]) -> Result<usize, LogError> {
     let extent_bytes = shared.options.extent_bytes;
     let durable = shared.durable();
-    let Some(first) = places.first() else { return Ok(0) };
+    let Some((first, others)) = places.split_first() else { return Ok(0) };
     let bytes = first.end.0.checked_sub(first.lsn.0);
     let refuse = |what| Err(LogError::OutOfPlace { index: first.index, lsn: first.lsn, what });
     let offset = first.lsn.0 % extent_bytes;
@@ -94,7 +94,7 @@ fn together(shared: &Shared, places: &[BatchPlace]) -> Result<usize, LogError> {
     let limit = Lsn(limit.min(durable.0));
     let mut before = first.end;
     let mut count = 1;
-    for place in places.get(1..).unwrap_or(&[]) {
+    for place in others {
         if place.lsn < before || place.end < place.lsn || place.end > limit {
             break;
         }

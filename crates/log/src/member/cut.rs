@@ -21,16 +21,47 @@ use crate::extents::Extent;
 use crate::folder::names::extent_name;
 use crate::format::{BLOCK_BYTES, BatchHeader};
 use crate::lock::lock;
-use crate::shared::Shared;
-use crate::writer::fail;
+use crate::shared::{Housekeeping, ReportPosition, Shared};
+use crate::writer::{fail, report};
 
 /// Cuts off all behind `keep`, a batch that is known. Waits for the disk and for the listener.
 pub(super) fn cut(shared: &Shared, keep: KnownBatch) -> Result<(), LogError> {
     wait_until_quiet(shared)?;
     let housekeeping = lock(&shared.housekeeping);
-    let mut reported = lock(&shared.reported);
+    let mut reported = shared.reported.lock();
+    let result = cut_locked(shared, keep, &housekeeping, &mut reported);
+    drop(reported);
+    if let Err(NotCut::HalfErased(error)) = &result {
+        // What is on disk now is for recovery to find out, and nothing more is reported.
+        fail(shared, error);
+    }
+    // A writer that found the lock held left its report to this thread.
+    report(shared);
+    result.map_err(|(NotCut::Refused(error) | NotCut::HalfErased(error))| error)
+}
+
+/// Why nothing was cut off.
+enum NotCut {
+    /// Nothing was changed.
+    Refused(LogError),
+    /// What is on disk is not known.
+    HalfErased(LogError),
+}
+
+impl From<LogError> for NotCut {
+    fn from(error: LogError) -> NotCut {
+        NotCut::Refused(error)
+    }
+}
+
+fn cut_locked(
+    shared: &Shared,
+    keep: KnownBatch,
+    housekeeping: &Housekeeping,
+    reported: &mut ReportPosition,
+) -> Result<(), NotCut> {
     if reported.failed {
-        return Err(LogError::Failed);
+        return Err(LogError::Failed.into());
     }
     // Looked up once more: it may not have been written before, and had no checksum.
     let (keep, strays) = with_follower(&mut shared.state(), |follower| {
@@ -43,17 +74,9 @@ pub(super) fn cut(shared: &Shared, keep: KnownBatch) -> Result<(), LogError> {
     if housekeeping.images.iter().any(|image| image.at > keep.end) {
         let (index, lsn) = (first.index, first.lsn);
         let what = "an image covers the batches at its position";
-        return Err(LogError::OutOfPlace { index, lsn, what });
+        return Err(LogError::OutOfPlace { index, lsn, what }.into());
     }
-    let extents = match erase(shared, keep, &strays) {
-        Ok(extents) => extents,
-        Err(error) => {
-            drop(reported);
-            // What is on disk now is for recovery to find out.
-            fail(shared, &error);
-            return Err(error);
-        }
-    };
+    let extents = erase(shared, keep, &strays).map_err(NotCut::HalfErased)?;
     enter(shared, keep, extents)?;
     reported.upto = keep.end;
     shared.listener.cut(keep.end);
@@ -78,7 +101,7 @@ fn erase(
     keep: KnownBatch,
     strays: &[KnownBatch],
 ) -> Result<Vec<Arc<Extent>>, LogError> {
-    let (sequence, _) = next_place(keep, shared.options.extent_bytes);
+    let sequence = next_place(keep, shared.options.extent_bytes).sequence;
     let current = Arc::clone(&shared.state().extents.current);
     let mut extents = Vec::new();
     for sequence in sequence..current.sequence {
@@ -162,7 +185,7 @@ fn enter(shared: &Shared, keep: KnownBatch, mut extents: Vec<Arc<Extent>>) -> Re
         follower.cut(keep.index);
         Ok(())
     })?;
-    let (_, position) = next_place(keep, shared.options.extent_bytes);
+    let position = next_place(keep, shared.options.extent_bytes).offset;
     let behind = extents.split_off(1);
     if let Some(to) = extents.pop() {
         state.extents.go_back(to, behind, position);

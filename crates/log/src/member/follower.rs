@@ -11,7 +11,7 @@ use std::sync::Arc;
 use towline_types::{Batch, BatchPlace, Lsn};
 
 use crate::extents::Extent;
-use crate::format::{BatchHeader, padded, size};
+use crate::format::{BatchHeader, header_length, padded, size};
 use crate::mark::Seam;
 
 /// Batches that are remembered, and so can be cut off: far more than a leader without followers
@@ -61,6 +61,13 @@ pub(crate) struct Follower {
     waiting_bytes: usize,
 }
 
+/// Batches that wait for a writer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaitingBatches {
+    pub(crate) bytes: usize,
+    pub(crate) count: u64,
+}
+
 impl KnownBatch {
     pub(crate) fn of(header: &BatchHeader, is_seam: bool) -> KnownBatch {
         let &BatchHeader { index, term, lsn, checksum, .. } = header;
@@ -75,7 +82,7 @@ impl KnownBatch {
 
     pub(crate) fn seam(&self) -> Seam {
         let KnownBatch { index, term, lsn, end, checksum, .. } = *self;
-        let bytes = u32::try_from(end.0.saturating_sub(lsn.0)).unwrap_or(u32::MAX);
+        let bytes = header_length(end.0 - lsn.0);
         Seam { end, index, checksum, term, bytes }
     }
 
@@ -110,9 +117,9 @@ impl Follower {
         self.known.get(usize::try_from(place).ok()?).copied()
     }
 
-    /// Bytes and count of batches that wait for a writer.
-    pub(super) fn waiting(&self) -> (usize, u64) {
-        (self.waiting_bytes, self.waiting.len() as u64)
+    /// The batches that wait for a writer.
+    pub(super) fn waiting(&self) -> WaitingBatches {
+        WaitingBatches { bytes: self.waiting_bytes, count: self.waiting.len() as u64 }
     }
 
     pub(super) fn written(&mut self, index: u64, checksum: u32) {
@@ -163,6 +170,14 @@ impl Follower {
             self.waiting_bytes -= size(received.bytes());
             taken.push(received);
         }
+    }
+}
+
+impl ReceivedBatches {
+    /// The first of them: a writer takes at least one.
+    pub(crate) fn first(&self) -> &ReceivedBatch {
+        let Some(first) = self.batches.first() else { unreachable!("a writer takes a batch") };
+        first
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::follower::{KnownBatch, ReceivedBatches};
 use super::{Follower, Role};
 use crate::error::LogError;
+use crate::folder::chain::ExtentOffset;
 use crate::format::{EXTENT_HEADER_BYTES, padded};
 use crate::shared::{Flight, LogState, Phase};
 
@@ -33,11 +34,11 @@ pub(super) fn with_follower<T>(
 }
 
 /// Extent and offset at which a batch goes that follows this one in its extent.
-pub(super) fn next_place(behind: KnownBatch, extent_bytes: u64) -> (u64, u64) {
+pub(super) fn next_place(behind: KnownBatch, extent_bytes: u64) -> ExtentOffset {
     // A batch may end with its extent.
     let sequence = behind.end.0.saturating_sub(1) / extent_bytes;
     let offset = padded(behind.end.0 - sequence * extent_bytes);
-    (sequence, offset.max(EXTENT_HEADER_BYTES as u64))
+    ExtentOffset { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) }
 }
 
 impl LogState {
@@ -47,7 +48,6 @@ impl LogState {
             Role::Writing => Vec::new(),
             Role::Following(follower) => follower.take(bytes_max),
         };
-        assert!(!batches.is_empty(), "something came");
         let mut unsynced = None;
         for received in &batches {
             let before = self.take_off(Flight {
@@ -62,6 +62,7 @@ impl LogState {
             });
             unsynced.get_or_insert(before);
         }
-        ReceivedBatches { batches, unsynced: unsynced.unwrap_or(0), memory: self.pool.pop() }
+        let Some(unsynced) = unsynced else { unreachable!("a writer takes at least one batch") };
+        ReceivedBatches { batches, unsynced, memory: self.pool.pop() }
     }
 }

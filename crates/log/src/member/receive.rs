@@ -16,8 +16,9 @@ use super::follower::{KnownBatch, ReceivedBatch};
 use super::following::{check_phase, next_place, with_follower};
 use crate::error::LogError;
 use crate::extents::Room;
+use crate::folder::chain::ExtentOffset;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
-use crate::record;
+use crate::record::{self, PayloadShape};
 use crate::shared::{LogState, SEALED_BYTES_MAX, Shared};
 
 pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
@@ -62,10 +63,8 @@ impl Drop for Turn<'_> {
 struct Judged<'b> {
     batch: &'b Batch,
     term: u32,
-    sequence: u64,
-    offset: u64,
-    is_seam: bool,
-    runs: u64,
+    place: ExtentOffset,
+    shape: PayloadShape,
 }
 
 fn out_of_place(batch: &Batch, what: &'static str) -> LogError {
@@ -78,7 +77,7 @@ fn fresh<'b>(shared: &Shared, batches: &'b [Batch]) -> Result<(KnownBatch, &'b [
     with_follower(&mut state, |follower| {
         let Some(mut behind) = follower.last() else { return Err(LogError::Failed) };
         for (count, batch) in batches.iter().enumerate() {
-            let rest = batches.get(count..).unwrap_or(&[]);
+            let rest = &batches[count..];
             let before = batch.index.checked_sub(1).and_then(|before| follower.find(before));
             behind = before.ok_or_else(|| {
                 out_of_place(batch, "its index is not that of a next batch, or one too old")
@@ -121,21 +120,22 @@ fn judge<'b>(
             return refuse("its term is lower than that of the batch before it");
         }
         let end = checked_end(batch)?;
-        let (sequence, offset) = (batch.lsn.0 / extent_bytes, batch.lsn.0 % extent_bytes);
+        let sequence = batch.lsn.0 / extent_bytes;
+        let place = ExtentOffset { sequence, offset: batch.lsn.0 % extent_bytes };
         let next = next_place(behind, extent_bytes);
-        if (sequence, offset) != next
-            && (sequence, offset) != (next.0 + 1, EXTENT_HEADER_BYTES as u64)
-        {
+        let offset = EXTENT_HEADER_BYTES as u64;
+        if place != next && place != (ExtentOffset { sequence: next.sequence + 1, offset }) {
             return refuse("its position is not where the next batch goes");
         }
         let bytes = end.0 - batch.lsn.0;
-        if bytes > bytes_max || bytes > extent_bytes - offset {
+        if bytes > bytes_max || bytes > extent_bytes - place.offset {
             return refuse("it is longer than a batch may be, or crosses an extent");
         }
-        let Ok((is_seam, runs)) = record::shape(&batch.payload) else {
+        let Ok(shape) = record::shape(&batch.payload) else {
             return refuse("its records do not add up");
         };
-        judged.push(Judged { batch, term, sequence, offset, is_seam, runs });
+        judged.push(Judged { batch, term, place, shape });
+        let is_seam = shape.is_seam;
         let (index, lsn) = (batch.index, batch.lsn);
         behind = KnownBatch { index, term, lsn, end, checksum: 0, is_seam };
     }
@@ -147,7 +147,8 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
     let mut state = shared.state();
     for found in judged {
         state = wait_for_room(shared, state, &found)?;
-        let Judged { batch, term, offset, is_seam, runs, .. } = found;
+        let Judged { batch, term, place: ExtentOffset { offset, .. }, shape } = found;
+        let is_seam = shape.is_seam;
         let extent = std::sync::Arc::clone(&state.extents.current);
         assert_eq!(state.next_index, batch.index, "batches follow each other");
         let received = ReceivedBatch { batch: batch.clone(), term, extent, offset, is_seam };
@@ -162,13 +163,13 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
         let end = batch.end();
         state.extents.position = offset + padded(bytes);
         state.next_index += 1;
-        state.commits += runs;
+        state.commits += shape.runs;
         (state.sealed_end, state.tail) = (end, end);
         shared.tail.store(end.0, Ordering::Release);
         shared.unsynced.fetch_add(bytes, Ordering::Relaxed);
     }
     if state.space_now() != state.space {
-        shared.keeper.notify_one();
+        shared.preallocation.notify_one();
     }
     shared.wake_writer(&mut state);
     Ok(())
@@ -184,8 +185,8 @@ fn wait_for_room<'a>(
     let bytes = found.batch.end().0 - found.batch.lsn.0;
     loop {
         check_phase(&state)?;
-        let behind = state.role.waiting().0 > SEALED_BYTES_MAX;
-        match state.extents.room_at((found.sequence, found.offset), bytes) {
+        let behind = state.role.waiting().bytes > SEALED_BYTES_MAX;
+        match state.extents.room_at(found.place, bytes) {
             Room::Here { .. } if !behind => {
                 state.waits_for_extent = None;
                 return Ok(state);
@@ -194,17 +195,17 @@ fn wait_for_room<'a>(
                 if room == Room::Wait {
                     state.waits_for_extent.get_or_insert_with(Instant::now);
                 }
-                shared.keeper.notify_one();
+                shared.preallocation.notify_one();
                 shared.wake_writer(&mut state);
                 state = shared.wait_as_appender(state);
             }
             Room::Next => {
                 state.extents.advance();
-                shared.keeper.notify_one();
+                shared.preallocation.notify_one();
             }
             Room::Nowhere => {
                 state.waits_for_extent = None;
-                shared.keeper.notify_one();
+                shared.preallocation.notify_one();
                 shared.wake_writer(&mut state);
                 return Err(LogError::Full);
             }

@@ -71,7 +71,7 @@ impl Instance {
             Ok::<(), std::convert::Infallible>(())
         });
         replayed.unwrap();
-        let (base, places) = recovery.places();
+        let crate::BatchPlaces { base, batches: places } = recovery.places();
         let outbox = Arc::new(Outbox::default());
         let listener = Arc::clone(&watch) as Arc<dyn Listener>;
         let replicator = Arc::clone(&outbox) as Arc<dyn Replicator>;

@@ -12,7 +12,7 @@ use towline_types::BodyLocation;
 use super::whole_of;
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::LogError;
-use crate::folder::chain::Place;
+use crate::folder::chain::ExtentOffset;
 use crate::folder::files::{Files, Folder};
 use crate::format::{BATCH_HEADER_BYTES, size};
 
@@ -28,7 +28,8 @@ pub(super) fn at_rest(disk: &Arc<dyn Disk>, part: BodyLocation) -> Result<Option
     let folder = Folder::list(disk.as_ref())?;
     let Some(files) = Files::of(disk, &folder)? else { return Ok(None) };
     let extent_bytes = files.identity().extent_bytes;
-    let place = Place { sequence: part.lsn.0 / extent_bytes, offset: part.lsn.0 % extent_bytes };
+    let place =
+        ExtentOffset { sequence: part.lsn.0 / extent_bytes, offset: part.lsn.0 % extent_bytes };
     let Some((header, payload)) = whole_of(&files, place) else { return Ok(None) };
     let mut bytes = BytesMut::with_capacity(BATCH_HEADER_BYTES + size(header.batch_bytes()));
     bytes.put_slice(&header.encode());

@@ -16,12 +16,13 @@ use super::{Around, proven};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
-use crate::folder::chain::Place;
+use crate::folder::chain::ExtentOffset;
 use crate::folder::files::{Files, Folder};
 use crate::folder::names::extent_name;
 use crate::folder::scan::Scan;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, header_length, padded,
+    payload_sum, size,
 };
 use crate::lock::lock;
 use crate::shared::{Phase, Shared};
@@ -38,7 +39,7 @@ const FIRST: u64 = EXTENT_HEADER_BYTES as u64;
 
 /// A batch that is as it was written again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mended {
+pub struct MendedBatch {
     /// The file inside the log folder.
     pub file: String,
     /// Byte offset of the batch in it.
@@ -98,7 +99,7 @@ pub(crate) fn mend_batch(
     shared: &Shared,
     part: BodyLocation,
     came: &[u8],
-) -> Result<Option<Mended>, NotMended> {
+) -> Result<Option<MendedBatch>, NotMended> {
     let gone = || NotMended::Log(LogError::Gone { lsn: part.lsn });
     let inside = Inside::of(shared, part).ok_or_else(gone)?;
     let (there, payload) = judge(shared, inside, came).map_err(NotMended::Refused)?;
@@ -137,7 +138,7 @@ pub(crate) fn mend_batch(
         fail(shared, &error);
         return Err(NotMended::Log(error));
     }
-    Ok(Some(Mended { file: name, offset, lsn: there.lsn, bytes: bytes.len() as u64 }))
+    Ok(Some(MendedBatch { file: name, offset, lsn: there.lsn, bytes: bytes.len() as u64 }))
 }
 
 /// Parts of the log that are damaged, each where a batch should begin, up to what is durable now;
@@ -157,16 +158,16 @@ pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogErr
         }
         let place = scan.place;
         // A batch is as long as its header at least.
-        let bytes = u32::try_from(BATCH_HEADER_BYTES).unwrap_or(u32::MAX);
-        let part = |place: Place| BodyLocation {
+        let bytes = header_length(BATCH_HEADER_BYTES as u64);
+        let part = |place: ExtentOffset| BodyLocation {
             lsn: Lsn(place.sequence * extent_bytes + place.offset),
             bytes,
         };
         // An extent may have been left before its end.
-        let next = Place { sequence: place.sequence + 1, offset: FIRST };
+        let next = ExtentOffset { sequence: place.sequence + 1, offset: FIRST };
         let here = (place.offset < extent_bytes).then(|| part(place));
-        let from = Place { offset: place.offset + BLOCK, ..place };
-        let behind = scan.next_whole(from).map(|(place, _)| place);
+        let from = ExtentOffset { offset: place.offset + BLOCK, ..place };
+        let behind = scan.next_whole(from).map(|found| found.place);
         let goes_over = behind.is_none_or(|behind| behind > next);
         found.extend(here);
         found.extend(goes_over.then(|| part(next)).filter(|part| part.lsn < durable));
@@ -220,8 +221,7 @@ impl Inside {
             let mut piece = Aligned::zeroed(size(upto - from));
             file.read_at(piece.bytes_mut(), from)?;
             for at in (from / BLOCK..upto / BLOCK).rev().map(|block| block * BLOCK) {
-                let rest = piece.bytes().get(size(at - from)..).unwrap_or(&[]);
-                let header = BatchHeader::decode(rest);
+                let header = BatchHeader::decode(piece.rest(size(at - from)));
                 let end = header.and_then(|header| self.end(extent_bytes, at, &header));
                 let Some(end) = end else { continue };
                 let mut whole = Aligned::zeroed(size(padded(end - at)));
@@ -284,7 +284,7 @@ impl Own<'_> {
             return false;
         }
         let mut bytes = Aligned::zeroed(size(padded(header.batch_bytes())));
-        let count = self.file.read_at(bytes.bytes_mut(), offset).unwrap_or(0);
+        let Ok(count) = self.file.read_at(bytes.bytes_mut(), offset) else { return false };
         let whole = bytes.into_bytes(count.min(size(header.batch_bytes())));
         checked(self.shared, &whole).is_some()
     }

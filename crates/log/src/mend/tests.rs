@@ -38,7 +38,7 @@ fn places(disk: &MemoryDisk) -> Vec<usize> {
 
 fn mended(target: &MemoryDisk, source: &MemoryDisk) -> MendReport {
     let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(source.clone())];
-    mend(&disks[0], (&disks[1], &[]), &mut |_, _| {}).unwrap()
+    mend(&disks[0], &disks[1], &[], &mut |_, _| {}).unwrap()
 }
 
 pub(super) fn is_sound(disk: &MemoryDisk) -> bool {
@@ -173,7 +173,7 @@ fn what_is_missing_is_named_by_what_it_is_to_the_log() {
         gone.iter().for_each(|gone| drop(files.remove(&extent_name(*gone))));
         let target = MemoryDisk::with_files(files);
         let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(copy(&original))];
-        mend(&disks[0], (&disks[1], gone), &mut |_, _| {}).unwrap()
+        mend(&disks[0], &disks[1], gone, &mut |_, _| {}).unwrap()
     };
     let needed = (0..=last).rev().find(|extent| {
         let report = mended_without(&[*extent]);
@@ -208,20 +208,20 @@ fn neighbours_that_are_gone_come_back_together_and_older_ones_when_they_are_want
     let target = without(&[0, 1]);
     let source: Arc<dyn Disk> = Arc::new(copy(&original));
     let disk: Arc<dyn Disk> = Arc::new(target.clone());
-    mend(&disk, (&source, &[]), &mut |_, _| {}).unwrap();
+    mend(&disk, &source, &[], &mut |_, _| {}).unwrap();
     assert_eq!(
         extents(&target).len() + 2,
         extents(&original).len(),
         "they may have been given back"
     );
-    let report = mend(&disk, (&source, &[0]), &mut |_, _| {}).unwrap();
+    let report = mend(&disk, &source, &[0], &mut |_, _| {}).unwrap();
     assert_eq!((report.mended.len(), report.left.len()), (2, 0));
     assert!(extents(&target) == extents(&original));
 
     let target = without(&[0, 1]);
     let disk: Arc<dyn Disk> = Arc::new(target.clone());
     let other: Arc<dyn Disk> = Arc::new(other_instance(&original));
-    let report = mend(&disk, (&other, &[0]), &mut |_, _| {}).unwrap();
+    let report = mend(&disk, &other, &[0], &mut |_, _| {}).unwrap();
     assert_eq!((report.mended.len(), report.left.len()), (0, 2));
     assert!(!extents(&target).contains_key(&extent_name(1)));
 }
@@ -242,7 +242,7 @@ fn another_log_is_no_source() {
     let target = copy(&original);
     target.change(&extent_name(1), |file| file[places(&original)[4] + 100] ^= 8);
     let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(other)];
-    let wrong = mend(&disks[0], (&disks[1], &[]), &mut |_, _| {});
+    let wrong = mend(&disks[0], &disks[1], &[], &mut |_, _| {});
     assert!(matches!(wrong, Err(LogError::OtherLog { .. })));
 }
 

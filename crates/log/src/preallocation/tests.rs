@@ -131,7 +131,8 @@ fn a_disk_that_refuses_a_file_although_it_has_room_is_asked_again() {
     // What is left of the first extent is less than the reserve and one extent.
     watch.wait_space(Space::Full);
     watch.wait_space(Space::Ample);
-    // The keeper says so when it has nothing more to make, and rests until something is appended.
+    // The preallocation thread says so when it has nothing more to make, and rests until something
+    // is appended.
     assert!(!disk.files().contains_key("new"), "what was refused is not left behind");
     for _ in 0..30 {
         watch.wait_durable(append(&log, &[vec![1; 20_000]], Urgency::Forced).1);

@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::folder::names::extent_name;
-use crate::format::{BatchHeader, EXTENT_HEADER_BYTES, padded, size};
+use crate::format::{BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, size};
 use crate::member::KnownBatch;
 
 /// Read at most, over all extents: a fraction of a second on a disk for this.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Read at a time; headers that are further apart are read one by one.
 const PIECE_BYTES: u64 = 128 * 1024;
-const HEADER_BLOCK_BYTES: u64 = 4_096;
+const HEADER_BLOCK_BYTES: u64 = BLOCK_BYTES as u64;
 
 /// The batches before `base`, oldest first, as far back as extents from `first` on and the bound
 /// allow.

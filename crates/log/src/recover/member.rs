@@ -15,11 +15,31 @@ use crate::listener::Listener;
 use crate::log::Log;
 use crate::mark::Seam;
 use crate::member::{KnownBatch, Replicator, RunStream};
-use crate::record::Runs;
+use crate::record::RunAssembler;
+
+/// Positions of the batches that a start knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchPlaces {
+    /// The batch behind which reading began: with index and term 0 and no position at the beginning
+    /// of a log. When what is before the first batch is not known (reading began at the oldest
+    /// extent, or with an image of format version 1), that one is the base.
+    pub base: BatchPlace,
+    /// The batches behind it, in order.
+    pub batches: Vec<BatchPlace>,
+}
+
+/// Where the runs go on that replay yielded.
+#[derive(Clone, Debug)]
+pub struct ResumedStream {
+    /// Index of the last batch of which replay yielded runs; that of the base when there was none.
+    pub fed: u64,
+    /// Takes the next batch.
+    pub stream: RunStream,
+}
 
 /// What replay remembers for an instance of a group.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ReplayMemory {
     /// Whether it remembers anything.
     keeps: bool,
     /// Runs that end in a batch behind this one are not yielded.
@@ -31,20 +51,20 @@ pub(super) struct Seen {
     stream: RunStream,
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
+impl Default for ReplayMemory {
+    fn default() -> ReplayMemory {
         let (keeps, committed, fed) = (false, u64::MAX, 0);
-        Seen { keeps, committed, known: Vec::new(), fed, stream: RunStream::new() }
+        ReplayMemory { keeps, committed, known: Vec::new(), fed, stream: RunStream::new() }
     }
 }
 
-impl Seen {
+impl ReplayMemory {
     /// The same wishes, nothing read but the batch before the position where reading begins.
-    pub(super) fn begin(&self, begun: Option<Seam>) -> Seen {
-        let Seen { keeps, committed, .. } = *self;
+    pub(super) fn begin(&self, begun: Option<Seam>) -> ReplayMemory {
+        let ReplayMemory { keeps, committed, .. } = *self;
         let known = begun.into_iter().filter(|_| keeps).map(KnownBatch::of_seam).collect();
         let fed = begun.map_or(0, |begun| begun.index);
-        Seen { keeps, committed, known, fed, stream: RunStream::new() }
+        ReplayMemory { keeps, committed, known, fed, stream: RunStream::new() }
     }
 
     /// How much of an unfinished run is to be held, if `bytes` are enough for replay itself.
@@ -71,7 +91,7 @@ impl Seen {
     }
 
     /// Replay is through: this is left of the unfinished run.
-    pub(super) fn end(&mut self, runs: Runs) {
+    pub(super) fn end(&mut self, runs: RunAssembler) {
         if self.keeps {
             self.stream = RunStream::behind(runs.into_waiting());
         }
@@ -105,16 +125,15 @@ impl Recovery {
         self.seen.committed = committed;
     }
 
-    /// Index of the last batch of which replay yielded runs (that of the base when there was none),
-    /// and the stream that takes the next one.
+    /// The stream of runs behind those that replay yielded.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
     #[must_use]
-    pub fn stream(&self) -> (u64, RunStream) {
+    pub fn stream(&self) -> ResumedStream {
         assert!(self.tail.is_some(), "what is unfinished is known after replay");
         assert!(self.seen.keeps, "what is unfinished is known when it was asked for");
-        (self.seen.fed, self.seen.stream.clone())
+        ResumedStream { fed: self.seen.fed, stream: self.seen.stream.clone() }
     }
 
     /// Whether replay read batches that it did not yield: what they take away is still there.
@@ -127,19 +146,19 @@ impl Recovery {
         self.seen.known.last().is_some_and(|last| last.index > self.seen.fed)
     }
 
-    /// The batches that replay read, with their positions, in order, and the batch behind which it
-    /// began: with index and term 0 and no position at the beginning of a log. When what is before
-    /// the first batch is not known (reading began at the oldest extent, or with an image of format
-    /// version 1), that one is the base.
+    /// The batches that replay read, with their positions.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
     #[must_use]
-    pub fn places(&self) -> (BatchPlace, Vec<BatchPlace>) {
+    pub fn places(&self) -> BatchPlaces {
         assert!(self.tail.is_some(), "places are known after replay");
         assert!(self.seen.keeps, "places are known when they were asked for");
-        let mut places = self.seen.known.iter().map(KnownBatch::place);
-        (places.next().unwrap_or_default(), places.collect())
+        let Some((base, batches)) = self.seen.known.split_first() else {
+            unreachable!("replay knows the batch before its first one, or reads one")
+        };
+        let batches = batches.iter().map(KnownBatch::place).collect();
+        BatchPlaces { base: base.place(), batches }
     }
 
     /// The same with the batches before them, as far back as headers lead that are there: what an
@@ -149,14 +168,18 @@ impl Recovery {
     /// # Panics
     /// As [`Recovery::places`].
     #[must_use]
-    pub fn places_from_earlier(&self) -> (BatchPlace, Vec<BatchPlace>) {
-        let (base, places) = self.places();
-        let Some(known) = self.seen.known.first() else { return (base, places) };
-        let first = self.folder.extents.first().copied().unwrap_or(u64::MAX);
+    pub fn places_from_earlier(&self) -> BatchPlaces {
+        let places = self.places();
+        let Some(known) = self.seen.known.first() else { return places };
+        // A new log had no extent when its folder was listed.
+        let Some(&first) = self.folder.extents.first() else { return places };
         let extent_bytes = self.extent_bytes();
         let earlier = earlier::earlier(self.disk.as_ref(), extent_bytes, first, *known);
-        let mut all = earlier.iter().map(KnownBatch::place).chain([base]).chain(places);
-        (all.next().unwrap_or_default(), all.collect())
+        let Some((oldest, others)) = earlier.split_first() else { return places };
+        let BatchPlaces { base, batches } = places;
+        let others = others.iter().map(KnownBatch::place);
+        let batches = others.chain([base]).chain(batches).collect();
+        BatchPlaces { base: oldest.place(), batches }
     }
 
     /// Starts the log *following*: it takes batches by [`Log::receive`] alone, until [`Log::lead`].

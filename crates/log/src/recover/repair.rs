@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 
+use towline_delegation::DelegationLock;
 use towline_types::Lsn;
 
 use super::{Recovery, Tail};
@@ -18,7 +19,7 @@ use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::error::LogError;
 use crate::extents::{Extent, Extents, Ready, Space};
-use crate::folder::chain::{Link, Place};
+use crate::folder::chain::{ExtentOffset, Link};
 use crate::folder::images;
 use crate::folder::names::{extent_name, image_name};
 use crate::format::BLOCK_BYTES;
@@ -75,8 +76,8 @@ impl Recovery {
     pub(super) fn repair(
         &mut self,
         from: u64,
-        tail: Place,
-        ghosts: &[Place],
+        tail: ExtentOffset,
+        ghosts: &[ExtentOffset],
     ) -> Result<u64, LogError> {
         for place in ghosts.iter().chain([&tail]) {
             let name = extent_name(place.sequence);
@@ -96,8 +97,10 @@ impl Recovery {
     }
 
     /// Writes zeros over the first block at a location, unless zeros are there.
-    fn erase(&self, place: Place) -> io::Result<()> {
-        let length = self.files.length(place.sequence).unwrap_or(0);
+    fn erase(&self, place: ExtentOffset) -> io::Result<()> {
+        let Some(length) = self.files.length(place.sequence) else {
+            unreachable!("the scan stopped in an extent that is there")
+        };
         if place.offset >= length {
             return Ok(());
         }
@@ -111,7 +114,7 @@ impl Recovery {
         file.write_at(block.bytes(), place.offset)
     }
 
-    fn put_files_away(&mut self, tail: Place) -> io::Result<()> {
+    fn put_files_away(&mut self, tail: ExtentOffset) -> io::Result<()> {
         for name in self.folder.leftovers.drain(..) {
             self.disk.remove(&name)?;
         }
@@ -197,19 +200,19 @@ impl Recovery {
             state: Mutex::new(state),
             writers: Condvar::new(),
             appenders: Condvar::new(),
-            keeper: Condvar::new(),
-            teller: Condvar::new(),
+            preallocation: Condvar::new(),
+            space_notifier: Condvar::new(),
             handles: self.files.handles,
             chain: Chain::new(link.index + 1, link.checksum),
             written: Mutex::new(WriteFigures::default()),
-            reported: Mutex::new(ReportPosition { upto: end, failed: false }),
+            reported: DelegationLock::new(ReportPosition { upto: end, failed: false }),
             needs: Mutex::new(Needs::new(first, &images)),
             holds: Arc::default(),
             housekeeping: Mutex::new(Housekeeping { images }),
             durable: AtomicU64::new(end.0),
             tail: AtomicU64::new(end.0),
             unsynced: AtomicU64::new(0),
-            // The keeper knows it as soon as it has asked the disk.
+            // The preallocation thread knows it as soon as it has asked the disk.
             room_for_puts: AtomicU64::new(u64::MAX),
         })
     }
@@ -239,7 +242,9 @@ impl Recovery {
         let behind = self.files.lengths.range(tail.place.sequence + 1..);
         let ready = |sequence| Ok(Ready { extent: open(sequence)?, filled_to: extent_bytes });
         let ready: Result<_, LogError> = behind.map(|(sequence, _)| ready(*sequence)).collect();
-        let length = self.files.length(current.sequence).unwrap_or(0);
+        let Some(length) = self.files.length(current.sequence) else {
+            unreachable!("the log ends in an extent that is there")
+        };
         Ok(Extents {
             extent_bytes,
             first: self.files.first(),

@@ -8,35 +8,45 @@ use std::io;
 use towline_types::Lsn;
 
 use super::files::Files;
-use super::member::Seen;
+use super::member::ReplayMemory;
 use super::progress::Progress;
 use super::{ReplayError, Report};
 use crate::error::{Damage, LogError};
-use crate::folder::chain::{Link, Place, finding};
+use crate::folder::chain::{ExtentOffset, Link, finding};
 use crate::folder::names::extent_name;
 use crate::folder::scan::Scan;
 use crate::folder::window::Cost;
 use crate::format::BATCH_HEADER_BYTES;
-use crate::record::{self, Halt, Kind, Receiver, Records, Runs};
+use crate::record::{self, Halt, Kind, Receiver, Records, RunAssembler};
 
 /// Where the run begins that is not finished yet.
 #[derive(Clone, Copy)]
 struct Start {
-    place: Place,
+    place: ExtentOffset,
     link: Option<Link>,
 }
 
-/// Reads batches to the end of the chain and yields the runs in them that end behind `upto`; of an
-/// unfinished run it holds `bytes_max` bytes. Enters each batch into `seen`, which may hold
-/// some back. Returns what reading again cost.
+/// What is replayed.
+pub(super) struct ReplaySource<'a, 'f> {
+    pub(super) scan: &'a mut Scan<'f>,
+    pub(super) files: &'a Files,
+    /// Runs that end at or before it are not yielded.
+    pub(super) upto: Lsn,
+    /// Bytes of an unfinished run that are held.
+    pub(super) bytes_max: usize,
+}
+
+/// Reads batches to the end of the chain and yields the runs in them. Enters each batch into
+/// `seen`, which may hold some back. Returns what reading again cost.
 pub(super) fn yield_runs<E>(
-    (scan, files): (&mut Scan<'_>, &Files),
-    (upto, bytes_max): (Lsn, usize),
-    (record, seen): (&mut Receiver<'_, E>, &mut Seen),
+    source: ReplaySource<'_, '_>,
+    record: &mut Receiver<'_, E>,
+    seen: &mut ReplayMemory,
     report: &mut Report,
     progress: &mut Progress<impl FnMut(u64, u64)>,
 ) -> Result<Cost, ReplayError<E>> {
-    let mut runs = Runs::new(bytes_max);
+    let ReplaySource { scan, files, upto, bytes_max } = source;
+    let mut runs = RunAssembler::new(bytes_max);
     let mut start: Option<Start> = None;
     let mut cost = Cost::default();
     loop {
@@ -57,17 +67,17 @@ pub(super) fn yield_runs<E>(
             ReplayError::Log(LogError::Damaged(finding))
         };
         if seen.holds_back(&header, upto) {
-            let (is_seam, _) = record::shape(payload).map_err(|_| malformed())?;
-            seen.add(&header, is_seam);
+            let shape = record::shape(payload).map_err(|_| malformed())?;
+            seen.add(&header, shape.is_seam);
             progress.done(scan.end);
             continue;
         }
-        let at = (header.term, header.lsn.after(BATCH_HEADER_BYTES as u64));
+        let lsn = header.lsn.after(BATCH_HEADER_BYTES as u64);
         let mut again = |first: Lsn, last: Lsn, record: &mut Receiver<'_, E>| match start {
-            Some(start) => read_again(files, start, (first, last), record, &mut cost),
+            Some(start) => read_again(files, start, first, last, record, &mut cost),
             None => Err(Halt::Malformed),
         };
-        match runs.feed(at, payload, upto, record, &mut again) {
+        match runs.feed(header.term, lsn, payload, upto, record, &mut again) {
             Ok(count) => report.records += count,
             Err(Halt::Receiver { lsn, error }) => return Err(ReplayError::Record { lsn, error }),
             Err(Halt::Log(error)) => return Err(ReplayError::Log(error)),
@@ -87,14 +97,15 @@ pub(super) fn yield_runs<E>(
 fn read_again<E>(
     files: &Files,
     start: Start,
-    (first, last): (Lsn, Lsn),
+    first: Lsn,
+    last: Lsn,
     record: &mut Receiver<'_, E>,
     cost: &mut Cost,
 ) -> Result<u64, Halt<E>> {
     let mut scan = Scan::again(files, start.place, start.link);
     let mut count = 0;
     loop {
-        let failed = |e: io::Error, place: Place| {
+        let failed = |e: io::Error, place: ExtentOffset| {
             Halt::Log(LogError::io("read a run again", &extent_name(place.sequence), e))
         };
         let place = scan.place;

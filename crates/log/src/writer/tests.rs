@@ -1,6 +1,5 @@
 //! A listener that appends: the log goes on, and reports all positions in order.
 
-use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -9,14 +8,16 @@ use std::time::Duration;
 
 use towline_types::Lsn;
 
+use super::report;
 use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
 use crate::listener::{Listener, Urgency};
+use crate::lock::lock;
 use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::shared::SEALED_BYTES_MAX;
-use crate::testing::{append, image, recover};
+use crate::testing::{Watch, append, image, recover, start};
 
 /// Only so that a fault is a failure and not a test that never ends.
 const HANGS: Duration = Duration::from_secs(60);
@@ -107,7 +108,7 @@ impl Fed {
 fn a_listener_that_appends_under_back_pressure_goes_on(writers: usize) {
     let disk = MemoryDisk::new();
     let options = Options {
-        // Filled at once: the keeper's syncs are not held.
+        // Filled at once: the syncs of preallocation are not held.
         extent_bytes: 4 * MIB as u64,
         batch_bytes_target: MIB,
         writes_in_flight_max: writers,
@@ -151,6 +152,23 @@ fn a_listener_that_appends_under_back_pressure_goes_on(writers: usize) {
 }
 
 #[test]
+fn what_became_durable_beside_a_cut_is_reported_when_the_cut_is_over() {
+    let watch = Watch::new();
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let log = start(&disk, Options::small(), &watch);
+    // As a cut holds it; the writer finds it held and does not wait.
+    let held = log.shared().reported.lock();
+    let (_, end) = append(&log, &[vec![1]], Urgency::Forced);
+    while log.durable() < end {
+        thread::yield_now();
+    }
+    assert_eq!(watch.durable(), []);
+    drop(held);
+    report(log.shared());
+    watch.wait_durable(end);
+}
+
+#[test]
 fn a_listener_that_appends_under_back_pressure_goes_on_with_one_writer() {
     a_listener_that_appends_under_back_pressure_goes_on(1);
 }
@@ -185,7 +203,7 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
         image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();
     }
-    // The run needs more extents than are held ready: the keeper must be free to make them so.
+    // The run needs more extents than are held ready: preallocation must be free to make them so.
     let (mut end, mut upto) = (None, Lsn::ZERO);
     while end.is_none_or(|end| upto < end) {
         let (told, fed_to) = fed.told.recv_timeout(HANGS).unwrap();

@@ -7,7 +7,7 @@
 use towline_amqp::codec::Value;
 use towline_amqp::sections::{MessageBuilder, Properties, PropertyValue, Sections};
 use towline_amqp::types::{DeliveryState, Error, condition};
-use towline_amqp::{Outgoing, Transfer};
+use towline_amqp::{IncomingDelivery, Outgoing};
 use towline_types::Payload;
 
 use super::links::LinkUse;
@@ -27,7 +27,7 @@ impl Front {
         self.logins.may_administer(self.user.as_deref())
     }
 
-    pub(super) fn administer(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
+    pub(super) fn administer(&mut self, transfer: &IncomingDelivery, requests: &mut Vec<Request>) {
         let delivery = transfer.delivery;
         let whole = transfer.payload.to_contiguous();
         match parse(&whole) {
@@ -37,7 +37,7 @@ impl Front {
                 let refusal = Error::new(condition::UNAUTHORIZED_ACCESS, NOT_AUTHORIZED);
                 self.reject(delivery, None, refusal);
             }
-            Ok((kind, text, correlation)) => {
+            Ok(AdminRequest { kind, text, correlation }) => {
                 let in_flight = InFlight { delivery, bytes: 0, tag: None };
                 let token = self.in_flight.insert(in_flight) as u64;
                 self.admin_correlations.insert(token, correlation);
@@ -88,7 +88,16 @@ impl Front {
 }
 
 /// Kind, text and correlation id of a request.
-fn parse(message: &[u8]) -> Result<(String, String, String), &'static str> {
+/// What an administrator asks for.
+struct AdminRequest {
+    /// `mqsc`, `status` and the like.
+    kind: String,
+    text: String,
+    /// By which the client knows the answer.
+    correlation: String,
+}
+
+fn parse(message: &[u8]) -> Result<AdminRequest, &'static str> {
     let sections = Sections::scan_checked(message).map_err(|_| "the request is malformed")?;
     let properties = sections.properties(message).map_err(|_| "the request is malformed")?;
     let correlation = properties.correlation_id.ok_or("a request needs a correlation id")?;
@@ -100,5 +109,6 @@ fn parse(message: &[u8]) -> Result<(String, String, String), &'static str> {
         Some(Value::String(text)) => text.to_owned(),
         _ => return Err("a request needs a body of one string"),
     };
-    Ok((kind, text, correlation.correlation_id_text().into_owned()))
+    let correlation = correlation.correlation_id_text().into_owned();
+    Ok(AdminRequest { kind, text, correlation })
 }

@@ -7,7 +7,7 @@ use towline_amqp::types::{
     DistributionMode, Error, LinkTarget, Outcome as AmqpOutcome, ReceiverSettleMode, Role,
     SenderSettleMode, Source, Target, TerminusDurability, condition,
 };
-use towline_amqp::{AttachReply, Attached, LinkId, coordinator};
+use towline_amqp::{AttachReply, LinkId, PeerAttach, coordinator};
 use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
@@ -33,14 +33,14 @@ const SELECTOR_SHOWN_MAX: usize = 200;
 const TEMPORARY_QUEUE: &str = "temporary-queue";
 
 /// Where a link wants to go.
-enum Place {
+enum LinkPurpose {
     Terminus(Terminus),
     Anonymous,
     Admin,
 }
 
 impl Front {
-    pub(super) fn attached(&mut self, attached: Attached, requests: &mut Vec<Request>) {
+    pub(super) fn attached(&mut self, attached: PeerAttach, requests: &mut Vec<Request>) {
         let link = attached.link;
         let opened = match (attached.peer_role, attached.target.as_deref()) {
             (Role::Sender, Some(LinkTarget::Coordinator(_))) => {
@@ -55,7 +55,7 @@ impl Front {
         }
     }
 
-    fn attach_coordinator(&mut self, attached: Attached) {
+    fn attach_coordinator(&mut self, attached: PeerAttach) {
         let link = attached.link;
         let rejects = attached
             .source
@@ -80,7 +80,7 @@ impl Front {
 
     fn attach_producer(
         &mut self,
-        attached: Attached,
+        attached: PeerAttach,
         requests: &mut Vec<Request>,
     ) -> Result<(), Error> {
         let target = match attached.target.as_deref() {
@@ -95,19 +95,19 @@ impl Front {
             .as_deref()
             .is_none_or(|source| refused::knows_rejected(&source.outcomes));
         let private = target.capabilities.contains(TEMPORARY_QUEUE);
-        match self.place(&attached, (address, target.dynamic), private) {
-            Place::Terminus(terminus) => {
+        match self.purpose(&attached, address, target.dynamic, private) {
+            LinkPurpose::Terminus(terminus) => {
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
                 let link = self.links.insert(attached.link, used_for);
                 requests.push(Request::OpenProducer { link, terminus });
             }
-            Place::Anonymous => {
+            LinkPurpose::Anonymous => {
                 let credit = limits::PRODUCER_CREDIT;
                 let used_for = LinkUse::AnonymousProducer { credit, rejects };
                 self.accept_producer(attached, used_for, None, limits::TRANSFER_BYTES_MAX);
             }
-            Place::Admin => {
+            LinkPurpose::Admin => {
                 self.check_administrator()?;
                 let used_for = LinkUse::AdminRequests { credit: limits::PRODUCER_CREDIT };
                 self.accept_producer(attached, used_for, None, limits::ADMIN_REQUEST_BYTES_MAX);
@@ -118,7 +118,7 @@ impl Front {
 
     fn attach_consumer(
         &mut self,
-        attached: Attached,
+        attached: PeerAttach,
         requests: &mut Vec<Request>,
     ) -> Result<(), Error> {
         let Some(source) = attached.source.as_deref() else {
@@ -135,8 +135,8 @@ impl Front {
         // Before its queue is looked for: one that was kept for it would not be found again.
         let selector = selector_of(&source.filter)?;
         let private = source.capabilities.contains(TEMPORARY_QUEUE);
-        match self.place(&attached, (address, source.dynamic), private) {
-            Place::Terminus(terminus) => {
+        match self.purpose(&attached, address, source.dynamic, private) {
+            LinkPurpose::Terminus(terminus) => {
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
                 let used_for =
@@ -151,13 +151,13 @@ impl Front {
                 });
                 Ok(())
             }
-            Place::Admin => {
+            LinkPurpose::Admin => {
                 self.check_administrator()?;
                 self.links.insert(attached.link, LinkUse::AdminReplies { credit: 0 });
                 self.accept_consumer(&attached, ADMIN_ADDRESS, SenderSettleMode::Settled);
                 Ok(())
             }
-            Place::Anonymous => {
+            LinkPurpose::Anonymous => {
                 Err(Error::new(condition::INVALID_FIELD, "a source needs an address"))
             }
         }
@@ -170,22 +170,23 @@ impl Front {
         Err(Error::new(condition::UNAUTHORIZED_ACCESS, NOT_AUTHORIZED))
     }
 
-    fn place(
+    fn purpose(
         &mut self,
-        attached: &Attached,
-        (address, dynamic): (Option<&str>, bool),
+        attached: &PeerAttach,
+        address: Option<&str>,
+        dynamic: bool,
         private: bool,
-    ) -> Place {
+    ) -> LinkPurpose {
         match address {
-            _ if dynamic => Place::Terminus(match self.nodes.comes_back(attached) {
+            _ if dynamic => LinkPurpose::Terminus(match self.nodes.comes_back(attached) {
                 Some(queue) => Terminus::Kept(queue),
                 None => Terminus::Dynamic { model: self.default_model.to_string(), private },
             }),
-            None | Some("") => Place::Anonymous,
-            Some(ADMIN_ADDRESS) => Place::Admin,
+            None | Some("") => LinkPurpose::Anonymous,
+            Some(ADMIN_ADDRESS) => LinkPurpose::Admin,
             Some(address) => {
                 let name = address.strip_prefix("queue://").unwrap_or(address);
-                Place::Terminus(Terminus::Queue(name.to_owned()))
+                LinkPurpose::Terminus(Terminus::Queue(name.to_owned()))
             }
         }
     }
@@ -226,7 +227,8 @@ impl Front {
     ) {
         let Some(Opening { attached, flow }) = self.take_opening(token) else {
             if let Ok(ConsumerOpened { consumer, .. }) = result {
-                let (lost, keep_queue) = (false, false);
+                let lost = false;
+                let keep_queue = false;
                 requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
             }
             return;
@@ -282,7 +284,7 @@ impl Front {
 
     fn accept_producer(
         &mut self,
-        attached: Attached,
+        attached: PeerAttach,
         used_for: LinkUse,
         address: Option<&str>,
         message_bytes_max: u64,
@@ -317,7 +319,7 @@ impl Front {
         self.machine.set_credit(link, limits::PRODUCER_CREDIT);
     }
 
-    fn accept_consumer(&mut self, attached: &Attached, address: &str, mode: SenderSettleMode) {
+    fn accept_consumer(&mut self, attached: &PeerAttach, address: &str, mode: SenderSettleMode) {
         let wanted = attached.source.as_deref().cloned().unwrap_or_default();
         let source = Source {
             // The address as the peer wrote it: some clients compare. A dynamic node has ours.
@@ -362,7 +364,8 @@ impl Front {
                 // What was declared on it and is still open is rolled back (AMQP 4.3).
                 for (unit, open) in &self.units {
                     if open.coordinator == link {
-                        let (token, unit) = (NO_REQUESTER, *unit);
+                        let token = NO_REQUESTER;
+                        let unit = *unit;
                         requests.push(Request::Discharge { token, unit, fail: true });
                     }
                 }
@@ -384,7 +387,8 @@ impl Front {
         reason: &Refusal,
         requests: &mut Vec<Request>,
     ) {
-        let (lost, keep_queue) = (false, false);
+        let lost = false;
+        let keep_queue = false;
         requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
         if let Some(token) = self.links.of_consumer(consumer)
             && let Some(link) = self.links.by_token(token).map(|link| link.id)

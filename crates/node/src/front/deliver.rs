@@ -3,13 +3,14 @@
 use bytes::{Bytes, BytesMut};
 use towline_amqp::sections::{self, Header as AmqpHeader};
 use towline_amqp::types::{DeliveryState, TxnId};
-use towline_amqp::{Flow, LinkId, Outgoing};
-use towline_core::{Delivery, MessageSequence, Outcome, Refusal, UnitId};
+use towline_amqp::{LinkFlow, LinkId, Outgoing};
+use towline_core::{Delivery, MessageSequence, Refusal, UnitId};
 use towline_types::{Payload, Time, limits};
 
 use super::links::LinkUse;
-use super::{Front, format, message};
-use crate::request::{LinkToken, Request};
+use super::message::{self, PeerOutcome, SettlementAnswer};
+use super::{DeliveryKey, Front, format};
+use crate::request::Request;
 
 /// Bytes of one allocation from which header sections are cut.
 const PREFIX_BYTES: usize = 8 * 1024;
@@ -58,7 +59,8 @@ impl Front {
         &mut self,
         now: Time,
         delivery: Box<Delivery>,
-        (queue, place): (&str, &str),
+        queue: &str,
+        place: &str,
         requests: &mut Vec<Request>,
     ) {
         let note = message::note(queue, place);
@@ -85,7 +87,7 @@ impl Front {
     }
 
     /// The peer moved the credit of a link.
-    pub(super) fn flow(&mut self, flow: Flow, requests: &mut Vec<Request>) {
+    pub(super) fn flow(&mut self, flow: LinkFlow, requests: &mut Vec<Request>) {
         let Some(link) = self.links.get_mut(flow.link) else { return };
         match &mut link.used_for {
             LinkUse::Consumer { .. } => self.credit_moved(flow, requests),
@@ -124,8 +126,9 @@ impl Front {
             // It was detached behind a frame that came with this one.
             return self.lost(state);
         };
-        let (consumer, sequence) = (*consumer, MessageSequence(key));
-        let (outcome, unit) = match message::outcome_of(state, settled) {
+        let consumer = *consumer;
+        let sequence = MessageSequence(key);
+        let PeerOutcome { outcome, unit } = match message::outcome_of(state, settled) {
             Ok(Some(decided)) => decided,
             // Not an outcome yet: the delivery stays with the peer.
             Ok(None) => return,
@@ -134,7 +137,7 @@ impl Front {
                 return self.detached(link, requests);
             }
         };
-        let Some(unit) = self.unit_of_outcome((link, key), unit, settled) else {
+        let Some(unit) = self.unit_of_outcome(DeliveryKey { link, key }, unit, settled) else {
             let error = super::error::of_refusal(&Refusal::UnknownUnit);
             self.machine.detach(link, true, Some(error));
             return self.detached(link, requests);
@@ -168,7 +171,7 @@ impl Front {
     /// peer named one that is not open on this connection (AMQP 4.4.2).
     fn unit_of_outcome(
         &mut self,
-        delivery: (LinkId, u64),
+        delivery: DeliveryKey,
         named: Option<UnitId>,
         settled: bool,
     ) -> Option<Option<UnitId>> {
@@ -209,12 +212,10 @@ impl Front {
     pub(super) fn settled(
         &mut self,
         now: Time,
-        token: LinkToken,
-        sequence: MessageSequence,
-        (outcome, unit): (Outcome, Option<UnitId>),
-        result: Result<(), Refusal>,
+        answer: SettlementAnswer,
         requests: &mut Vec<Request>,
     ) {
+        let SettlementAnswer { link: token, sequence, unit, outcome, result } = answer;
         let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
         match result {
             Ok(()) if self.left(now, token, sequence, requests) => {}

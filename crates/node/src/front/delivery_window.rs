@@ -25,14 +25,14 @@
 //! are together what the instance has dispatched to the consumer and this connection has heard of,
 //! and never more than `granted`.
 
-use towline_amqp::{Flow, LinkId};
+use towline_amqp::{LinkFlow, LinkId};
 use towline_core::{ConsumerId, Delivery, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
 use super::deliver::wire_bytes_max;
-use super::link_schedule::{Place, Standing};
-use super::links::LinkUse;
+use super::link_schedule::{Standing, TargetLine};
+use super::links::{ConsumerLink, LinkUse};
 use super::outbound::{Settling, Supply, got, settle};
 use crate::request::{LinkToken, Request, Response};
 
@@ -69,7 +69,7 @@ impl Front {
             Response::Deliver(delivery) => {
                 supply.held.is_empty()
                     && !self.links.lines.any_waits(id.session())
-                    && self.verdict_on((token, id, supply), delivery) == Verdict::Goes
+                    && self.verdict_on(token, id, supply, delivery) == Verdict::Goes
             }
             // Without credit nothing that waits here could use it up.
             _ => !supply.waits() || self.machine.allowance(id).credit == 0,
@@ -98,7 +98,9 @@ impl Front {
     /// the window may begin when nothing else is on its way to it: it has to begin some time.
     fn verdict_on(
         &self,
-        (token, id, supply): (LinkToken, LinkId, &Supply),
+        token: LinkToken,
+        id: LinkId,
+        supply: &Supply,
         delivery: &Delivery,
     ) -> Verdict {
         let allowance = self.machine.allowance(id);
@@ -120,7 +122,7 @@ impl Front {
     }
 
     fn is_in_advance(&self, token: LinkToken) -> bool {
-        matches!(self.links.consumer(token), Some((_, Settling::InAdvance, _)))
+        self.links.consumer(token).is_some_and(|link| link.settling == Settling::InAdvance)
     }
 
     /// Whether one more body may wait in memory for the window of its session.
@@ -182,25 +184,25 @@ impl Front {
         match verdict {
             Verdict::Goes => {}
             Verdict::Stays => {
-                self.links.stand(token, Place::Nowhere);
+                self.links.stand(token, TargetLine::Nowhere);
                 return None;
             }
             Verdict::Large => {
-                self.links.stand(token, Place::Large);
+                self.links.stand(token, TargetLine::Large);
                 return None;
             }
             Verdict::Window => {
                 match (has_turn, is_ready) {
                     (true, _) => self.links.lines.not_due(),
-                    (false, true) => self.links.stand(token, Place::WindowFirst),
-                    (false, false) => self.links.stand(token, Place::Window),
+                    (false, true) => self.links.stand(token, TargetLine::WindowFirst),
+                    (false, false) => self.links.stand(token, TargetLine::Window),
                 }
                 return None;
             }
         }
         let supply = self.links.supply_mut(token)?;
         let response = supply.held.pop_front();
-        let place = if supply.held.is_empty() { Place::Nowhere } else { Place::Window };
+        let place = if supply.held.is_empty() { TargetLine::Nowhere } else { TargetLine::Window };
         if has_turn {
             self.links.lines.rotate();
         }
@@ -215,7 +217,7 @@ impl Front {
             return Verdict::Window;
         }
         match supply.held.front() {
-            Some(Response::Deliver(delivery)) => self.verdict_on((token, id, supply), delivery),
+            Some(Response::Deliver(delivery)) => self.verdict_on(token, id, supply, delivery),
             Some(_) if supply.leaving.is_empty() => Verdict::Goes,
             Some(_) | None => Verdict::Stays,
         }
@@ -233,7 +235,7 @@ impl Front {
         // One that is large may fit into its window by now. They take turns.
         for _ in 0..self.links.lines.large_count().min(LARGE_LOOKED_AT) {
             if let Some(token) = self.links.lines.large() {
-                self.links.stand(token, Place::Ready);
+                self.links.stand(token, TargetLine::Ready);
             }
         }
     }
@@ -247,8 +249,10 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let Some(token) = self.links.of_consumer(delivery.consumer) else { return };
-        let Some((id, settling, supply)) = self.links.consumer(token) else { return };
-        if self.verdict_on((token, id, supply), &delivery) != Verdict::Goes {
+        let Some(ConsumerLink { id, settling, supply }) = self.links.consumer(token) else {
+            return;
+        };
+        if self.verdict_on(token, id, supply, &delivery) != Verdict::Goes {
             // The peer took its credit back while the body was read. Nothing went before it since.
             return self.hold(token, Response::Deliver(delivery), true);
         }
@@ -318,7 +322,7 @@ impl Front {
     }
 
     /// The peer moved the credit of a consumer.
-    pub(super) fn credit_moved(&mut self, flow: Flow, requests: &mut Vec<Request>) {
+    pub(super) fn credit_moved(&mut self, flow: LinkFlow, requests: &mut Vec<Request>) {
         let ahead = self.dispatched_ahead();
         let link = self.links.get_mut(flow.link).map(|link| &mut link.used_for);
         let Some(LinkUse::Consumer { consumer, supply, .. }) = link else { return };

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use towline_amqp::codec::{Map, OwnedValue, Value};
 use towline_amqp::types::{Error, ExpiryPolicy, LinkTarget, Role, condition};
-use towline_amqp::{Attached, LinkId, SessionId};
+use towline_amqp::{LinkId, PeerAttach, SessionId};
 use towline_types::limits;
 
 const LIFETIME_POLICY: &str = "lifetime-policy";
@@ -85,7 +85,7 @@ struct Node {
 
 impl Nodes {
     /// A link was attached to `queue`; when its terminus is dynamic, the queue is its own.
-    pub(super) fn attached(&mut self, attached: &Attached, queue: &str) {
+    pub(super) fn attached(&mut self, attached: &PeerAttach, queue: &str) {
         let (dynamic, expiry) = match (attached.peer_role, attached.target.as_deref()) {
             (Role::Sender, Some(LinkTarget::Target(target))) => {
                 (target.dynamic, target.expiry_policy)
@@ -121,7 +121,7 @@ impl Nodes {
     }
 
     /// The queue that was kept for a link that comes back.
-    pub(super) fn comes_back(&mut self, attached: &Attached) -> Option<String> {
+    pub(super) fn comes_back(&mut self, attached: &PeerAttach) -> Option<String> {
         let place = self.kept.iter().position(|(_, node)| {
             node.peer_role == attached.peer_role && node.link_name == *attached.name
         })?;

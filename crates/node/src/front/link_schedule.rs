@@ -30,7 +30,7 @@ pub(super) enum Standing {
 
 /// Where a link is to stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TargetLine {
     Nowhere,
     Ready,
     /// At the end of the line of its session.
@@ -101,13 +101,13 @@ impl Lines {
     }
 
     /// Adds a link that stands nowhere.
-    pub(super) fn enter(&mut self, session: u16, token: LinkToken, place: Place) -> Standing {
+    pub(super) fn enter(&mut self, session: u16, token: LinkToken, place: TargetLine) -> Standing {
         match place {
-            Place::Nowhere => Standing::Nowhere,
-            Place::Ready => Standing::Ready(self.ready.add_last(token)),
-            Place::Large => Standing::Large(self.large.add_last(token)),
-            Place::Window => Standing::Window(self.line(session).add_last(token)),
-            Place::WindowFirst => Standing::Window(self.line(session).add_first(token)),
+            TargetLine::Nowhere => Standing::Nowhere,
+            TargetLine::Ready => Standing::Ready(self.ready.add_last(token)),
+            TargetLine::Large => Standing::Large(self.large.add_last(token)),
+            TargetLine::Window => Standing::Window(self.line(session).add_last(token)),
+            TargetLine::WindowFirst => Standing::Window(self.line(session).add_first(token)),
         }
     }
 

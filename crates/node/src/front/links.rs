@@ -1,10 +1,11 @@
 //! The links of one connection: what each is for, found by AMQP id, by token and by consumer.
 
 use slab::Slab;
-use towline_amqp::{Attached, Flow, LinkId, SessionId};
+use towline_amqp::{LinkFlow, LinkId, PeerAttach, SessionId};
 use towline_core::{ConsumerId, FastMap};
+use towline_types::fitting;
 
-use super::link_schedule::{Lines, Place, Standing};
+use super::link_schedule::{Lines, Standing, TargetLine};
 use super::outbound::{Settling, Supply};
 use crate::request::{LinkToken, ProducerId};
 
@@ -65,15 +66,22 @@ pub(super) enum LinkUse {
 #[derive(Debug)]
 pub(super) struct Opening {
     /// What the peer asked for.
-    pub(super) attached: Attached,
+    pub(super) attached: PeerAttach,
     /// Credit that the peer gave behind its attach, without waiting for our answer.
-    pub(super) flow: Option<Flow>,
+    pub(super) flow: Option<LinkFlow>,
 }
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: LinkId,
     pub(super) used_for: LinkUse,
+}
+
+/// The link of a consumer, to look at.
+pub(super) struct ConsumerLink<'a> {
+    pub(super) id: LinkId,
+    pub(super) settling: Settling,
+    pub(super) supply: &'a Supply,
 }
 
 /// All links of a connection.
@@ -107,10 +115,10 @@ impl Links {
     }
 
     /// A consumer's link, to look at.
-    pub(super) fn consumer(&self, token: LinkToken) -> Option<(LinkId, Settling, &Supply)> {
+    pub(super) fn consumer(&self, token: LinkToken) -> Option<ConsumerLink<'_>> {
         match self.links.get(slot_of(token))? {
             Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
-                Some((*id, *settling, supply))
+                Some(ConsumerLink { id: *id, settling: *settling, supply })
             }
             _ => None,
         }
@@ -118,7 +126,7 @@ impl Links {
 
     /// Its supply.
     pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
-        self.consumer(token).map(|(id, _, supply)| (id, supply))
+        self.consumer(token).map(|link| (link.id, link.supply))
     }
 
     /// The supply of a consumer's link, to change.
@@ -189,7 +197,7 @@ impl Links {
     }
 
     /// Moves a consumer's link to this line.
-    pub(super) fn stand(&mut self, token: LinkToken, place: Place) {
+    pub(super) fn stand(&mut self, token: LinkToken, place: TargetLine) {
         let Some(Link { id, used_for: LinkUse::Consumer { supply, .. } }) =
             self.links.get_mut(slot_of(token))
         else {
@@ -203,7 +211,7 @@ impl Links {
     pub(super) fn wake(&mut self, token: LinkToken) {
         let Some((id, supply)) = self.supply(token) else { return };
         match supply.standing {
-            Standing::Nowhere | Standing::Large(_) => self.stand(token, Place::Ready),
+            Standing::Nowhere | Standing::Large(_) => self.stand(token, TargetLine::Ready),
             Standing::Window(_) => self.lines.window_moved(id.session()),
             Standing::Ready(_) => {}
         }
@@ -271,8 +279,5 @@ impl Links {
 
 /// The slot of a token, which is one of [`Links::add`].
 fn slot_of(token: LinkToken) -> usize {
-    match usize::try_from(token.0) {
-        Ok(slot) => slot,
-        Err(_) => unreachable!("{token:?} is no slot of this connection"),
-    }
+    fitting(token.0)
 }

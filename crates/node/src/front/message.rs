@@ -6,13 +6,37 @@ use bytes::{Bytes, BytesMut};
 use towline_amqp::codec::{Map, Reader, Value};
 use towline_amqp::sections::{self, MessageBuilder, MessageId, Sections};
 use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
-use towline_core::{DeadLetter, NewMessage, Outcome, UnitId};
+use towline_core::{DeadLetter, MessageSequence, NewMessage, Outcome, Refusal, UnitId};
 use towline_types::{Payload, Time, limits};
 
 use super::{format, topics};
+use crate::request::LinkToken;
 
 /// The message-format of many messages in one transfer, as Azure's clients send them.
 const BATCH_FORMAT: u32 = 0x8001_3700;
+
+/// A message as it came in.
+pub(super) struct IncomingMessage {
+    pub(super) message: NewMessage,
+    /// The queue that it names itself, where it must.
+    pub(super) to: Option<String>,
+}
+
+/// What became of the settlement of a delivery: the parts of `Response::Settled`.
+pub(super) struct SettlementAnswer {
+    pub(super) link: LinkToken,
+    pub(super) sequence: MessageSequence,
+    pub(super) unit: Option<UnitId>,
+    pub(super) outcome: Outcome,
+    pub(super) result: Result<(), Refusal>,
+}
+
+/// What the peer decided on a delivery.
+pub(super) struct PeerOutcome {
+    pub(super) outcome: Outcome,
+    /// The unit of work that this belongs to.
+    pub(super) unit: Option<UnitId>,
+}
 
 /// Reads what the rules must know of a message that arrived in this message-format. The second part
 /// is where it wants to go; only a link without a target asks (`wants_to`).
@@ -25,7 +49,7 @@ pub(super) fn from_payload(
     payload: &Payload,
     format: u32,
     wants_to: bool,
-) -> Result<(NewMessage, Option<String>), Error> {
+) -> Result<IncomingMessage, Error> {
     if format == BATCH_FORMAT {
         let text = "message-format 0x80013700 (many messages in one) is not supported yet; send \
                     each message by itself, with message-format 0";
@@ -61,7 +85,8 @@ pub(super) fn from_payload(
     if wants_to && topics::is_destination(to, sections.message_annotations(&whole).as_ref()) {
         return Err(topics::unsupported(to.unwrap_or("the message's destination")));
     }
-    Ok((message, to.map(|to| to.strip_prefix("queue://").unwrap_or(to).to_owned())))
+    let to = to.map(|to| to.strip_prefix("queue://").unwrap_or(to).to_owned());
+    Ok(IncomingMessage { message, to })
 }
 
 /// The unit of work that a transfer belongs to.
@@ -100,13 +125,14 @@ pub(super) fn txn_id(unit: UnitId) -> TxnId {
 pub(super) fn outcome_of(
     state: Option<&DeliveryState>,
     settled: bool,
-) -> Result<Option<(Outcome, Option<UnitId>)>, Error> {
+) -> Result<Option<PeerOutcome>, Error> {
+    let plain = |outcome| Some(PeerOutcome { outcome, unit: None });
     Ok(match state {
-        Some(DeliveryState::Accepted) => Some((Outcome::Accepted, None)),
-        Some(DeliveryState::Rejected { .. }) => Some((Outcome::Rejected, None)),
-        Some(DeliveryState::Released) => Some((Outcome::Released, None)),
+        Some(DeliveryState::Accepted) => plain(Outcome::Accepted),
+        Some(DeliveryState::Rejected { .. }) => plain(Outcome::Rejected),
+        Some(DeliveryState::Released) => plain(Outcome::Released),
         Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
-            Some((modified(*delivery_failed, *undeliverable_here), None))
+            plain(modified(*delivery_failed, *undeliverable_here))
         }
         Some(DeliveryState::Transactional { txn_id, outcome }) => {
             let unit = unit_of_txn(txn_id)?;
@@ -118,10 +144,10 @@ pub(super) fn outcome_of(
                     modified(*delivery_failed, *undeliverable_here)
                 }
             };
-            Some((outcome, Some(unit)))
+            Some(PeerOutcome { outcome, unit: Some(unit) })
         }
         // Settled without an outcome: the default outcome that we offered at attach.
-        None if settled => Some((Outcome::Released, None)),
+        None if settled => plain(Outcome::Released),
         None | Some(DeliveryState::Received { .. } | DeliveryState::Declared { .. }) => None,
     })
 }
@@ -139,7 +165,8 @@ pub(super) fn annotations_of(state: Option<&DeliveryState>) -> Result<Option<Box
     let mut encoded = BytesMut::new();
     map.encode(&mut encoded);
     if encoded.len() > limits::MODIFIED_ANNOTATIONS_BYTES_MAX {
-        let (bytes, most) = (encoded.len(), limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+        let bytes = encoded.len();
+        let most = limits::MODIFIED_ANNOTATIONS_BYTES_MAX;
         let text = format!("message annotations of {bytes} bytes in modified; {most} are kept");
         return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, &text));
     }
@@ -208,7 +235,8 @@ pub(crate) fn dead_letter_time(dead_letter: &DeadLetter) -> i64 {
 pub(super) fn with_dead_letter(content: &Payload, dead_letter: &DeadLetter) -> Payload {
     let whole = content.to_contiguous();
     let moved_at = dead_letter_time(dead_letter);
-    let (reason, origin) = (dead_letter.reason.as_str(), dead_letter.origin.as_str());
+    let reason = dead_letter.reason.as_str();
+    let origin = dead_letter.origin.as_str();
     let annotations = [
         ("x-opt-dead-letter-reason", Value::String(reason)),
         ("x-opt-dead-letter-queue", Value::String(origin)),

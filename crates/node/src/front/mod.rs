@@ -28,12 +28,13 @@ use slab::Slab;
 use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
-use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
+use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, ServerOptions};
 use towline_core::{FastMap, UnitId};
 use towline_types::{Payload, Time};
 
 use self::dynamic::Nodes;
 use self::links::Links;
+use self::message::SettlementAnswer;
 pub(crate) use self::message::{
     DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time,
 };
@@ -115,13 +116,20 @@ struct InFlight {
     tag: Option<DeliveryTag>,
 }
 
+/// A delivery to the peer: its link, and our key for it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct DeliveryKey {
+    link: LinkId,
+    key: u64,
+}
+
 /// A unit of work that this connection declared.
 #[derive(Debug)]
 struct OpenUnit {
     /// The coordinator link that it was declared on: it ends with it.
     coordinator: LinkId,
     /// Deliveries with a provisional outcome that the peer has not settled.
-    provisional: HashSet<(LinkId, u64)>,
+    provisional: HashSet<DeliveryKey>,
     /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
     /// it cannot commit.
     spoiled: bool,
@@ -302,7 +310,8 @@ impl Front {
                 self.deliver(now, delivery, body, requests);
             }
             Response::Settled { link, sequence, unit, outcome, result } => {
-                self.settled(now, link, sequence, (outcome, unit), result, requests);
+                let answer = SettlementAnswer { link, sequence, unit, outcome, result };
+                self.settled(now, answer, requests);
             }
             Response::Drained { consumer, flow } => self.drained(consumer, flow, requests),
             Response::Withdrawn { consumer, flow } => self.withdrawn(consumer, flow, requests),
@@ -403,7 +412,7 @@ impl Front {
         }
     }
 
-    fn opened(&mut self, opened: &Opened, requests: &mut Vec<Request>) {
+    fn opened(&mut self, opened: &PeerOpen, requests: &mut Vec<Request>) {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
         if let Some(error) = self.unserved.take() {

@@ -13,7 +13,7 @@ use towline_core::{Delivery, MessageSequence};
 use towline_types::{Payload, Time};
 
 use super::Front;
-use super::link_schedule::Place;
+use super::link_schedule::TargetLine;
 use super::links::LinkUse;
 use super::outbound::{PresettledDelivery, Settling, got};
 use crate::request::{LinkToken, Request};
@@ -60,14 +60,15 @@ impl Front {
         supply.leaving.got(sequence);
         self.send_leaving(now, token, requests);
         let Some((id, supply)) = self.links.supply(token) else { return true };
-        let (is_ready, waits) = (supply.leaving.is_ready(), supply.waits());
+        let is_ready = supply.leaving.is_ready();
+        let waits = supply.waits();
         if is_ready && self.machine.allowance(id).credit > 0 {
-            self.links.stand(token, Place::WindowFirst);
+            self.links.stand(token, TargetLine::WindowFirst);
         } else if waits {
             self.links.wake(token);
         }
         if let Some(large) = self.links.lines.large() {
-            self.links.stand(large, Place::Ready);
+            self.links.stand(large, TargetLine::Ready);
         }
         true
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use towline_amqp::Opened;
+use towline_amqp::PeerOpen;
 use towline_amqp::codec::Value;
 use towline_amqp::types::{Error, condition};
 
@@ -41,7 +41,7 @@ impl Elsewhere {
 }
 
 /// Whether this client asks for it: by our property, or by desiring the capability of that name.
-pub(super) fn is_wanted(opened: &Opened) -> bool {
+pub(super) fn is_wanted(opened: &PeerOpen) -> bool {
     matches!(opened.properties.get(PROPERTY), Some(Value::Bool(true)))
         || opened.desired_capabilities.contains(condition::CONNECTION_REDIRECT.as_str())
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_told_where_once_it_has_logged_in() {
+    fn a_client_that_asks_is_redirected_once_it_has_logged_in() {
         let desiring = ["amqp:connection:redirect"].into_iter().collect();
         let desiring = ClientOptions { desired_capabilities: desiring, ..ClientOptions::default() };
         for client in [asking(), desiring] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_served_is_told_why_once_it_has_logged_in_and_only_then() {
+    fn a_client_that_cannot_be_served_learns_why_once_it_has_logged_in_and_only_then() {
         let why = Some("the group has no active instance");
         let client = ClientOptions::default;
         let (events, requests, front) = comes_to((SaslCode::Ok, false, why), client());

@@ -31,7 +31,7 @@ const REJECTED: &str = "amqp:rejected:list";
 
 /// Which delivery is refused.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusedMessage {
     pub(super) delivery: IncomingId,
     pub(super) tag: Option<DeliveryTag>,
     pub(super) unit: Option<UnitId>,
@@ -43,11 +43,11 @@ impl Front {
     /// Refuses a message that came on a producer's link.
     pub(super) fn refuse_message(
         &mut self,
-        refused: Refused,
+        refused: RefusedMessage,
         mut error: Error,
         requests: &mut Vec<Request>,
     ) {
-        let Refused { delivery, tag, unit, avoidable } = refused;
+        let RefusedMessage { delivery, tag, unit, avoidable } = refused;
         let link = delivery.link;
         let (anonymous, rejects) = match self.links.get_mut(link).map(|link| &link.used_for) {
             Some(LinkUse::AnonymousProducer { rejects, .. }) => (true, *rejects),
@@ -111,7 +111,7 @@ impl Front {
             // It ends before its last frame, which might have named its unit.
             self.units.values_mut().for_each(|unit| unit.spoiled = true);
         }
-        let refused = Refused { delivery, tag: Some(transfer.tag), unit, avoidable: true };
+        let refused = RefusedMessage { delivery, tag: Some(transfer.tag), unit, avoidable: true };
         self.refuse_message(refused, Error::new(condition::MESSAGE_SIZE_EXCEEDED, &text), requests);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! It does *not* look at `reply-to`: the responder decides where its answers go.
 
-use towline_amqp::Attached;
+use towline_amqp::PeerAttach;
 use towline_amqp::codec::{MapView, Symbols, Value};
 use towline_amqp::types::{Error, ExpiryPolicy, Source, TerminusDurability, condition};
 
@@ -48,7 +48,7 @@ pub(super) fn is_destination(to: Option<&str>, annotations: Option<&MapView<'_>>
 }
 
 /// What a source wants that only subscriptions to topics have.
-pub(super) fn subscription(attached: &Attached, source: &Source) -> Option<&'static str> {
+pub(super) fn subscription(attached: &PeerAttach, source: &Source) -> Option<&'static str> {
     let shared = |capabilities: &Symbols| {
         capabilities.iter().any(|capability| capability == "shared" || capability == "global")
     };

@@ -5,18 +5,24 @@ use std::collections::HashSet;
 use towline_amqp::types::{
     CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
 };
-use towline_amqp::{IncomingId, LinkId, Transfer, coordinator};
+use towline_amqp::{IncomingDelivery, IncomingId, LinkId, coordinator};
 use towline_core::{Refusal, UnitId};
 use towline_types::{Time, limits};
 
 use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
-use super::refused::Refused;
-use super::{Front, InFlight, NO_REQUESTER, OpenUnit, error, message};
+use super::message::{self, IncomingMessage};
+use super::refused::RefusedMessage;
+use super::{DeliveryKey, Front, InFlight, NO_REQUESTER, OpenUnit, error};
 use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
-    pub(super) fn transfer(&mut self, now: Time, transfer: Transfer, requests: &mut Vec<Request>) {
+    pub(super) fn transfer(
+        &mut self,
+        now: Time,
+        transfer: IncomingDelivery,
+        requests: &mut Vec<Request>,
+    ) {
         let Some(link) = self.links.get_mut(transfer.link) else {
             // It was detached behind a frame that came with this one.
             return self.lost(transfer.state.as_ref());
@@ -49,23 +55,24 @@ impl Front {
     fn put(
         &mut self,
         now: Time,
-        transfer: Transfer,
+        transfer: IncomingDelivery,
         producer: Option<ProducerId>,
         requests: &mut Vec<Request>,
     ) {
         let delivery = transfer.delivery;
         let tag = producer.is_none().then_some(transfer.tag);
-        let mut refused = Refused { delivery, tag, unit: None, avoidable: true };
+        let mut refused = RefusedMessage { delivery, tag, unit: None, avoidable: true };
         let unit = match self.open_unit_of(transfer.state.as_ref()) {
             Ok(unit) => unit,
             Err(error) => return self.refuse_message(refused, error, requests),
         };
         refused.unit = unit;
         let bytes = transfer.payload.len();
-        let (payload, format) = (&transfer.payload, transfer.message_format);
+        let payload = &transfer.payload;
+        let format = transfer.message_format;
         let parsed =
             message::from_payload(now.moved(self.ahead_us), payload, format, producer.is_none());
-        let (message, to) = match parsed {
+        let IncomingMessage { message, to } = match parsed {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse_message(refused, error, requests),
         };
@@ -134,7 +141,7 @@ impl Front {
                 self.refill(delivery.link);
             }
             Err(refusal) => {
-                let refused = Refused { delivery, tag, unit, avoidable: false };
+                let refused = RefusedMessage { delivery, tag, unit, avoidable: false };
                 self.refuse_message(refused, error::of_refusal(&refusal), requests);
             }
         }
@@ -176,7 +183,7 @@ impl Front {
         }
     }
 
-    fn coordinate(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
+    fn coordinate(&mut self, transfer: &IncomingDelivery, requests: &mut Vec<Request>) {
         let delivery = transfer.delivery;
         let command = match coordinator::parse(&transfer.payload) {
             Ok(command) => command,
@@ -252,7 +259,7 @@ impl Front {
             if open.commit_refused && result.is_ok() {
                 result = Err(Refusal::UnitDoomed);
             }
-            for (link, key) in open.provisional {
+            for DeliveryKey { link, key } in open.provisional {
                 if committed {
                     // Whatever the peer says of it from now on is too late.
                     self.machine.settle_outgoing(link, key, None);

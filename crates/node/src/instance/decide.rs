@@ -9,9 +9,9 @@ use towline_core::{
     ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, PutTarget,
     QueueId, Refusal, Settlement, UnitId,
 };
-use towline_types::Time;
+use towline_types::{Time, fitting};
 
-use super::{Connected, Consumer, Instance, Outbound, Producer, Routed};
+use super::{ConnectedClient, Consumer, Instance, Outbound, Producer, RoutedResponse};
 use crate::admin::Asker;
 use crate::journal::Journal;
 use crate::request::{
@@ -63,7 +63,7 @@ impl Instance {
                 self.settle(caller, settlement, annotations, link, out);
             }
             Request::Credit { consumer, limit, drain, flow } => {
-                self.credit(consumer, limit, (drain, flow), out);
+                self.credit(consumer, limit, drain, flow, out);
             }
             Request::Declare { token } => {
                 let result = self.declare(caller);
@@ -74,12 +74,8 @@ impl Instance {
             }
             Request::OpenProducer { link, terminus } => {
                 let result = self.open_producer(caller, &terminus, out);
-                self.answer_durable(
-                    connection,
-                    Response::ProducerOpened { link, result },
-                    journal,
-                    out,
-                );
+                let response = Response::ProducerOpened { link, result };
+                self.answer_durable(connection, response, journal, out);
             }
             Request::CloseProducer { producer, keep_queue } => {
                 self.close_producer(caller, producer, keep_queue, out);
@@ -87,15 +83,11 @@ impl Instance {
             Request::OpenConsumer { link, terminus, browse, selector, exclusive } => {
                 let wanted = Wanted { terminus, browse, selector, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
-                self.answer_durable(
-                    connection,
-                    Response::ConsumerOpened { link, result },
-                    journal,
-                    out,
-                );
+                let response = Response::ConsumerOpened { link, result };
+                self.answer_durable(connection, response, journal, out);
             }
             Request::CloseConsumer { consumer, lost, keep_queue } => {
-                self.close_consumer(caller, consumer, (lost, keep_queue), out);
+                self.close_consumer(caller, consumer, lost, keep_queue, out);
             }
             Request::DropKept { queue } => {
                 if let Ok(queue) = self.kept(&queue) {
@@ -103,11 +95,12 @@ impl Instance {
                 }
             }
             Request::Admin { token, kind, text, owner } => {
-                let who = Asker { connection, token, owner };
-                self.administer(now, who, (&kind, &text), journal, out);
+                let asker = Asker { connection, token, owner };
+                self.administer(now, asker, &kind, &text, journal, out);
             }
             Request::Connected { container, user, address, sole } => {
-                let entered = self.enter(caller, Connected { container, user, address }, sole);
+                let entered =
+                    self.enter(caller, ConnectedClient { container, user, address }, sole);
                 self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
@@ -116,13 +109,13 @@ impl Instance {
 
     /// Informs the rules of what the log takes. What waits for log space goes first: until then
     /// nothing that adds is decided.
-    pub(super) fn look_at_room(&mut self, journal: &dyn Journal) {
-        let room = if self.is_stalled() { 0 } else { journal.room_for_puts() };
-        self.rules.set_log_room(room);
+    pub(super) fn look_at_free_space(&mut self, journal: &dyn Journal) {
+        let free = if self.is_stalled() { 0 } else { journal.room_for_puts() };
+        self.rules.set_log_room(free);
     }
 
     /// Whether its container id lets the connection in (see `containers`); then it is known.
-    fn enter(&mut self, caller: &Caller<'_>, connected: Connected, sole: bool) -> bool {
+    fn enter(&mut self, caller: &Caller<'_>, connected: ConnectedClient, sole: bool) -> bool {
         let entered = self.containers.enter(&connected.container, sole);
         if entered {
             let before = self.connections.insert(caller.connection, connected);
@@ -229,19 +222,21 @@ impl Instance {
         &mut self,
         consumer: ConsumerId,
         limit: u64,
-        (drain, flow): (bool, u64),
+        drain: bool,
+        flow: u64,
         out: &mut Outbound,
     ) {
         let Some(known) = self.consumers.get_mut(&consumer) else { return };
         // The answer to an earlier word would be taken for the answer to this one.
         assert!(flow >= known.flow, "words on credit come in their order");
         known.flow = flow;
-        let (connection, beyond) = (known.connection, limit < known.dispatched);
+        let connection = known.connection;
+        let beyond = limit < known.dispatched;
         let credit = limit.saturating_sub(known.dispatched);
         self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
         if beyond {
             let response = Response::Withdrawn { consumer, flow };
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
         }
     }
 
@@ -260,7 +255,8 @@ impl Instance {
         fail: bool,
         out: &mut Outbound,
     ) {
-        let (now, connection) = (caller.now, caller.connection);
+        let now = caller.now;
+        let connection = caller.connection;
         let ours = self.rules.has_unit(connection, unit);
         let doomed = ours && self.holdings.doomed.remove(connection, unit);
         let decided =
@@ -297,7 +293,7 @@ impl Instance {
         let (name, dynamic) = match terminus {
             Terminus::Queue(name) => (name.clone(), false),
             Terminus::Dynamic { model, private } => {
-                (self.make_dynamic(caller, (model, *private), out)?.0, true)
+                (self.make_dynamic(caller, model, *private, out)?.0, true)
             }
             Terminus::Kept(name) => {
                 self.kept(name)?;
@@ -318,11 +314,17 @@ impl Instance {
     fn make_dynamic(
         &mut self,
         caller: &Caller<'_>,
-        model: (&str, bool),
+        model: &str,
+        private: bool,
         out: &mut Outbound,
     ) -> Result<(String, QueueId), Refusal> {
-        let made =
-            self.rules.open_dynamic(caller.now, caller.connection, model, &mut self.decision)?;
+        let made = self.rules.open_dynamic(
+            caller.now,
+            caller.connection,
+            model,
+            private,
+            &mut self.decision,
+        )?;
         self.carry_out_for(caller, None, out);
         Ok(made)
     }
@@ -354,7 +356,8 @@ impl Instance {
     fn delete_dynamic(&mut self, caller: &Caller<'_>, queue: QueueId, out: &mut Outbound) {
         // A permanent dynamic queue stays, and so does one that others have open: it then goes with
         // its connection.
-        let (now, connection) = (caller.now, caller.connection);
+        let now = caller.now;
+        let connection = caller.connection;
         if self.rules.delete_dynamic(now, connection, queue, &mut self.decision).is_ok() {
             self.carry_out_for(caller, None, out);
         }
@@ -372,7 +375,7 @@ impl Instance {
         let (queue, dynamic) = match &wanted.terminus {
             Terminus::Queue(name) => (name.clone(), None),
             Terminus::Dynamic { model, private } => {
-                let (name, queue) = self.make_dynamic(caller, (model, *private), out)?;
+                let (name, queue) = self.make_dynamic(caller, model, *private, out)?;
                 (name, Some(queue))
             }
             Terminus::Kept(name) => (name.clone(), Some(self.kept(name)?)),
@@ -383,7 +386,8 @@ impl Instance {
             filter: wanted.selector.map(filter_of),
             exclusive: wanted.exclusive,
         };
-        let (now, connection) = (caller.now, caller.connection);
+        let now = caller.now;
+        let connection = caller.connection;
         let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
         self.carry_out_for(caller, None, out);
         let opened = Consumer { connection, dispatched: 0, flow: 0, dynamic };
@@ -397,7 +401,8 @@ impl Instance {
         &mut self,
         caller: &Caller<'_>,
         consumer: ConsumerId,
-        (lost, keep_queue): (bool, bool),
+        lost: bool,
+        keep_queue: bool,
         out: &mut Outbound,
     ) {
         if let Some(closed) = self.consumers.remove(&consumer) {
@@ -413,7 +418,7 @@ impl Instance {
     fn disconnect(&mut self, caller: &Caller<'_>, lost: bool, out: &mut Outbound) {
         let connection = caller.connection;
         for consumer in self.holdings.consumers.take(connection) {
-            self.close_consumer(caller, consumer, (lost, false), out);
+            self.close_consumer(caller, consumer, lost, false, out);
         }
         for producer in self.holdings.producers.take(connection) {
             self.close_producer(caller, producer, false, out);
@@ -439,15 +444,12 @@ impl Instance {
 
     fn answer(&mut self, caller: &Caller<'_>, response: Response, out: &mut Outbound) {
         self.decision.clear();
-        out.routed.push(Routed { connection: caller.connection, response });
+        out.routed.push(RoutedResponse { connection: caller.connection, response });
     }
 }
 
 fn slot(producer: ProducerId) -> usize {
-    match usize::try_from(producer.0) {
-        Ok(slot) => slot,
-        Err(_) => unreachable!("{producer:?} is no slot of this process"),
-    }
+    fitting(producer.0)
 }
 
 fn filter_of(selector: Arc<Selector>) -> Arc<Filter> {

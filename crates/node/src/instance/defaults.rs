@@ -2,6 +2,7 @@
 //!
 //! Not here: which ones (the daemon says so).
 
+use towline_core::DanglingNames;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_types::Time;
@@ -17,7 +18,7 @@ impl Instance {
 
     /// See [`towline_core::QueueManager::dangling`].
     #[must_use]
-    pub fn dangling(&self) -> (Option<String>, Vec<(String, String)>) {
+    pub fn dangling(&self) -> DanglingNames {
         self.rules.dangling()
     }
 

@@ -16,26 +16,26 @@ use crate::request::ProducerId;
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Consumers.
-    pub(super) consumers: Held<ConsumerId>,
+    pub(super) consumers: HeldIds<ConsumerId>,
     /// Producers.
-    pub(super) producers: Held<ProducerId>,
+    pub(super) producers: HeldIds<ProducerId>,
     /// Units of work in which a put or a settlement was refused: they can only be rolled back.
-    pub(super) doomed: Held<UnitId>,
+    pub(super) doomed: HeldIds<UnitId>,
 }
 
 /// Ids of one kind.
 #[derive(Debug)]
-pub(super) struct Held<T> {
+pub(super) struct HeldIds<T> {
     of: HashMap<ConnectionId, BTreeSet<T>>,
 }
 
-impl<T> Default for Held<T> {
-    fn default() -> Held<T> {
-        Held { of: HashMap::new() }
+impl<T> Default for HeldIds<T> {
+    fn default() -> HeldIds<T> {
+        HeldIds { of: HashMap::new() }
     }
 }
 
-impl<T: Copy + Ord> Held<T> {
+impl<T: Copy + Ord> HeldIds<T> {
     pub(super) fn insert(&mut self, connection: ConnectionId, id: T) {
         self.of.entry(connection).or_default().insert(id);
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_connection_takes_its_own_and_leaves_those_of_others() {
-        let mut held: Held<ConsumerId> = Held::default();
+        let mut held: HeldIds<ConsumerId> = HeldIds::default();
         for id in 0..2 * CONNECTIONS {
             held.insert(ConnectionId(id % CONNECTIONS), ConsumerId(id));
         }
@@ -76,8 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_holds_nothing_takes_no_room() {
-        let mut held: Held<UnitId> = Held::default();
+    fn a_connection_that_holds_nothing_takes_no_memory() {
+        let mut held: HeldIds<UnitId> = HeldIds::default();
         held.insert(ConnectionId(1), UnitId(1));
         assert!(!held.remove(ConnectionId(2), UnitId(1)), "another's is not removed");
         assert!(held.remove(ConnectionId(1), UnitId(1)));

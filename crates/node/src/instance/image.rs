@@ -114,6 +114,12 @@ impl Instance {
         self.take_outputs(journal, out);
     }
 
+    /// Bytes of one extent of the log.
+    #[must_use]
+    pub fn extent_bytes(&self) -> u64 {
+        self.live.extent_bytes()
+    }
+
     /// Bytes of live bodies in the log.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {

@@ -9,6 +9,7 @@ mod decide;
 mod defaults;
 mod holdings;
 mod image;
+mod step;
 mod units;
 
 use std::collections::VecDeque;
@@ -16,141 +17,22 @@ use std::collections::VecDeque;
 use slab::Slab;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, FastMap, Limits,
-    MessageSequence, Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, SetAside,
-    Unreadable,
+    MessageSequence, Outputs, PutTarget, QueueId, QueueManager, Unreadable,
 };
-use towline_types::{Lsn, Payload, Time};
+use towline_types::{Lsn, Time};
 
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
+pub use self::step::{Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
 use self::units::reusable;
-use crate::annotated::Annotated;
-use crate::damaged::{DamagedMessage, DamagedMessages};
+use crate::annotated::MessageAnnotations;
+use crate::damaged::DamagedMessages;
 use crate::journal::Journal;
 use crate::live::LiveExtents;
-use crate::pending::Pending;
-use crate::request::{AdminReply, Farewell, Request, Response};
+use crate::pending::{DurableRun, Pending};
+use crate::request::{AdminReply, Response};
 use crate::selection::{Contents, FetchTicket};
-
-/// Everything that can wake an instance.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// A connection asks; all are taken.
-    Requests {
-        /// Which.
-        connection: ConnectionId,
-        /// For what, in order.
-        requests: &'a mut Vec<Request>,
-    },
-    /// The log is durable up to here.
-    Durable(Lsn),
-    /// A [`Fetch`] was carried out; `None`: the body cannot be read.
-    Content {
-        /// From the fetch.
-        ticket: FetchTicket,
-        /// What was read.
-        content: Option<Payload>,
-    },
-    /// A message cannot be read; [`Outbound::aside`] says what became of it.
-    Unreadable(Unreadable),
-    /// The content of an [`OldBody`] was read: log it again.
-    Relocate {
-        /// The queue of the message.
-        queue: QueueId,
-        /// Which.
-        sequence: MessageSequence,
-        /// What was read.
-        content: Payload,
-    },
-    /// Time passed.
-    Tick,
-    /// The log has no free space for new messages, or has some again.
-    LogFull(bool),
-    /// A page was read. One that is not what it should be is reported in [`Outbound::damage`].
-    Page {
-        /// What was asked for.
-        request: PageRequest,
-        /// What was read.
-        content: &'a [u8],
-    },
-    /// A [`Chore`] was done.
-    ChoreDone {
-        /// From the chore.
-        ticket: ChoreTicket,
-        /// The answer, JSON.
-        json: String,
-    },
-    /// The clock of the instance was set, by so many microseconds: the next `now` is after that.
-    ClockStepped(i64),
-    /// The log is nearly full, in percent: the unit of work that holds its oldest position must go.
-    LogPressed(u64),
-    /// The queue manager ends: no new units of work, no new links.
-    Quiesce,
-    /// Ask all connections to close, and why.
-    End(Farewell),
-}
-
-/// What an administrator asked for and the instance cannot do alone: do it, then step the instance
-/// with [`Input::ChoreDone`].
-#[derive(Clone, Debug)]
-pub struct Chore {
-    /// Comes back.
-    pub ticket: ChoreTicket,
-    /// What: `image`, `backup`.
-    pub kind: String,
-    /// What more there is to say, as JSON; may be empty.
-    pub text: String,
-    /// Whether the client has the rights of the process: if not, files may be written only where
-    /// the configuration allows it.
-    pub owner: bool,
-}
-
-/// The request that waits for a chore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChoreTicket {
-    pub(crate) connection: ConnectionId,
-    pub(crate) token: u64,
-}
-
-/// A body that a selector needs: read it, then step the instance with [`Input::Content`].
-#[derive(Debug)]
-pub struct Fetch {
-    /// Comes back.
-    pub ticket: FetchTicket,
-    /// Where it is.
-    pub body: Body,
-}
-
-/// A response and the connection that it is for.
-#[derive(Debug)]
-pub struct Routed {
-    /// The connection that it is for.
-    pub connection: ConnectionId,
-    /// What.
-    pub response: Response,
-}
-
-/// What one step yields. The caller owns, empties and reuses it.
-#[derive(Debug, Default)]
-pub struct Outbound {
-    /// For connections, in order.
-    pub routed: Vec<Routed>,
-    /// Bodies to be read.
-    pub fetches: Vec<Fetch>,
-    /// Pages to be read: step the instance with [`Input::Page`].
-    pub pages: Vec<PageRequest>,
-    /// What administrators asked for and the surroundings must do.
-    pub chores: Vec<Chore>,
-    /// What became of a message that cannot be read.
-    pub aside: Option<SetAside>,
-    /// Messages that cannot be read, when that is news for the operator.
-    pub damaged: Vec<DamagedMessage>,
-    /// A page says something else than it should: the queue manager must not go on with it.
-    pub damage: Option<RecordError>,
-    /// There is more to hand to consumers than one step may: [`Input::Tick`] should come soon.
-    pub is_unfinished: bool,
-}
 
 /// One instance of a queue manager.
 #[derive(Debug)]
@@ -167,7 +49,7 @@ pub struct Instance {
     contents: Contents,
     producers: Slab<Producer>,
     consumers: FastMap<ConsumerId, Consumer>,
-    pub(crate) connections: FastMap<ConnectionId, Connected>,
+    pub(crate) connections: FastMap<ConnectionId, ConnectedClient>,
     containers: Containers,
     holdings: Holdings,
     quiescing: bool,
@@ -176,7 +58,7 @@ pub struct Instance {
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
     pub(crate) damaged: DamagedMessages,
-    pub(crate) annotated: Annotated,
+    pub(crate) annotated: MessageAnnotations,
 }
 
 /// A run that waits for space in the log.
@@ -209,7 +91,7 @@ struct Consumer {
 
 /// What is known of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Connected {
+pub(crate) struct ConnectedClient {
     pub(crate) container: String,
     pub(crate) user: Option<String>,
     pub(crate) address: String,
@@ -246,7 +128,7 @@ impl Instance {
             stalled: VecDeque::new(),
             units_ended_for_log: 0,
             damaged: DamagedMessages::default(),
-            annotated: Annotated::default(),
+            annotated: MessageAnnotations::default(),
         }
     }
 
@@ -255,7 +137,7 @@ impl Instance {
         match input {
             Input::Requests { connection, requests } => {
                 for request in requests.drain(..) {
-                    self.look_at_room(journal);
+                    self.look_at_free_space(journal);
                     self.request(now, connection, request, journal, out);
                 }
             }
@@ -288,7 +170,7 @@ impl Instance {
             }
             Input::ChoreDone { ticket: ChoreTicket { connection, token }, json } => {
                 let response = Response::Admin(AdminReply { token, json });
-                out.routed.push(Routed { connection, response });
+                out.routed.push(RoutedResponse { connection, response });
             }
             Input::Tick => {
                 self.retry_stalled(journal);
@@ -304,8 +186,9 @@ impl Instance {
             Input::Quiesce => self.quiescing = true,
             Input::End(farewell) => {
                 for connection in self.connections.keys() {
-                    let (connection, response) = (*connection, Response::Ending(farewell));
-                    out.routed.push(Routed { connection, response });
+                    let connection = *connection;
+                    let response = Response::Ending(farewell);
+                    out.routed.push(RoutedResponse { connection, response });
                 }
             }
         }
@@ -363,7 +246,8 @@ impl Instance {
         // Two log writers may report in either order; the later report says it all.
         self.durable = self.durable.max(upto);
         let mut facts = std::mem::take(&mut self.durable_facts);
-        while let Some((end, reply)) = self.pending.take_durable(self.durable, &mut facts) {
+        while let Some(run) = self.pending.take_durable(self.durable, &mut facts) {
+            let DurableRun { end, reply } = run;
             for fact in facts.drain(..) {
                 if !self.annotated.is_empty() {
                     self.annotated.follow(&fact);
@@ -374,7 +258,7 @@ impl Instance {
             assert!(end <= self.durable, "a run is applied before it is durable");
             self.applied = self.applied.max(end);
             if let Some((connection, response)) = reply {
-                out.routed.push(Routed { connection, response });
+                out.routed.push(RoutedResponse { connection, response });
             }
         }
         self.durable_facts = reusable(facts);
@@ -383,12 +267,6 @@ impl Instance {
 
     pub(crate) fn is_quiescing(&self) -> bool {
         self.quiescing
-    }
-
-    /// Bytes of one extent of the log.
-    #[must_use]
-    pub fn extent_bytes(&self) -> u64 {
-        self.live.extent_bytes()
     }
 
     /// Answers when everything decided so far is durable: what was confirmed stays.
@@ -400,11 +278,12 @@ impl Instance {
         out: &mut Outbound,
     ) {
         if self.something_is_on_its_way() {
-            let (facts, durability) = (Vec::new(), Durability::Memory);
+            let facts = Vec::new();
+            let durability = Durability::Memory;
             let reply = Some((connection, response));
             self.log_run(StalledRun { facts, logged: 0, durability, reply }, journal);
         } else {
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
         }
     }
 
@@ -450,14 +329,15 @@ impl Instance {
             durability @ (Durability::Lazy | Durability::Forced) => {
                 let waits = durability == Durability::Forced;
                 let parked = if waits { reply.take() } else { None };
-                let (logged, facts) = (decision.logged, std::mem::take(&mut decision.facts));
+                let logged = decision.logged;
+                let facts = std::mem::take(&mut decision.facts);
                 let run = StalledRun { facts, logged, durability, reply: parked };
                 self.decision.facts = self.log_run(run, journal);
             }
         }
         self.decision.clear();
         if let Some((connection, response)) = reply {
-            out.routed.push(Routed { connection, response });
+            out.routed.push(RoutedResponse { connection, response });
         }
         self.take_outputs(journal, out);
     }
@@ -498,8 +378,8 @@ impl Instance {
             }
         };
         // It would be applied and answered by the next report, which may not have it.
-        let is_new = run.durability == Durability::Memory || end > self.durable;
-        assert!(is_new, "a run was appended at a position that is durable already");
+        let is_late = run.durability != Durability::Memory && end <= self.durable;
+        assert!(!is_late, "a run was appended at a position that is durable already");
         self.pending.park(end, run.facts.drain(..), run.reply.take());
         true
     }
@@ -542,7 +422,8 @@ impl Instance {
             }
             let mut facts = std::mem::take(&mut self.outputs.facts);
             for fact in facts.drain(..) {
-                let (facts, durability) = (vec![fact], Durability::Lazy);
+                let facts = vec![fact];
+                let durability = Durability::Lazy;
                 self.log_run(StalledRun { facts, logged: 1, durability, reply: None }, journal);
             }
             if self.outputs.facts.is_empty() {
@@ -592,6 +473,6 @@ impl Instance {
                 (connection, Response::UnitRolledBack { unit, reason })
             }
         };
-        out.routed.push(Routed { connection, response });
+        out.routed.push(RoutedResponse { connection, response });
     }
 }

@@ -9,7 +9,7 @@ use crate::rig::Rig;
 use crate::text::message;
 
 #[test]
-fn puts_stop_before_the_reserve_although_the_log_has_not_told_that_it_is_full() {
+fn puts_stop_before_the_reserve_although_the_log_has_not_reported_that_it_is_full() {
     let mut rig = Rig::new();
     rig.define("Q");
     let mut client = rig.connect();
@@ -61,7 +61,7 @@ fn a_unit_that_does_not_fit_before_the_reserve_is_refused_as_a_whole() {
 }
 
 #[test]
-fn what_only_looks_is_answered_while_a_get_waits_for_the_last_room() {
+fn what_only_looks_is_answered_while_a_get_waits_for_the_last_free_space() {
     let mut rig = Rig::new();
     rig.define("Q");
     let mut client = rig.connect();

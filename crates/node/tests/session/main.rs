@@ -325,7 +325,7 @@ fn credit_sent_behind_an_attach_without_waiting_counts() {
 }
 
 #[test]
-fn a_full_log_refuses_puts_and_keeps_gets_until_there_is_room() {
+fn a_full_log_refuses_puts_and_keeps_gets_until_there_is_free_space() {
     let mut rig = Rig::new();
     rig.define("Q");
     let mut client = rig.connect();
@@ -405,7 +405,7 @@ fn a_commit_refused_for_a_full_log_is_a_rollback() {
 }
 
 #[test]
-fn a_unit_in_a_nearly_full_log_is_rolled_back_and_its_client_is_told_why() {
+fn a_unit_in_a_nearly_full_log_is_rolled_back_and_its_client_learns_why() {
     let mut rig = Rig::new();
     rig.define("Q");
     let mut client = rig.connect();
@@ -425,7 +425,7 @@ fn a_unit_in_a_nearly_full_log_is_rolled_back_and_its_client_is_told_why() {
     let why = error.description.unwrap_or_default();
     assert!(why.contains("81 % full"), "{why}");
     assert_eq!(rig.discharge(&mut client, &second, false), Some(DeliveryState::Accepted));
-    assert!(!rig.press_log(81), "nobody is left to go");
+    assert!(!rig.press_log(81), "no unit is left to go");
     let status = rig.units_status();
     assert_eq!((status.open, status.log_bytes, status.ended_for_log), (0, 0, 1));
     let receiver = rig.receiver(&mut client, "Q");

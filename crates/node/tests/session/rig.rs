@@ -18,8 +18,8 @@ use towline_amqp::types::{
 };
 use towline_amqp::types::{ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
-    AttachRequest, Attached, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing,
-    ServerOptions, SessionId, Transfer,
+    AttachRequest, ClientOptions, Connection, Event, IncomingDelivery, IncomingId, LinkId,
+    Outgoing, PeerAttach, ServerOptions, SessionId,
 };
 use towline_core::{Body, ConnectionId, Limits};
 use towline_node::{
@@ -35,9 +35,9 @@ use super::text::Text;
 
 const EXTENT_BYTES: u64 = 1 << 20;
 
-struct Anybody;
+struct AnyUser;
 
-impl Logins for Anybody {
+impl Logins for AnyUser {
     fn scram(&self, _: &str) -> Option<ScramCredentials> {
         None
     }
@@ -258,7 +258,7 @@ impl Rig {
         };
         let options = FrontOptions {
             machine,
-            logins: Arc::new(Anybody),
+            logins: Arc::new(AnyUser),
             address: "test".into(),
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
             elsewhere: None,
@@ -485,7 +485,7 @@ impl Rig {
         let events = client.events.drain(..);
         events
             .filter_map(|event| match event {
-                Event::Transfer(Transfer { delivery, message_format, payload, .. }) => {
+                Event::Transfer(IncomingDelivery { delivery, message_format, payload, .. }) => {
                     Some(Received { delivery, message_format, payload: payload.to_contiguous() })
                 }
                 _ => None,

@@ -217,7 +217,7 @@ fn a_delivery_that_is_not_settled_survives_the_rollback_at_its_link() {
     let unit = rig.declare(&mut client);
     rig.accept_in(&mut client, got.delivery, &unit, false);
     assert_eq!(rig.discharge(&mut client, &unit, true), Some(DeliveryState::Accepted));
-    assert_eq!(left(&mut rig), [], "nobody else has it");
+    assert_eq!(left(&mut rig), [], "no other consumer has it");
     rig.credit(&mut client, receiver, 5);
     assert_eq!(rig.received(&mut client), [], "and it is not delivered twice");
     let unit = rig.declare(&mut client);
@@ -250,7 +250,7 @@ fn a_delivery_that_is_settled_while_its_unit_is_open_goes_back_with_a_rollback()
 
 // 4.3: by a rejection, or a detach where the source does not know that.
 #[test]
-fn a_discharge_that_fails_is_told_as_the_source_of_its_link_understands_it() {
+fn a_discharge_that_fails_is_answered_as_the_source_of_its_link_understands_it() {
     let mut rig = Rig::new();
     let mut client = rig.connect();
     let unknown = TxnId::from_number(77);

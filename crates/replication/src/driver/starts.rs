@@ -15,7 +15,7 @@ use towline_log::{Listener, LogError};
 use super::Driver;
 use crate::frames::{KIND_KNOWN, member_of};
 use crate::lifecycle::{EndReason, Lifecycle};
-use towline_link::{FrameBody, Greeting, Known, Peer};
+use towline_link::{FrameBody, Greeting, Peer, StartsReport};
 use towline_logging::log as say;
 
 /// What this process knows of starts.
@@ -50,10 +50,10 @@ impl Driver {
     }
 
     /// What this instance says to a peer with a connection.
-    pub fn known(&self, peer: Peer) -> Known {
+    pub fn known(&self, peer: Peer) -> StartsReport {
         let witness = self.look(|core| core.member.witness(member_of(peer)));
         let inner = self.starts.inner.lock();
-        Known { start: inner.starts.own(), noted: inner.starts.noted().to_vec(), witness }
+        StartsReport { start: inner.starts.own(), noted: inner.starts.noted().to_vec(), witness }
     }
 
     /// A connection with a peer is about to stand.
@@ -98,7 +98,7 @@ impl Driver {
     ///
     /// # Errors
     /// Why this process cannot go on.
-    pub fn hears(&self, peer: Peer, known: &Known) -> Result<(), String> {
+    pub fn hears(&self, peer: Peer, known: &StartsReport) -> Result<(), String> {
         let this = member_of(self.this);
         if self.look(|core| core.lifecycle == Lifecycle::Ended) {
             return Err("it re-executes itself".into());
@@ -122,7 +122,7 @@ impl Driver {
 
     /// Its data folder is older than it was, or another process has a copy of it. What it may have
     /// promised that is not known here counts for nothing from now on.
-    fn was_put_back(&self, peer: Peer, known: &Known) -> Result<(), String> {
+    fn was_put_back(&self, peer: Peer, known: &StartsReport) -> Result<(), String> {
         let _writing = self.starts.writing.lock();
         let mut core = self.core.lock();
         if core.lifecycle == Lifecycle::Ended {
@@ -216,7 +216,8 @@ impl Driver {
     /// # Errors
     /// When it is none.
     pub fn take_known(&self, peer: Peer, mut body: &[u8]) -> Result<(), String> {
-        let known = Known::decode(&mut body).ok_or("what it knows of starts cannot be read")?;
+        let known =
+            StartsReport::decode(&mut body).ok_or("what it knows of starts cannot be read")?;
         self.hears(peer, &known)
     }
 

@@ -5,7 +5,7 @@ use towline_group::{Options, RecoveredLog, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};
 
 use super::*;
-use towline_link::{Greeting, Known};
+use towline_link::{Greeting, StartsReport};
 
 /// Longer than any of this takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -71,7 +71,8 @@ fn one_of(
     folder: &std::path::Path,
 ) -> (Arc<Driver>, Receiver<EndReason>) {
     let recovery = recovered(disk);
-    let (base, places) = recovery.places();
+    let known = recovery.places();
+    let (base, places) = (known.base, known.batches);
     let options = Options {
         id: MemberId(1),
         voters: (0..names.len()).map(member_of).collect(),
@@ -135,7 +136,7 @@ fn greeting(start: u64, noted_of_us: u64, witness: Witness) -> Greeting {
         0 => vec![(MemberId(3), start_of(30))],
         nonce => vec![(MemberId(1), Start { number: 7, nonce })],
     };
-    let known = Known { start: start_of(start), noted, witness };
+    let known = StartsReport { start: start_of(start), noted, witness };
     let (build, differs) = (Arc::from("0.1.0"), Arc::from(""));
     Greeting { version: 3, build, standing: said_to_be(4, 11), differs, known }
 }

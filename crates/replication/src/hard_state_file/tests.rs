@@ -319,7 +319,7 @@ fn changes() -> Vec<fn(&mut Slot)> {
         |slot| slot.hard_state = hard_state(slot.sequence),
         |slot| slot.starts.begin(slot.sequence),
         |slot| slot.mark.next = slot.sequence,
-        |slot| (slot.hard_state, slot.whose) = (hard_state(slot.sequence), Some(MemberId(2))),
+        |slot| (slot.hard_state, slot.owner) = (hard_state(slot.sequence), Some(MemberId(2))),
         |slot| slot.starts = Starts::default(),
     ]
 }
@@ -374,16 +374,16 @@ fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
     let folder = tempfile::tempdir().unwrap();
     let file = HardStateFile::of(folder.path());
     file.write(&hard_state(4)).unwrap();
-    assert_eq!(file.whose(), None, "of a version that did not say it");
+    assert_eq!(file.owner(), None, "of a version that did not say it");
     for (member, nonce, number) in [(1, 11, 1), (1, 12, 2), (2, 13, 1), (2, 14, 2)] {
         file.write_start(&hard_state(4), Mark::default(), MemberId(member), nonce).unwrap();
-        assert_eq!(file.whose(), Some(MemberId(member)));
+        assert_eq!(file.owner(), Some(MemberId(member)));
         assert_eq!(file.starts().own(), Start { number, nonce });
     }
     file.write(&hard_state(5)).unwrap();
-    assert_eq!(file.whose(), Some(MemberId(2)), "who writes votes leaves it");
+    assert_eq!(file.owner(), Some(MemberId(2)), "a write of a vote leaves it");
     file.write_forced(&hard_state(5), Mark::default()).unwrap();
-    assert_eq!(file.whose(), None);
+    assert_eq!(file.owner(), None);
 }
 
 /// The front of a slot of version 4, as a program of that version wrote it, in hexadecimal; all
@@ -413,7 +413,7 @@ fn slot_of_version_4() -> Slot {
     let mark = Mark { incarnation: 0x1122, next: 0x3344, starts: 5 };
     let mut starts = Starts::default();
     starts.begin(0xab_cdef);
-    Slot { sequence: 2, hard_state, mark, whose: Some(MemberId(3)), starts }
+    Slot { sequence: 2, hard_state, mark, owner: Some(MemberId(3)), starts }
 }
 
 /// A file of version 4: the slot above, and the one before it, which was kept in another term.
@@ -465,8 +465,8 @@ fn a_file_of_version_4_is_read_and_taken_over_whole_before_anything_is_kept_in_i
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(as_version_4_reads(&bytes), None, "not even the slot before");
         let read = decode(&bytes).unwrap();
-        let Slot { mark, whose, starts, .. } = slot_of_version_4();
-        assert_eq!((read.mark, read.whose, read.starts), (mark, whose, starts));
+        let Slot { mark, owner, starts, .. } = slot_of_version_4();
+        assert_eq!((read.mark, read.owner, read.starts), (mark, owner, starts));
         assert!([slot_of_version_4().hard_state, hard_state(9)].contains(&read.hard_state));
     }
 }

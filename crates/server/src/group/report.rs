@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
 
 use towline_config::GroupConfig;
-use towline_link::{self as link, Answered, LinkStream};
+use towline_link::{self as link, LinkStream, MemberAnswer};
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer
     let read = |bytes: Vec<u8>| {
         serde_json::from_slice(&bytes).map_err(|error| format!("its answer: {error}"))
     };
-    let answer = |Answered { name, said }| Answer { instance: name, told: said.and_then(read) };
+    let answer = |MemberAnswer { name, said }| Answer { instance: name, told: said.and_then(read) };
     Ok(answers.into_iter().map(answer).collect())
 }
 

@@ -462,7 +462,7 @@ fn start_links(
     let inbox = GroupInbox { driver: Arc::clone(driver), host };
     let records = towline_core::record::VERSION;
     let terms = agreement::terms(config, group, opened.extent_bytes, records);
-    let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
+    let settings = LinkSettings::of(&args.name, group, terms, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
     let serving = Arc::new(Serving::new(driver, opened.clock).map_err(RunError::System)?);

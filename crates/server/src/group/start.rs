@@ -94,7 +94,7 @@ pub(crate) fn open(
         incarnation::renew(data, &hard_state_file, &hard_state, member_of(this), drawn)
     });
     renewed.map_err(StartError::Folder)?;
-    let (_, stream) = recovery.stream();
+    let stream = recovery.stream().stream;
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
@@ -190,7 +190,7 @@ fn damage(error: &StartError) -> Option<&Finding> {
 
 fn recovered(found: &ReplayedLog) -> RecoveredLog {
     // Another instance may lack a little of what the image covers.
-    let (base, places) = found.recovery.places_from_earlier();
-    let (applied, _) = found.recovery.stream();
-    RecoveredLog { base, places, applied }
+    let known = found.recovery.places_from_earlier();
+    let applied = found.recovery.stream().fed;
+    RecoveredLog { base: known.base, places: known.batches, applied }
 }

@@ -476,8 +476,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 let now = self.clock.now();
                 let place = error.to_string();
                 let origin = delivery.dead_letter.as_ref().map(|it| it.origin.clone());
-                let found = (origin.as_deref().unwrap_or_default(), place.as_str());
-                self.front.deliver_note(now, delivery, found, &mut self.requests);
+                let origin = origin.as_deref().unwrap_or_default();
+                self.front.deliver_note(now, delivery, origin, &place, &mut self.requests);
             }
             None => self.front.not_sent(delivery.consumer, &mut self.requests),
             Some(_) => {
@@ -488,8 +488,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     }
                     SetAside::Browsed { queue } => {
                         let (now, place) = (self.clock.now(), error.to_string());
-                        let found = (queue.as_str(), place.as_str());
-                        self.front.deliver_note(now, delivery, found, &mut self.requests);
+                        self.front.deliver_note(now, delivery, &queue, &place, &mut self.requests);
                     }
                     SetAside::Stays { queue } => {
                         // At once: what waits behind it must not go to this link any more.

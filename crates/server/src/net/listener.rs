@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
 use towline_admin::catalogue::{
-    ACCEPT_FAILED, LOCAL_REFUSED, LOGIN_GAVE_WAY, STOOD_STILL, TLS_FAILED, TOO_MANY_CONNECTIONS,
+    ACCEPT_FAILED, CONNECTION_STALLED, LOCAL_REFUSED, LOGIN_GAVE_WAY, TLS_FAILED,
+    TOO_MANY_CONNECTIONS,
 };
 use towline_node::{Elsewhere, Front, FrontOptions};
 
@@ -455,7 +456,7 @@ where
     };
     match (task.run().await, address) {
         (End::GaveWay, Some(address)) => gave_way(address),
-        (End::StoodStill, _) => log_seldom(&STOOD_STILL, &[&called(address)]),
+        (End::StoodStill, _) => log_seldom(&CONNECTION_STALLED, &[&called(address)]),
         _ => {}
     }
 }

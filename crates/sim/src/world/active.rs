@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use towline_core::{ConnectionId, NewMessage, PageRequest};
 use towline_group::Input as MemberInput;
-use towline_node::{ImagePlan, Input, Outbound, PutTo, Request, Response, Routed};
+use towline_node::{ImagePlan, Input, Outbound, PutTo, Request, Response, RoutedResponse};
 use towline_types::{Lsn, PageRef, Payload};
 
 use super::{ADMINISTRATOR, At, Event, SCRATCH, World, tell};
@@ -47,7 +47,7 @@ impl World {
     }
 
     /// An answer leaves the instance: what it promises counts from here on.
-    fn route(&mut self, at: At, Routed { connection, response }: Routed) {
+    fn route(&mut self, at: At, RoutedResponse { connection, response }: RoutedResponse) {
         let Some(process) = self.nodes[at.node].process.as_ref() else { return };
         let known = process.connections.get(&connection).copied();
         let term = process.leading.map_or(0, |leading| leading.term);

@@ -109,10 +109,13 @@ impl Shown {
                     assert!(transfer.payload.len() <= 12);
                     self.deliveries.push(transfer.delivery);
                 }
-                Event::TooLong(told) => {
-                    assert!(self.live.contains(&told.transfer.link), "a delivery of a dead link");
-                    assert!(told.bytes > 12 && told.transfer.payload.is_empty());
-                    self.deliveries.push(told.transfer.delivery);
+                Event::TooLong(too_long) => {
+                    assert!(
+                        self.live.contains(&too_long.transfer.link),
+                        "a delivery of a dead link"
+                    );
+                    assert!(too_long.bytes > 12 && too_long.transfer.payload.is_empty());
+                    self.deliveries.push(too_long.transfer.delivery);
                 }
                 Event::Outcome { link, key, .. } => {
                     assert!(self.live.contains(&link), "an outcome of a dead link");

@@ -136,7 +136,7 @@ fn a_max_message_size_of_zero_is_no_limit() {
 }
 
 #[test]
-fn a_coordinator_link_is_told_apart() {
+fn a_coordinator_link_is_recognised() {
     let mut peer = Peer::begun();
     peer.send("attach name=t handle=0 role=sender target=$coordinator initial-delivery-count=0");
     let request = attached(&mut peer);

@@ -9,12 +9,12 @@ mod transfers;
 mod violations;
 
 use crate::connection::Connection;
-use crate::event::{AttachReply, Attached, Event, LinkId, Transfer};
+use crate::event::{AttachReply, Event, IncomingDelivery, LinkId, PeerAttach};
 use crate::peer::Peer;
 use crate::types::ReceiverSettleMode;
 
 /// The link of the next event, which must be an attach.
-fn attached(peer: &mut Peer) -> Box<Attached> {
+fn attached(peer: &mut Peer) -> Box<PeerAttach> {
     match peer.event() {
         Event::Attached(attached) => attached,
         other => panic!("expected an attach, got {other:?}"),
@@ -22,7 +22,7 @@ fn attached(peer: &mut Peer) -> Box<Attached> {
 }
 
 /// Accepts a link as it was asked for.
-fn accept(connection: &mut Connection, attached: &Attached, message_bytes_max: u64) {
+fn accept(connection: &mut Connection, attached: &PeerAttach, message_bytes_max: u64) {
     let reply = AttachReply {
         source: attached.source.clone(),
         target: attached.target.clone(),
@@ -66,7 +66,7 @@ fn receiving_peer(mode: ReceiverSettleMode, credit: u32) -> (Peer, LinkId) {
 }
 
 /// The next event, which must be a delivery.
-fn transfer(peer: &mut Peer) -> Transfer {
+fn transfer(peer: &mut Peer) -> IncomingDelivery {
     match peer.event() {
         Event::Transfer(transfer) => transfer,
         other => panic!("expected a transfer, got {other:?}"),

@@ -344,7 +344,7 @@ fn scram_pair(user: &str, password: &str) -> (Connection, Connection) {
 }
 
 #[test]
-fn scram_lets_in_who_knows_the_password() {
+fn scram_lets_in_a_client_that_knows_the_password() {
     let (mut client, _server) = scram_pair("ann", "secret");
     assert!(matches!(client.next_event(), Some(Event::Opened(_))));
 }

@@ -11,7 +11,9 @@ use towline_types::{Payload, Time};
 use super::accept;
 use crate::codec::{Map, Symbols};
 use crate::connection::{ClientOptions, Connection, ServerOptions};
-use crate::event::{AttachRequest, Event, Flow, IncomingId, LinkId, Outgoing, Transfer};
+use crate::event::{
+    AttachRequest, Event, IncomingDelivery, IncomingId, LinkFlow, LinkId, Outgoing,
+};
 use crate::types::{
     DeliveryState, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
 };
@@ -110,7 +112,7 @@ impl Side {
         }
     }
 
-    fn on_flow(&mut self, flow: &Flow) {
+    fn on_flow(&mut self, flow: &LinkFlow) {
         let index = self.index(flow.link);
         let side = &mut self.sends[index];
         side.allowed = flow.sends + u64::from(flow.credit);
@@ -118,7 +120,7 @@ impl Side {
         self.send_allowed(index);
     }
 
-    fn on_transfer(&mut self, transfer: Transfer) {
+    fn on_transfer(&mut self, transfer: IncomingDelivery) {
         let index = self.index(transfer.link);
         let side = &mut self.receives[index];
         assert_eq!(transfer.tag.as_number(), Some(side.got.len() as u64), "tags in order");

@@ -236,7 +236,7 @@ fn lost(peer: &mut Peer) -> bool {
 
 // 4.4.2: a transaction must not succeed without an outcome that the receiver put into it.
 #[test]
-fn a_transactional_outcome_of_what_is_not_open_is_told_as_lost() {
+fn a_transactional_outcome_of_what_is_not_open_is_reported_as_lost() {
     let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
     send(&mut peer, link, 0..3);
     peer.send("disposition role=receiver first=0 settled state=released");
@@ -258,7 +258,7 @@ fn a_transactional_outcome_of_what_is_not_open_is_told_as_lost() {
 
 // 4.4: the same of messages, and of what comes behind the end of a link or a session of ours.
 #[test]
-fn what_is_put_into_a_unit_behind_the_end_of_its_link_or_session_is_told_as_lost() {
+fn what_is_put_into_a_unit_behind_the_end_of_its_link_or_session_is_reported_as_lost() {
     let (mut peer, link) = sending_peer(100);
     peer.send("transfer handle=0 delivery-id=0 tag=t state=@unit more payload=x");
     peer.connection.detach(link, true, None);
@@ -313,7 +313,7 @@ fn an_outcome_after_the_detach_reaches_nothing() {
 }
 
 #[test]
-fn work_is_told_before_the_discharge_that_ends_it() {
+fn work_is_reported_before_the_discharge_that_ends_it() {
     let mut peer = Peer::new(Connection::client(ClientOptions::default(), Time(0)), Time(0));
     let session = peer.connection.begin().unwrap();
     let request = |name: &str, role, target| AttachRequest {

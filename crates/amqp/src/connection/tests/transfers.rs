@@ -5,7 +5,7 @@ use towline_types::Payload;
 
 use super::{accept, attached, receiving_peer, sending_peer, transfer};
 use crate::Outgoing;
-use crate::event::{Event, Flow};
+use crate::event::{Event, LinkFlow};
 use crate::peer::Peer;
 use crate::types::{DeliveryState, ReceiverSettleMode};
 
@@ -79,11 +79,11 @@ fn an_aborted_delivery_is_never_seen_but_takes_its_credit() {
     peer.send("transfer handle=0 delivery-id=0 tag=t more payload=half");
     peer.send("transfer handle=0 aborted");
     assert_eq!(peer.connection.link_credit(link), Some(2));
-    let flow = Flow { link, credit: 2, sends: 0, drain: false, available: None };
+    let flow = LinkFlow { link, credit: 2, sends: 0, drain: false, available: None };
     assert_eq!(peer.event(), Event::Flow(flow));
     peer.send("transfer handle=0 delivery-id=1 tag=t aborted");
     assert_eq!(peer.connection.link_credit(link), Some(1));
-    assert_eq!(peer.event(), Event::Flow(Flow { credit: 1, ..flow }));
+    assert_eq!(peer.event(), Event::Flow(LinkFlow { credit: 1, ..flow }));
     peer.no_event();
     peer.send("transfer handle=0 delivery-id=2 tag=u payload=whole");
     assert_eq!(transfer(&mut peer).payload.to_contiguous(), Bytes::from_static(b"whole"));
@@ -92,10 +92,10 @@ fn an_aborted_delivery_is_never_seen_but_takes_its_credit() {
 }
 
 #[test]
-fn credit_that_the_sender_gives_up_by_itself_is_told() {
+fn credit_that_the_sender_gives_up_by_itself_is_reported() {
     let (mut peer, link) = sending_peer(5);
     peer.send("flow handle=0 delivery-count=4 link-credit=1");
-    let flow = Flow { link, credit: 1, sends: 0, drain: false, available: None };
+    let flow = LinkFlow { link, credit: 1, sends: 0, drain: false, available: None };
     assert_eq!(peer.event(), Event::Flow(flow));
     assert_eq!(peer.connection.link_credit(link), Some(1));
     peer.connection.set_credit(link, 5);
@@ -192,7 +192,7 @@ fn an_echo_is_answered() {
     let flow = peer.expect("flow incoming-window=2048 next-outgoing-id=0");
     assert!(!flow.contains("handle"), "{flow}");
     peer.send("flow handle=0 delivery-count=0 link-credit=0 echo available=3");
-    let Event::Flow(Flow { link: of, credit: 5, available: Some(3), .. }) = peer.event() else {
+    let Event::Flow(LinkFlow { link: of, credit: 5, available: Some(3), .. }) = peer.event() else {
         panic!("no flow")
     };
     assert_eq!(of, link);
@@ -323,20 +323,20 @@ fn a_null_next_incoming_id_means_that_nothing_has_arrived() {
 }
 
 #[test]
-fn credit_is_told_as_what_remains_behind_what_was_given_to_send() {
+fn credit_is_reported_as_what_remains_behind_what_was_given_to_send() {
     let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 5);
     peer.connection.send(link, 1, outgoing("x"));
     peer.connection.send(link, 2, outgoing("y"));
     // The peer has seen one of the two.
     peer.send("flow next-incoming-id=1 handle=0 delivery-count=1 link-credit=5");
-    let flow = Flow { link, credit: 4, sends: 2, drain: false, available: None };
+    let flow = LinkFlow { link, credit: 4, sends: 2, drain: false, available: None };
     assert_eq!(peer.event(), Event::Flow(flow));
     // Less credit than was used: nothing remains.
     peer.send("flow next-incoming-id=1 handle=0 delivery-count=1 link-credit=0");
-    assert_eq!(peer.event(), Event::Flow(Flow { credit: 0, ..flow }));
+    assert_eq!(peer.event(), Event::Flow(LinkFlow { credit: 0, ..flow }));
     // All the credit that can be written.
     peer.send("flow next-incoming-id=2 handle=0 delivery-count=2 link-credit=4294967295");
-    assert_eq!(peer.event(), Event::Flow(Flow { credit: i32::MAX as u32, ..flow }));
+    assert_eq!(peer.event(), Event::Flow(LinkFlow { credit: i32::MAX as u32, ..flow }));
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_drain_is_answered_when_all_that_waits_is_written() {
     peer.send(
         "flow next-incoming-id=0 incoming-window=1 handle=0 delivery-count=0 link-credit=9 drain",
     );
-    assert!(matches!(peer.event(), Event::Flow(Flow { drain: true, credit: 9, .. })));
+    assert!(matches!(peer.event(), Event::Flow(LinkFlow { drain: true, credit: 9, .. })));
     peer.connection.send(request.link, 1, outgoing("x"));
     peer.connection.send(request.link, 2, outgoing("y"));
     peer.connection.drained(request.link);
@@ -364,7 +364,10 @@ fn a_drain_is_answered_when_all_that_waits_is_written() {
     peer.expect_nothing();
     // A new flow begins a new account.
     peer.send("flow next-incoming-id=2 handle=0 delivery-count=9 link-credit=4");
-    assert!(matches!(peer.event(), Event::Flow(Flow { drain: false, credit: 4, sends: 2, .. })));
+    assert!(matches!(
+        peer.event(),
+        Event::Flow(LinkFlow { drain: false, credit: 4, sends: 2, .. })
+    ));
 }
 
 #[test]
@@ -382,7 +385,7 @@ fn our_drain_ends_when_the_peer_gave_the_credit_back() {
     peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
     transfer(&mut peer);
     peer.send("flow next-outgoing-id=1 handle=0 delivery-count=5 link-credit=0 drain");
-    let flow = Flow { link, credit: 0, sends: 0, drain: true, available: None };
+    let flow = LinkFlow { link, credit: 0, sends: 0, drain: true, available: None };
     assert_eq!(peer.event(), Event::Flow(flow));
     peer.connection.set_credit(link, 2);
     let frame = peer.expect("flow handle=0 delivery-count=5 link-credit=2");
@@ -401,7 +404,7 @@ fn what_waits_for_a_window_has_its_credit_but_is_not_counted_as_sent() {
     peer.expect("attach");
     peer.connection.send(request.link, 1, outgoing("x"));
     peer.send("flow incoming-window=0 handle=0 link-credit=5 echo");
-    assert!(matches!(peer.event(), Event::Flow(Flow { credit: 4, sends: 1, .. })));
+    assert!(matches!(peer.event(), Event::Flow(LinkFlow { credit: 4, sends: 1, .. })));
     peer.expect("flow handle=0 delivery-count=0 link-credit=5 available=1");
 }
 
@@ -411,7 +414,7 @@ fn credit_given_back_is_gone() {
     peer.connection.drain(link, 5);
     peer.expect("flow drain");
     peer.send("flow handle=0 delivery-count=5 link-credit=0 drain");
-    assert!(matches!(peer.event(), Event::Flow(Flow { drain: true, .. })));
+    assert!(matches!(peer.event(), Event::Flow(LinkFlow { drain: true, .. })));
     peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
     assert!(matches!(peer.event(), Event::Detached { by_peer: false, .. }));
 }

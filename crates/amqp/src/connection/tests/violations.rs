@@ -364,9 +364,9 @@ fn a_transfer_before_our_attach_detaches_the_link() {
 /// The next event, which must report a message that was too long: its length.
 fn too_long(peer: &mut Peer) -> u64 {
     match peer.event() {
-        Event::TooLong(told) => {
-            assert_eq!((told.bytes_max, told.transfer.payload.len()), (10_000, 0));
-            told.bytes
+        Event::TooLong(too_long) => {
+            assert_eq!((too_long.bytes_max, too_long.transfer.payload.len()), (10_000, 0));
+            too_long.bytes
         }
         other => panic!("expected a message that is too long, got {other:?}"),
     }
@@ -374,7 +374,7 @@ fn too_long(peer: &mut Peer) -> u64 {
 
 // 2.7.3, max-message-size: what is too long is refused by its outcome, and the link goes on.
 #[test]
-fn a_message_over_max_message_size_is_dropped_and_told_at_its_end() {
+fn a_message_over_max_message_size_is_dropped_and_reported_at_its_end() {
     let (mut peer, _) = sending_peer(5);
     let part = "x".repeat(4_000);
     peer.send(&format!("transfer handle=0 delivery-id=0 tag=t more payload={part}"));
@@ -393,7 +393,7 @@ fn a_message_over_max_message_size_is_dropped_and_told_at_its_end() {
 
 // One that the sender settled has no outcome to wait for.
 #[test]
-fn a_settled_message_over_max_message_size_is_told_at_the_frame_that_is_too_much_and_once() {
+fn a_settled_message_over_max_message_size_is_reported_at_the_frame_that_is_too_much_and_once() {
     let (mut peer, _) = sending_peer(5);
     let part = "x".repeat(4_000);
     peer.send(&format!("transfer handle=0 delivery-id=0 tag=t settled more payload={part}"));

@@ -117,7 +117,7 @@ fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
     member.step(Time(5), leader_commit(2, 4), &mut out);
     assert_eq!(out.hard_state, None, "half of an answer is none");
     let mut again = alone(member.hard_state(), 3);
-    assert_eq!(again.unheard().len(), 2, "what the process before was told does not count");
+    assert_eq!(again.unheard().len(), 2, "what the process before heard does not count");
     assert!(sent(&mut again, leader_commit(3, 4)).is_empty());
     assert!(sent(&mut again, batches(3, 4)).is_empty());
 }
@@ -170,7 +170,7 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_casts_doubt_on_the_term_too() {
 fn a_new_group_needs_no_operator_and_nor_does_one_member_that_lost_its_disk() {
     for seed in 0..3 {
         let mut trio = Trio::blank(seed);
-        (0..3).for_each(|at| assert!(trio.member(at).knows_term(), "they have told each other"));
+        (0..3).for_each(|at| assert!(trio.member(at).knows_term(), "they have heard each other"));
         (0..3).for_each(|at| trio.input(at, Input::Form));
         let leader = trio.run_until_leader();
         trio.propose(leader, b"something");

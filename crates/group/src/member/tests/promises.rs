@@ -161,7 +161,7 @@ fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     trio.start(short);
     trio.start(other);
     trio.run(Duration::from_secs(10));
-    assert_eq!(trio.leader(), None, "nobody is elected without the one that has it");
+    assert_eq!(trio.leader(), None, "no member is elected without the one that has it");
     trio.start(leader);
     assert_eq!(trio.run_until_leader(), leader);
     trio.run(Duration::from_millis(600));

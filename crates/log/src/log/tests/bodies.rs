@@ -98,7 +98,7 @@ fn a_body_of_another_place_or_length_does_not_pass() {
     let extent = memory.files()[&extent_name(0)].clone();
     let at = usize::try_from(location.lsn.0).unwrap();
     let passes = |bytes: &[u8], length, log_id, lsn| {
-        crate::record::body_is_whole(bytes, length, (log_id, lsn))
+        crate::record::body_is_whole(bytes, length, log_id, lsn)
     };
     assert!(passes(&extent[at..], bytes.len(), LOG_ID, location.lsn));
     assert!(!passes(&extent[at..], bytes.len(), LOG_ID, location.lsn.after(BLOCK_BYTES as u64)));

@@ -124,11 +124,12 @@ fn places_before_the_image_are_found_again_as_far_back_as_the_log_leads() {
         let mut recovery = Recovery::open(disk(memory), Options::small(), LOG_ID).unwrap();
         recovery.keep_places();
         recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
-        assert_eq!(recovery.places().0, batches[280].place());
+        assert_eq!(recovery.places().base, batches[280].place());
         recovery.places_from_earlier()
     };
     // All that is in extents that are there; the first of it is the base.
-    let (base, places) = found(&MemoryDisk::with_files(files.clone()));
+    let crate::BatchPlaces { base, batches: places } =
+        found(&MemoryDisk::with_files(files.clone()));
     assert!(base.index > 1 && base.index <= 31, "{base:?}");
     let wanted: Vec<BatchPlace> = batches.iter().map(Batch::place).collect();
     let at = size(base.index) - 1;
@@ -141,7 +142,7 @@ fn places_before_the_image_are_found_again_as_far_back_as_the_log_leads() {
     let (name, offset) =
         (extent_name(damaged / EXTENT_BYTES_MIN), size(damaged % EXTENT_BYTES_MIN));
     memory.change(&name, |file| file[offset + 9] ^= 1);
-    let (base, places) = found(&memory);
+    let crate::BatchPlaces { base, batches: places } = found(&memory);
     assert!(base.lsn.0 / EXTENT_BYTES_MIN == damaged / EXTENT_BYTES_MIN + 1, "{base:?}");
     assert_eq!(places, wanted[size(base.index)..]);
 }
@@ -190,10 +191,10 @@ fn replay_yields_what_was_committed_and_the_stream_goes_on_there() {
             Ok::<(), std::convert::Infallible>(())
         };
         recovery.replay(&mut record).unwrap();
-        let (fed, mut stream) = recovery.stream();
+        let crate::ResumedStream { fed, mut stream } = recovery.stream();
         assert_eq!(fed, committed.max(10));
-        let (base, kept) = recovery.places();
-        assert_eq!((base, kept), (batches[9].place(), places(&batches[10..])));
+        let known = recovery.places();
+        assert_eq!((known.base, known.batches), (batches[9].place(), places(&batches[10..])));
         for batch in batches.iter().filter(|batch| batch.index > fed) {
             stream.feed(batch.lsn, &batch.payload, &mut record).unwrap();
         }

@@ -58,7 +58,7 @@ impl Rig {
     }
 
     /// The answer to the attach.
-    pub(crate) fn answer(client: &Client, link: LinkId) -> &Attached {
+    pub(crate) fn answer(client: &Client, link: LinkId) -> &PeerAttach {
         let answer = client.events.iter().find_map(|event| match event {
             Event::Attached(attached) if attached.link == link => Some(attached),
             _ => None,

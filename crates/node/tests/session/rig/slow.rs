@@ -198,7 +198,7 @@ impl Slow {
         self.client.machine.receive(now, &mut bytes);
         while let Some(event) = self.client.machine.next_event() {
             match event {
-                Event::Transfer(Transfer { delivery, payload, .. }) => {
+                Event::Transfer(IncomingDelivery { delivery, payload, .. }) => {
                     let received =
                         Received { delivery, message_format: 0, payload: payload.to_contiguous() };
                     self.bodies.push(received.body());

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use towline_config::{LimitsConfig, ListenerConfig};
-use towline_link::testing::{Bench, Recorder, Told, run};
+use towline_link::testing::{Bench, Observation, Recorder, run};
 
 use super::*;
 use crate::net::{self, LocalAccess};
@@ -103,16 +103,18 @@ impl Desk {
 
     /// Takes the next stream as the daemon does.
     async fn take_stream(&self, from: Peer) {
-        let is_stream = |told: &Told| match told {
-            Told::Stream(peer, StreamPurpose::Relay { listener, client }) if *peer == from => {
+        let is_stream = |observed: &Observation| match observed {
+            Observation::Stream(peer, StreamPurpose::Relay { listener, client })
+                if *peer == from =>
+            {
                 Some((*listener, *client))
             }
             _ => None,
         };
         let client = until(|| {
-            let mut told = self.recorder.told.lock();
-            let found = told.iter().position(|told| is_stream(told).is_some())?;
-            is_stream(&told.remove(found))
+            let mut observed = self.recorder.observed.lock();
+            let found = observed.iter().position(|observed| is_stream(observed).is_some())?;
+            is_stream(&observed.remove(found))
         })
         .await;
         let stream = self.recorder.streams.lock().remove(0);

@@ -14,7 +14,7 @@ const REMEMBERED_MAX: u32 = 256;
 
 /// The free units, as runs.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(super) struct FreeUnits {
     /// Lengths by first unit.
     free: BTreeMap<u32, u32>,
     /// Behind the last unit in use.
@@ -29,14 +29,14 @@ pub(super) struct Runs {
 #[derive(Debug)]
 pub(super) struct Overlap(pub(super) PageRef);
 
-impl Runs {
+impl FreeUnits {
     /// All units but those of `pages` are free.
     ///
     /// # Errors
     /// [`Overlap`] with the page that cannot be.
-    pub(super) fn new(mut pages: Vec<PageRef>) -> Result<Runs, Overlap> {
+    pub(super) fn new(mut pages: Vec<PageRef>) -> Result<FreeUnits, Overlap> {
         pages.sort_unstable();
-        let mut runs = Runs {
+        let mut runs = FreeUnits {
             free: BTreeMap::new(),
             end: 0,
             used: 0,
@@ -137,11 +137,11 @@ mod tests {
 
     #[test]
     fn pages_that_overlap_are_refused() {
-        assert!(Runs::new(vec![page(3, 2), page(5, 1), page(0, 3)]).is_ok());
-        assert!(Runs::new(vec![page(3, 2), page(4, 1)]).is_err());
-        assert!(Runs::new(vec![page(3, 2), page(3, 2)]).is_err());
-        assert!(Runs::new(vec![page(3, 0)]).is_err());
-        assert!(Runs::new(vec![page(u32::MAX, 1)]).is_err());
+        assert!(FreeUnits::new(vec![page(3, 2), page(5, 1), page(0, 3)]).is_ok());
+        assert!(FreeUnits::new(vec![page(3, 2), page(4, 1)]).is_err());
+        assert!(FreeUnits::new(vec![page(3, 2), page(3, 2)]).is_err());
+        assert!(FreeUnits::new(vec![page(3, 0)]).is_err());
+        assert!(FreeUnits::new(vec![page(u32::MAX, 1)]).is_err());
     }
 
     /// First fit over one flag for each unit.
@@ -157,7 +157,7 @@ mod tests {
         println!("TOWLINE_SEED={seed}");
         let mut random = Random(seed);
         for round in 0..20 {
-            let mut runs = Runs::new(Vec::new()).unwrap();
+            let mut runs = FreeUnits::new(Vec::new()).unwrap();
             let mut taken: Vec<bool> = Vec::new();
             let mut pages: Vec<PageRef> = Vec::new();
             let longest = if round % 2 == 0 { 8 } else { 300 };
@@ -186,7 +186,7 @@ mod tests {
                 assert_eq!(runs.used(), used as u64, "seed {seed}");
             }
             // A reopened page file allocates the same units.
-            let mut opened = Runs::new(pages).unwrap();
+            let mut opened = FreeUnits::new(pages).unwrap();
             assert_eq!((opened.end(), opened.used()), (runs.end(), runs.used()));
             for units in 1..=10 {
                 assert_eq!(opened.take(units), runs.take(units), "seed {seed}");
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "given back once")]
     fn a_unit_given_back_twice_is_our_fault() {
-        let mut runs = Runs::new(vec![page(0, 4)]).unwrap();
+        let mut runs = FreeUnits::new(vec![page(0, 4)]).unwrap();
         runs.give(1, 2);
         runs.give(2, 1);
     }

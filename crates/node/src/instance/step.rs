@@ -1,0 +1,131 @@
+//! What a step of the instance takes and what it yields.
+//!
+//! Not here: the step itself ([`Instance::step`](super::Instance::step)).
+
+use towline_core::{
+    Body, ConnectionId, MessageSequence, PageRequest, QueueId, RecordError, SetAside, Unreadable,
+};
+use towline_types::{Lsn, Payload};
+
+use crate::damaged::DamagedMessage;
+use crate::request::{Farewell, Request, Response};
+use crate::selection::FetchTicket;
+
+/// Everything that can wake an instance.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A connection asks; all are taken.
+    Requests {
+        /// Which.
+        connection: ConnectionId,
+        /// For what, in order.
+        requests: &'a mut Vec<Request>,
+    },
+    /// The log is durable up to here.
+    Durable(Lsn),
+    /// A [`Fetch`] was carried out; `None`: the body cannot be read.
+    Content {
+        /// From the fetch.
+        ticket: FetchTicket,
+        /// What was read.
+        content: Option<Payload>,
+    },
+    /// A message cannot be read; [`Outbound::aside`] says what became of it.
+    Unreadable(Unreadable),
+    /// The content of an [`OldBody`] was read: log it again.
+    Relocate {
+        /// The queue of the message.
+        queue: QueueId,
+        /// Which.
+        sequence: MessageSequence,
+        /// What was read.
+        content: Payload,
+    },
+    /// Time passed.
+    Tick,
+    /// The log has no free space for new messages, or has some again.
+    LogFull(bool),
+    /// A page was read. One that is not what it should be is reported in [`Outbound::damage`].
+    Page {
+        /// What was asked for.
+        request: PageRequest,
+        /// What was read.
+        content: &'a [u8],
+    },
+    /// A [`Chore`] was done.
+    ChoreDone {
+        /// From the chore.
+        ticket: ChoreTicket,
+        /// The answer, JSON.
+        json: String,
+    },
+    /// The clock of the instance was set, by so many microseconds: the next `now` is after that.
+    ClockStepped(i64),
+    /// The log is nearly full, in percent: the unit of work that holds its oldest position must go.
+    LogPressed(u64),
+    /// The queue manager ends: no new units of work, no new links.
+    Quiesce,
+    /// Ask all connections to close, and why.
+    End(Farewell),
+}
+
+/// What an administrator asked for and the instance cannot do alone: do it, then step the instance
+/// with [`Input::ChoreDone`].
+#[derive(Clone, Debug)]
+pub struct Chore {
+    /// Comes back.
+    pub ticket: ChoreTicket,
+    /// What: `image`, `backup`.
+    pub kind: String,
+    /// What more there is to say, as JSON; may be empty.
+    pub text: String,
+    /// Whether the client has the rights of the process: if not, files may be written only where
+    /// the configuration allows it.
+    pub owner: bool,
+}
+
+/// The request that waits for a chore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChoreTicket {
+    pub(crate) connection: ConnectionId,
+    pub(crate) token: u64,
+}
+
+/// A body that a selector needs: read it, then step the instance with [`Input::Content`].
+#[derive(Debug)]
+pub struct Fetch {
+    /// Comes back.
+    pub ticket: FetchTicket,
+    /// Where it is.
+    pub body: Body,
+}
+
+/// A response and the connection that it is for.
+#[derive(Debug)]
+pub struct RoutedResponse {
+    /// The connection that it is for.
+    pub connection: ConnectionId,
+    /// What.
+    pub response: Response,
+}
+
+/// What one step yields. The caller owns, empties and reuses it.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    /// For connections, in order.
+    pub routed: Vec<RoutedResponse>,
+    /// Bodies to be read.
+    pub fetches: Vec<Fetch>,
+    /// Pages to be read: step the instance with [`Input::Page`].
+    pub pages: Vec<PageRequest>,
+    /// What administrators asked for and the surroundings must do.
+    pub chores: Vec<Chore>,
+    /// What became of a message that cannot be read.
+    pub aside: Option<SetAside>,
+    /// Messages that cannot be read, when that is news for the operator.
+    pub damaged: Vec<DamagedMessage>,
+    /// A page says something else than it should: the queue manager must not go on with it.
+    pub damage: Option<RecordError>,
+    /// There is more to hand to consumers than one step may: [`Input::Tick`] should come soon.
+    pub is_unfinished: bool,
+}
