@@ -1,7 +1,7 @@
 //! The way back: a log folder from a backup, to its end or to an earlier position.
 //!
 //! Order: all files of the backup are checked; a file that says *unfinished* is made; pages,
-//! extents, the table of times, the image; that file goes. While it is there no queue manager
+//! extents, the time index, the image; that file goes. While it is there no queue manager
 //! starts. Not here: which position a time of day is in words of people (the caller reads those).
 //!
 //! Invariants: what is behind the end is not in the new folder, and the log goes on with a higher
@@ -16,7 +16,9 @@ use towline_log::disk::{Disk, LinuxDisk};
 use towline_log::folder::chain::ExtentOffset;
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::images;
-use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, extent_name, image_name};
+use towline_log::folder::names::{
+    PAGES_NAME, RESTORING_NAME, TIME_INDEX_NAME, extent_name, image_name,
+};
 use towline_log::folder::scan::Scan;
 use towline_log::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
@@ -240,7 +242,7 @@ impl Plan {
             self.write_extent(disk, sequence, bytes, &mut progress)?;
         }
         self.write_mark(disk, self.term)?;
-        let failed = |e| LogError::io("write the table of times", "times", e);
+        let failed = |e| LogError::io("write the time index", TIME_INDEX_NAME, e);
         if !self.rows.is_empty() {
             let file = time_index::write(disk, &self.rows).map_err(failed)?;
             file.sync_data().map_err(failed)?;

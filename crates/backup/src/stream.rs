@@ -16,7 +16,7 @@
 //!   68   4  pages
 //!   72   8  position of the image
 //!   80   8  length of its file, without padding
-//!   88   8  length of the table of times; 0: none
+//!   88   8  length of the time index; 0: none
 //!   96   8  length of all that follows, but for its checksum
 //!   104  4  zero
 //!   108  4  crc32c of the bytes before

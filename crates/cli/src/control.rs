@@ -205,8 +205,13 @@ impl ControlClient {
 
     /// Asks, and gives what is under `ok`.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, AskError> {
-        let io = |error| self.unanswered(error);
-        self.stream.get_ref().write_all(format!("{request}\n").as_bytes()).map_err(io)?;
+        match self.stream.get_ref().write_all(format!("{request}\n").as_bytes()) {
+            // A process that refuses to listen says so first.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                return Err(self.unanswered(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
         let mut line = Vec::new();
         let read = self.stream.by_ref().take(REPLY_BYTES_MAX).read_until(b'\n', &mut line);
         read.map_err(|error| self.unanswered(error))?;

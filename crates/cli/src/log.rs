@@ -60,10 +60,8 @@ fn dump(place: &LogPlace, from: Option<&str>, to: Option<&str>) -> Result<(), Fa
 /// `<a:b:c:d>`, `0x...` or a plain number.
 pub(crate) fn position(text: &str) -> Result<Lsn, Failure> {
     let wrong = || Failure::Usage(format!("{text}: expected <a:b:c:d>, 0x... or a number"));
-    if let Some(words) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
-        let words: Result<Vec<u16>, _> = words.split(':').map(str::parse::<u16>).collect();
-        let words = words.ok().filter(|words| words.len() == 4).ok_or_else(wrong)?;
-        return Ok(Lsn(words.iter().fold(0, |sum, word| (sum << 16) | u64::from(*word))));
+    if text.starts_with('<') {
+        return text.parse().map_err(|_| wrong());
     }
     let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),

@@ -128,6 +128,10 @@ fn each_process_of_a_shared_folder_is_asked_and_stopped_by_itself() {
     assert!(ended.starts_with(&format!("process {} ended", active.pid())), "{ended}");
     active.ended();
     standby.says("ready");
+    let mut killed = Daemon::start(&data, &["--standby"]);
+    killed.says("standby");
+    killed.signal(Signal::KILL);
+    killed.process.wait().unwrap();
     said(&data, &["stop"], 0);
     standby.ended();
     assert_eq!(control_sockets(&data), ["towline-control-00000000-1.sock"]);

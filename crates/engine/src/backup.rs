@@ -188,7 +188,7 @@ fn add(
     let mut progress = |progress: Progress| {
         hold.only_from(Lsn(progress.extent.saturating_mul(extent_bytes)));
     };
-    let rows = images.times().map(|times| times.rows()).unwrap_or_default();
+    let rows = images.time_index().map(|index| index.rows()).unwrap_or_default();
     let pages = SourcePages { file: Some(images.pages()), used: &used };
     let done = backup.add(&source, pages, &rows, choices, &mut progress);
     done.map_err(|error| error.to_string())

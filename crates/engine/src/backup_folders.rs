@@ -1,4 +1,4 @@
-//! The folders into which a backup may be written for an administrator who is not the user of this
+//! The folders into which a backup may be written for an administrator other than the user of this
 //! process: a backup is written with the rights of the process.
 //!
 //! Not here: which administrators that is.
@@ -60,7 +60,7 @@ impl BackupFolders {
     }
 }
 
-/// A user who can write into a folder can put a link there after the check.
+/// A user with write access to a folder can put a link there after the check.
 fn only_ours(folder: &Path) -> Result<(), String> {
     let metadata = folder.metadata().map_err(|error| format!("{}: {error}", folder.display()))?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw() || metadata.uid() == 0;

@@ -270,7 +270,7 @@ fn note_time(door: &Door, images: &Images) {
     let durable = door.log().durable();
     // The position is read before the clock: it was durable at that time.
     let now = door.clock().wall();
-    let written = images.times().map_or(Ok(()), |times| times.note(now, durable));
+    let written = images.time_index().map_or(Ok(()), |index| index.note(now, durable));
     if let Err(error) = written {
         tracing::debug!(%error, "a time is not written into the time index");
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
-use towline_log::time_index::Times;
+use towline_log::time_index::TimeIndex;
 use towline_log::{Disk, Log, LogError, Mark, Pages};
 use towline_logging::log as say;
 use towline_node::{ImagePlan, Instance};
@@ -60,7 +60,7 @@ pub struct Images {
     /// The pages that are being copied. Locked for a moment.
     retained: Mutex<RetainedPages>,
     /// The time index; `None` when it cannot be written.
-    times: Option<Times>,
+    time_index: Option<TimeIndex>,
     /// The rebuild marker, if there is one: older images refer to pages that are not there.
     marker: Mutex<Option<PathBuf>>,
 }
@@ -94,8 +94,8 @@ impl Images {
     /// Images of a log that is durable up to `durable`, with the time index beside it.
     #[must_use]
     pub fn open(disk: Arc<dyn Disk>, durable: Lsn, pages: Pages) -> Arc<Images> {
-        let times = match Times::open(disk, durable) {
-            Ok(times) => Some(times),
+        let time_index = match TimeIndex::open(disk, durable) {
+            Ok(index) => Some(index),
             Err(error) => {
                 // A restore to a time of day will be less exact; nothing else needs it.
                 tracing::warn!(%error, "the time index cannot be read");
@@ -107,7 +107,7 @@ impl Images {
             turn: Mutex::new(()),
             backup_turn: Mutex::new(()),
             retained: Mutex::default(),
-            times,
+            time_index,
             marker: Mutex::new(None),
         })
     }
@@ -139,8 +139,8 @@ impl Images {
 
     /// The time index.
     #[must_use]
-    pub fn times(&self) -> Option<&Times> {
-        self.times.as_ref()
+    pub fn time_index(&self) -> Option<&TimeIndex> {
+        self.time_index.as_ref()
     }
 
     /// The page file.

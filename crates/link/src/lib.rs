@@ -245,7 +245,8 @@ impl Links {
     pub fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
         assert!(body.len() <= BODY_BYTES_MAX, "a frame of {} bytes", body.len());
         assert!(!OWN_KINDS.contains(&kind), "kind {kind} is the links' own");
-        let lane = self.shared.lane(peer);
+        // What is no member has no connection.
+        let Some(lane) = self.shared.lanes.get(peer) else { return false };
         let taken = lane.queue.put(kind, urgent, body);
         if !taken {
             lane.counters.dropped();
@@ -269,7 +270,7 @@ impl Links {
 
     /// The statistics of the link to `peer`.
     pub fn state(&self, peer: Peer) -> LinkState {
-        let lane = self.shared.lane(peer);
+        let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };
         lane.counters.state(lane.queue.bytes())
     }
 

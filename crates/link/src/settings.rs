@@ -140,8 +140,7 @@ mod tests {
         assert_eq!(connected, came, "connected of those that came");
     }
 
-    #[test]
-    fn the_configuration_becomes_settings_and_only_others_are_peers() {
+    fn settings() -> LinkSettings {
         let mut text = "[group]\nname = \"G\"\ninstance = \"b\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
                         authorities = \"authority.pem\"\ncompression_threshold = 0\n\
                         heartbeat_interval_ms = 11\nheartbeat_timeout_ms = 77\nretry_interval_ms = 5\n"
@@ -151,7 +150,12 @@ mod tests {
             text.push_str(&format!("name = \"{name}\"\naddress = \"{name}.example:5700\"\n"));
         }
         let group = towline_config::Config::parse(&text).unwrap().group.unwrap();
-        let settings = LinkSettings::of("QM1", &group, Terms::default(), 1, None);
+        LinkSettings::of("QM1", &group, Terms::default(), 1, None)
+    }
+
+    #[test]
+    fn the_configuration_becomes_settings_and_only_others_are_peers() {
+        let settings = settings();
         assert_eq!((settings.name(2), settings.address(2)), ("c", "c.example:5700"));
         assert_eq!((settings.other("a"), settings.other("b")), (Some(0), None));
         assert_eq!((settings.other("d"), settings.members.len()), (None, 3));
@@ -159,6 +163,12 @@ mod tests {
         let times =
             [settings.heartbeat_interval, settings.heartbeat_timeout, settings.retry_interval];
         assert_eq!(times, [11, 77, 5].map(Duration::from_millis));
+    }
+
+    #[test]
+    #[should_panic(expected = "instance 3 is none of 3")]
+    fn an_instance_that_is_no_member_has_no_name() {
+        settings().name(3);
     }
 
     #[test]

@@ -37,13 +37,22 @@ const UNSYNCED_TRIED: u32 = 4_096;
 /// Bytes copied at a time when a whole extent is copied back.
 const COPY_BYTES: u64 = 4 * 1024 * 1024;
 
+/// Damage that could not be mended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamageLeft {
+    /// What is damaged.
+    pub found: Finding,
+    /// Why it stays so.
+    pub why: &'static str,
+}
+
 /// What was done to a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MendReport {
     /// What was damaged and is as it was written again.
     pub mended: Vec<Finding>,
     /// What is damaged still, and why.
-    pub left: Vec<(Finding, &'static str)>,
+    pub left: Vec<DamageLeft>,
     /// Bytes that were written.
     pub bytes: u64,
     /// The log ends here with what the source has: nothing shows whether the missing extent held
@@ -96,7 +105,8 @@ pub fn mend(
         // Without it the chain cannot be followed.
         Err(LogError::Damaged(found)) => {
             if report.left.is_empty() {
-                report.left.push((found, "the file cannot be used, and is not gone"));
+                let why = "the file cannot be used, and is not gone";
+                report.left.push(DamageLeft { found, why });
             }
             return Ok(report);
         }
@@ -205,7 +215,8 @@ impl Mender<'_> {
         let folder = Folder::list(self.target.as_ref())?;
         let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
             if let (true, LogError::Damaged(found)) = (folder.held_log(), no_extents(&folder)) {
-                self.report.left.push((found, "no extent is left that the source could continue"));
+                let why = "no extent is left that the source could continue";
+                self.report.left.push(DamageLeft { found, why });
             }
             return Ok(());
         };
@@ -239,7 +250,8 @@ impl Mender<'_> {
                 Damage::ExtentHeader => self.write_header(sequence),
                 // A backup has of its last extent what was written of it.
                 _ if from.length(sequence).is_none() => {
-                    self.report.left.push((found, "the source does not have it"));
+                    let why = "the source does not have it";
+                    self.report.left.push(DamageLeft { found, why });
                     continue;
                 }
                 _ => match self.continues(from, sequence, image) {
@@ -251,7 +263,7 @@ impl Mender<'_> {
                     None => {
                         let why = "its batches do not continue those before it; a backup of this \
                                    instance has the right ones";
-                        self.report.left.push((found, why));
+                        self.report.left.push(DamageLeft { found, why });
                         continue;
                     }
                 },
@@ -415,7 +427,7 @@ impl Mender<'_> {
             let next = scan.next_whole(behind);
             match self.range(&mut scan, files, next)? {
                 Ok(()) => self.report.mended.push(found),
-                Err(why) => self.report.left.push((found, why)),
+                Err(why) => self.report.left.push(DamageLeft { found, why }),
             }
             match next {
                 Some(found) => scan.go_on_at(found.place),

@@ -6,7 +6,7 @@
 //!
 //! What the old owner could still write: extents that lie within `window_bytes` of the last batch
 //! that is there (so far apart are the oldest and the newest of the writes that were under way),
-//! the page file, the table of times. An image and an extent before those are never written again,
+//! the page file, the time index. An image and an extent before those are never written again,
 //! as long as extents are not recycled ([`crate::Options::recycle_extents`]). Extents that hold no
 //! batch, spares and half-made files are left out.
 //!

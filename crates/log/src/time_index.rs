@@ -1,4 +1,5 @@
-//! When the log was how long: a small table beside the log, for a restore to a time of day. The
+//! The time index: when the log was how long, a small table beside the log, for a restore to a time
+//! of day. The
 //! log's own bytes have no clock (docs/adr, times beside the log).
 //!
 //! ```text
@@ -21,7 +22,7 @@ use towline_types::{Lsn, Time};
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
-use crate::folder::names::{NEW_TIMES_NAME, TIMES_NAME};
+use crate::folder::names::{NEW_TIME_INDEX_NAME, TIME_INDEX_NAME};
 use crate::format::{BLOCK_BYTES, size};
 use crate::lock::lock;
 
@@ -40,8 +41,8 @@ pub struct Row {
     pub upto: Lsn,
 }
 
-/// The table of a log folder, open for writing.
-pub struct Times {
+/// The time index of a log folder, open for writing.
+pub struct TimeIndex {
     disk: Arc<dyn Disk>,
     table: Mutex<Table>,
 }
@@ -51,16 +52,16 @@ struct Table {
     file: Option<Arc<dyn DiskFile>>,
 }
 
-impl Times {
+impl TimeIndex {
     /// Opens the table; what cannot be read of it is left out. Rows behind `end`, the end of the
     /// log, are of a log that was cut off.
     ///
     /// # Errors
     /// [`LogError::Io`].
-    pub fn open(disk: Arc<dyn Disk>, end: Lsn) -> Result<Times, LogError> {
+    pub fn open(disk: Arc<dyn Disk>, end: Lsn) -> Result<TimeIndex, LogError> {
         let mut rows = read(disk.as_ref())?;
         rows.retain(|row| row.upto <= end);
-        Ok(Times { disk, table: Mutex::new(Table { rows, file: None }) })
+        Ok(TimeIndex { disk, table: Mutex::new(Table { rows, file: None }) })
     }
 
     /// Adds a row, unless the log is as it was.
@@ -79,7 +80,7 @@ impl Times {
             thin(&mut table.rows);
             table.file = None;
         }
-        let failed = |e| LogError::io("write the table of times", TIMES_NAME, e);
+        let failed = |e| LogError::io("write the time index", TIME_INDEX_NAME, e);
         let Some(file) = &table.file else {
             let made = write(self.disk.as_ref(), &table.rows).map_err(failed)?;
             table.file = Some(made);
@@ -121,8 +122,8 @@ fn thin(rows: &mut Vec<Row>) {
 /// # Errors
 /// [`LogError::Io`].
 pub fn read(disk: &dyn Disk) -> Result<Vec<Row>, LogError> {
-    let failed = |e| LogError::io("read the table of times", TIMES_NAME, e);
-    let file = match disk.open(TIMES_NAME) {
+    let failed = |e| LogError::io("read the time index", TIME_INDEX_NAME, e);
+    let file = match disk.open(TIME_INDEX_NAME) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(failed(e)),
@@ -136,11 +137,11 @@ pub fn read(disk: &dyn Disk) -> Result<Vec<Row>, LogError> {
 
 /// Replaces the table file.
 pub fn write(disk: &dyn Disk, rows: &[Row]) -> std::io::Result<Arc<dyn DiskFile>> {
-    let file = disk.create(NEW_TIMES_NAME)?;
+    let file = disk.create(NEW_TIME_INDEX_NAME)?;
     for (number, rows) in rows.chunks(ROWS_IN_BLOCK).enumerate() {
         file.write_at(block(rows).bytes(), (number * BLOCK_BYTES) as u64)?;
     }
-    disk.rename(NEW_TIMES_NAME, TIMES_NAME)?;
+    disk.rename(NEW_TIME_INDEX_NAME, TIME_INDEX_NAME)?;
     Ok(file)
 }
 
@@ -201,14 +202,14 @@ mod tests {
     #[test]
     fn what_was_noted_is_read_back_and_a_clock_set_back_stands_still() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        let times = Times::open(Arc::clone(&disk), Lsn(u64::MAX)).unwrap();
+        let index = TimeIndex::open(Arc::clone(&disk), Lsn(u64::MAX)).unwrap();
         for (at, upto) in [(10, 100), (20, 100), (30, 300), (25, 400)] {
-            times.note(Time(at), Lsn(upto)).unwrap();
+            index.note(Time(at), Lsn(upto)).unwrap();
         }
         let expected = vec![row(10, 100), row(30, 300), row(30, 400)];
-        assert_eq!(times.rows(), expected);
+        assert_eq!(index.rows(), expected);
         assert_eq!(read(disk.as_ref()).unwrap(), expected);
-        let cut = Times::open(Arc::clone(&disk), Lsn(350)).unwrap();
+        let cut = TimeIndex::open(Arc::clone(&disk), Lsn(350)).unwrap();
         assert_eq!(cut.rows(), expected[..2]);
         cut.note(Time(50), Lsn(360)).unwrap();
         assert_eq!(read(disk.as_ref()).unwrap(), [row(10, 100), row(30, 300), row(50, 360)]);
@@ -229,12 +230,12 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_its_older_half_gets_coarser() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        let times = Times::open(Arc::clone(&disk), Lsn(u64::MAX)).unwrap();
-        lock(&times.table).rows = (1..=ROWS_MAX as u64).map(|number| row(number, number)).collect();
-        times.note(Time(100_000), Lsn(100_000)).unwrap();
-        times.note(Time(100_001), Lsn(100_001)).unwrap();
+        let index = TimeIndex::open(Arc::clone(&disk), Lsn(u64::MAX)).unwrap();
+        lock(&index.table).rows = (1..=ROWS_MAX as u64).map(|number| row(number, number)).collect();
+        index.note(Time(100_000), Lsn(100_000)).unwrap();
+        index.note(Time(100_001), Lsn(100_001)).unwrap();
         let rows = read(disk.as_ref()).unwrap();
-        assert_eq!(rows, times.rows());
+        assert_eq!(rows, index.rows());
         assert!(rows.len() < ROWS_MAX && rows.len() > ROWS_MAX / 2, "{}", rows.len());
         assert_eq!(rows.first(), Some(&row(2, 2)));
         assert_eq!(rows.last(), Some(&row(100_001, 100_001)));

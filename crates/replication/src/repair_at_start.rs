@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};
-use towline_log::mend::{MendReport, mend_by_asking};
+use towline_log::mend::{DamageLeft, MendReport, mend_by_asking};
 use towline_log::{Damage, Finding, LogId};
 use towline_types::BodyLocation;
 
@@ -94,7 +94,7 @@ fn repair(about: &StartRepair<'_>, folder: &Path, found: &Finding) -> bool {
                 let lsn = lsn.to_string();
                 say(&GROUP_BATCH_REPAIRED, &[file, &offset, &lsn, &asking.had]);
             }
-            for (_, why) in &left {
+            for DamageLeft { why, .. } in &left {
                 lacking(&if last.is_empty() { (*why).to_owned() } else { last.clone() });
             }
             left.is_empty() && !mended.is_empty()

@@ -1,5 +1,5 @@
-//! File descriptors: as many as the process may have, and some of them kept for those who must
-//! always get in.
+//! File descriptors: as many as the process may have, and some of them reserved for administrators
+//! and the log.
 //!
 //! Invariant: clients never take the descriptors of the local socket and of the recovery log.
 

@@ -51,7 +51,7 @@ pub(crate) async fn until_end(signals: &Signals, reload: &Arc<Reload>) -> LocalE
     }
 }
 
-/// Reports that clients may connect: in the log, and on standard output unless `again`.
+/// Reports that clients can connect: to the log and the waiting supervisor, then to a terminal.
 pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool) {
     let took = clock.now().since(clock.started_at());
     log(&READY, &[&args.name, &took.as_millis().to_string()]);
@@ -69,7 +69,7 @@ pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool
     say(&hint::text(&args.program, &args.data, url));
 }
 
-/// Writes to standard output. False when its reader has closed it.
+/// Writes to standard output. False when its reader is gone.
 pub(crate) fn say(text: &str) -> bool {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

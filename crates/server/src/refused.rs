@@ -41,7 +41,7 @@ pub enum RunError {
     InUse {
         /// Which folder.
         data: PathBuf,
-        /// Who is active, host:pid.
+        /// The active instance, host:pid.
         holder: String,
     },
     /// An address cannot be listened on.

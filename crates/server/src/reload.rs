@@ -74,19 +74,19 @@ impl Reload {
         AdminJobs { name: name.to_owned(), backup_folders: Arc::clone(&self.folders) }
     }
 
-    /// Looks after the certificates of one more listener. Tells at once if they expire.
+    /// Watches the certificates of one more listener. Reports at once if they expire.
     pub(crate) fn watch(&self, tls: &Arc<ListenerTls>) {
         tell_expiry(tls);
         self.listeners.lock().push(Arc::clone(tls));
     }
 
-    /// Reads everything again on another thread, and tells what changed.
+    /// Reads everything again on another thread, and logs what changed.
     pub(crate) fn soon(self: &Arc<Self>) {
         let this = Arc::clone(self);
         drop(tokio::task::spawn_blocking(move || drop(this.now())));
     }
 
-    /// Reads everything again, and tells what changed.
+    /// Reads everything again, and logs what changed.
     pub(crate) fn now(&self) -> Reloaded {
         let mut done = Reloaded::default();
         self.configuration(&mut done);
@@ -196,7 +196,7 @@ fn later(now: &Config, new: &Config) -> Vec<&'static str> {
     tables.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
 
-/// Looks at the files of certificates every few seconds, and tells each day which expire.
+/// Looks at the files of certificates every few seconds, and reports each day which expire.
 pub(crate) async fn watch(reload: Arc<Reload>) {
     let (mut told, mut since) = (Vec::new(), Duration::ZERO);
     loop {

@@ -39,7 +39,7 @@ const QUIESCE_MAX: Duration = Duration::from_secs(10);
 /// that answers; gets go on meanwhile, so that there may always be something that is not.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
-/// Runs a queue manager until it is asked to end (SIGTERM or SIGINT: quiesce; twice: at once).
+/// Runs a queue manager until SIGTERM or SIGINT (an orderly shutdown; a second one: at once).
 ///
 /// # Errors
 /// When it cannot start; see [`RunError`].
@@ -236,7 +236,7 @@ async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
     // A commit is decided before it is durable, and its answer goes out after that: a client that
-    // got the close instead would not know whether it took place.
+    // got the close instead would not know its outcome.
     wait_until(ANSWERS_MAX, || door.look(|instance| instance.runs_pending()) == 0).await;
     door.end(Farewell::Ending);
     drain(|| admission.connections()).await;
@@ -255,7 +255,7 @@ async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Has a panic logged as a message of the catalogue as well.
+/// Logs a failed assertion as a message of the catalogue, beside its location.
 fn tell_of_panics(name: &str) {
     let (name, before) = (name.to_owned(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {

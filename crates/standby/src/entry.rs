@@ -74,7 +74,7 @@ impl Entry<'_> {
     /// instance has ended. A data folder that was shared once is never used without a lease again.
     ///
     /// # Errors
-    /// Another process uses it, and this one was not told to stand by; the operating system.
+    /// Another process uses it, and this one has no `--standby`; the operating system.
     pub fn enter(&self) -> Result<Home, EntryError> {
         let lease = self.wait(self.process)?;
         (self.report)(EntryStep::TakesOver);

@@ -19,7 +19,7 @@ pub enum FolderError {
 pub enum EntryError {
     /// The folder cannot be used.
     Folder(FolderError),
-    /// Another instance is active, and this process was not told to stand by.
+    /// Another instance is active, and this process has no `--standby`.
     InUse {
         /// The active instance, host:pid.
         holder: String,

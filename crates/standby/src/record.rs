@@ -1,7 +1,7 @@
 //! What an instance writes into the file of its epoch: its name, and that it lives. Only bytes.
 //!
 //! ```text
-//! epoch-<16 hex digits>: 512 bytes, one sector, written in place; numbers are little-endian
+//! epoch-<16 hex digits>: 512 bytes, one sector, overwritten; numbers are little-endian
 //!   0    8  "TWLLEASE"
 //!   8    1  version, 1
 //!   9    1  1 held, 2 given up

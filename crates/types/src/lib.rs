@@ -21,7 +21,7 @@ mod version;
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use civil_time::CivilTime;
 pub use fitting::fitting;
-pub use lsn::{BodyLocation, Lsn};
+pub use lsn::{BodyLocation, Lsn, LsnSyntaxError};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;
 pub use random::SeededRandom;

@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const PORTS: u16 = 6;
 /// Where such ports are looked for.
 const PLACES: u32 = 1_500;
+/// The active instance reports to the others how each of them is.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 const Q: &str = "DEV.QUEUE.1";
 
 /// `towline group demo`, ended with its test.
@@ -160,6 +162,23 @@ impl Drop for ByHand {
     }
 }
 
+/// A process that stands still until this goes.
+struct StandingStill(Pid);
+
+impl StandingStill {
+    fn new(pid: i32) -> Try<StandingStill> {
+        let Some(pid) = Pid::from_raw(pid) else { fail!("no process {pid}") };
+        kill_process(pid, Signal::STOP)?;
+        Ok(StandingStill(pid))
+    }
+}
+
+impl Drop for StandingStill {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).ok();
+    }
+}
+
 #[test]
 fn the_commands_that_a_demonstration_tells_work_and_ctrl_c_ends_it() -> Try {
     let mut demo = Demo::start()?;
@@ -268,5 +287,31 @@ fn a_stop_keeps_the_quorum_and_an_instance_that_lost_its_log_is_rebuilt() -> Try
     demo.whole()?;
     let got = demo.runs(&["get", Q, "--all", "--data", &data], 0)?;
     require!(got == "first\nsecond\n", "{got:?}");
+    Ok(())
+}
+
+#[test]
+fn a_replica_that_lagged_a_moment_ago_does_not_keep_a_log_from_being_set_aside() -> Try {
+    let demo = Demo::start()?;
+    let status = demo.whole()?;
+    let active = status["group"]["active"].as_str().unwrap_or_default();
+    let mut replicas = ["a", "b", "c"].into_iter().filter(|name| *name != active);
+    let (Some(one), Some(other)) = (replicas.next(), replicas.next()) else { fail!("{status}") };
+    let still = StandingStill::new(demo.pid(other)?)?;
+    demo.runs(&["put", Q, "first", "--data", &demo.data(active)], 0)?;
+    wait::until_true("a replica that is not in sync", LIMIT, || {
+        let status = demo.status(active).unwrap_or_default();
+        let rows = status["group"]["instances"].as_array().cloned().unwrap_or_default();
+        rows.iter().any(|row| row["instance"] == other && row["in_sync"] == false)
+    })?;
+    // The active instance reports that to the replica twice a second.
+    wait::pause(REPORT_INTERVAL);
+    demo.runs(&["stop", "--data", &demo.data(one)], 0)?;
+    drop(still);
+    let config = demo.folder.path().join(format!("{one}.toml"));
+    let config = config.to_string_lossy().into_owned();
+    let replace = ["instance", "replace", "--yes", "--config", &config, "--data", &demo.data(one)];
+    let set_aside = demo.runs(&replace, 0)?;
+    require!(set_aside.starts_with("The old log is in "), "{set_aside}");
     Ok(())
 }

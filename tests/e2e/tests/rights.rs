@@ -154,8 +154,15 @@ fn another_user_of_the_machine_does_not_administer_unless_the_group_says_so() ->
         let daemon = site.start()?;
         if let Some(mode) = mode {
             fs::set_permissions(&site.data, fs::Permissions::from_mode(0o755))?;
-            let socket = site.data.join("towline.sock");
-            fs::set_permissions(socket, fs::Permissions::from_mode(mode))?;
+            for socket in ["towline.sock", "towline-control.sock"] {
+                fs::set_permissions(site.data.join(socket), fs::Permissions::from_mode(mode))?;
+            }
+        }
+        // Members of the group administer objects, not processes.
+        for command in ["stop", "reload", "switch"] {
+            let (done, words) = as_nobody(&site, &program, &[command])?;
+            let explained = words.contains("only the user that runs the queue manager, and root");
+            require!(!done && explained, "{config}, {mode:?}: {command}: {words}");
         }
         let (done, words) = as_nobody(&site, &program, &["mqsc", "-c", "DEFINE QLOCAL(THEIRS)"])?;
         require!(done == administers, "{config}: {words}");

@@ -16,7 +16,9 @@ use towline_log::disk::{Disk, DiskFile};
 use towline_log::folder::chain::Link;
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::images::{self, LoadedImage};
-use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, TIMES_NAME, extent_name, image_name};
+use towline_log::folder::names::{
+    PAGES_NAME, RESTORING_NAME, TIME_INDEX_NAME, extent_name, image_name,
+};
 use towline_log::folder::scan::Scan;
 use towline_log::format::{LogId, padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
@@ -192,7 +194,7 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
     let disk = disk.as_ref();
     coming.file(disk, &image_name(head.image_at), head.image_bytes)?;
     if head.times_bytes > 0 {
-        coming.file(disk, TIMES_NAME, head.times_bytes)?;
+        coming.file(disk, TIME_INDEX_NAME, head.times_bytes)?;
     }
     coming.pages(disk, head.pages)?;
     for ExtentLength { sequence, bytes } in head.extents() {

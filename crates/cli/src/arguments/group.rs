@@ -96,6 +96,10 @@ pub(crate) struct Replace {
     /// Name of the queue manager
     #[arg(long, value_name = "NAME", default_value = "QM1")]
     pub(crate) name: String,
+    /// Time for the other instances to be in sync
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0,
+          value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) timeout: f64,
     /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,

@@ -1,21 +1,23 @@
-//! `towline instance replace`: sets what is left of a lost log aside, so that the instance begins
-//! blank and gets everything from its group. Removes nothing.
+//! `towline instance replace`: sets what is left of a lost log aside, so that the instance starts
+//! blank and gets everything from its group. Removes nothing. Waits, with a bound, until the other
+//! instances are in sync: a replica with a slow disk lags for a moment, and an election takes one.
 //!
 //! Invariants: never in a folder that is in use; never without a configuration that names a group,
-//! for a single instance that begins blank has lost its messages; the vote is given up before the
+//! for a single instance that starts blank has lost its messages; the vote is given up before the
 //! log goes.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use towline_server::Answer;
 use towline_types::{CivilTime, Time};
 
+use super::patience::Patience;
 use super::stopped::StoppedInstance;
 use crate::arguments::Replace;
 use crate::failure::Failure;
-use crate::show;
+use crate::{progress, show};
 
 /// What an instance keeps that is worth nothing without its log.
 const REBUILD_MARKER: &str = "rebuild-queues";
@@ -31,16 +33,8 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     // Held until the folder has its new name: an instance that starts meanwhile is refused, or
     // begins blank.
     let lock = stopped.lock()?;
-    if !arguments.force
-        && let Some(why) = stopped.ask_others(&arguments.name).map_or_else(
-            |why| Some(format!("No other instance can be asked: {why}")),
-            |it| why_not(&it),
-        )
-    {
-        return Err(Failure::Failed(format!(
-            "{why}. Without the log of {name} the group may serve no clients, or lose acknowledged \
-             messages; --force sets it aside anyway"
-        )));
+    if !arguments.force {
+        wait_for_others(&stopped, arguments)?;
     }
     let question = format!(
         "Instance {name} in {} will start without a log and not vote until it has caught up.\n\
@@ -71,25 +65,82 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     ))
 }
 
-/// Why the others cannot do without the log of this instance; `None`: they can, each of them votes
-/// and is in sync with the active one.
-fn why_not(answers: &[Answer]) -> Option<String> {
-    for Answer { instance, told } in answers {
-        match told {
-            Err(why) => return Some(format!("Instance {instance} cannot be asked: {why}")),
-            Ok(told) if !told.stand.may_vote => {
-                return Some(format!("Instance {instance} does not vote: it lost log itself"));
-            }
-            Ok(told) if told.group.active.is_empty() => {
-                return Some(format!("Instance {instance} knows of no active instance"));
-            }
-            Ok(told) if !told.group.in_sync => {
-                return Some(format!("Instance {instance} is not in sync"));
-            }
-            Ok(_) => {}
+/// Why the others cannot do without the log of this instance.
+#[derive(Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// It ends by itself, in most cases soon.
+    Passing(String),
+    /// An operator has to do something, or it takes long.
+    Lasting(String),
+}
+
+/// Waits until the others can do without the log of `stopped`, for as long as `arguments` allow.
+fn wait_for_others(stopped: &StoppedInstance<'_>, arguments: &Replace) -> Result<(), Failure> {
+    let spinner = progress::spinner(arguments.json);
+    let ask = || match stopped.ask_others(&arguments.name) {
+        Ok(answers) => obstacle(&answers),
+        Err(why) => Some(Obstacle::Lasting(format!("No other instance can be asked: {why}"))),
+    };
+    let patience = Patience::of(Duration::from_secs_f64(arguments.timeout));
+    let why =
+        wait_while_passing(ask, patience, |why| spinner.set_message(format!("{why}; waiting")));
+    spinner.finish_and_clear();
+    let (name, seconds) = (&stopped.instance, arguments.timeout);
+    let (why, what_to_do) = match why {
+        None => return Ok(()),
+        Some(Obstacle::Lasting(why)) => (why, String::new()),
+        Some(Obstacle::Passing(why)) => (
+            format!("{why} after {seconds} s"),
+            "; wait until `towline status` there says that it is in sync, or give --timeout".into(),
+        ),
+    };
+    Err(Failure::Failed(format!(
+        "{why}. Without the log of {name} the group may serve no clients, or lose acknowledged \
+         messages{what_to_do}; --force sets it aside anyway"
+    )))
+}
+
+/// Asks until there is no obstacle, one that lasts, or no patience left; returns what `ask` said
+/// last. `show` gets each obstacle that is waited for.
+fn wait_while_passing(
+    mut ask: impl FnMut() -> Option<Obstacle>,
+    patience: Patience,
+    mut show: impl FnMut(&str),
+) -> Option<Obstacle> {
+    loop {
+        let found = ask();
+        let Some(Obstacle::Passing(why)) = &found else { return found };
+        show(why);
+        if !patience.pause() {
+            return found;
         }
     }
-    None
+}
+
+/// What keeps the others from doing without the log of this instance; `None`: nothing does, each of
+/// them votes and is in sync with the active one. One that lasts comes first.
+fn obstacle(answers: &[Answer]) -> Option<Obstacle> {
+    let mut passing = None;
+    for Answer { instance, told } in answers {
+        let why = match told {
+            Err(why) => {
+                return Some(Obstacle::Lasting(format!(
+                    "Instance {instance} cannot be asked: {why}"
+                )));
+            }
+            Ok(told) if !told.stand.may_vote => {
+                let why = format!("Instance {instance} does not vote: it lost log itself");
+                return Some(Obstacle::Lasting(why));
+            }
+            Ok(told) if told.group.active.is_empty() => {
+                format!("Instance {instance} knows of no active instance")
+            }
+            Ok(told) if !told.group.in_sync => format!("Instance {instance} is not in sync"),
+            Ok(_) => continue,
+        };
+        passing.get_or_insert(Obstacle::Passing(why));
+    }
+    passing
 }
 
 /// A name that is not taken: `log.lost-20261122T010000Z`.
@@ -118,16 +169,39 @@ mod tests {
     #[test]
     fn a_log_is_set_aside_only_when_both_others_can_do_without_it() {
         let well = || told("b", true, true);
-        assert_eq!(why_not(&[well(), well()]), None);
-        let silent = Answer { instance: "c".into(), told: Err("connection refused".into()) };
+        assert_eq!(obstacle(&[well(), well()]), None);
+        let silent = || Answer { instance: "c".into(), told: Err("connection refused".into()) };
         for (answer, why) in [
-            (silent, "c cannot be asked: connection refused"),
+            (silent(), "c cannot be asked: connection refused"),
             (told("b", true, false), "does not vote"),
-            (told("", true, true), "no active instance"),
-            (told("b", false, true), "not in sync"),
         ] {
-            let said = why_not(&[well(), answer]).unwrap_or_default();
+            let found = obstacle(&[told("b", false, true), answer]);
+            let Some(Obstacle::Lasting(said)) = found else { panic!("{why}: {found:?}") };
             assert!(said.contains(why), "{said}");
         }
+        for (answer, why) in
+            [(told("", true, true), "no active instance"), (told("b", false, true), "not in sync")]
+        {
+            let found = obstacle(&[well(), answer]);
+            let Some(Obstacle::Passing(said)) = found else { panic!("{why}: {found:?}") };
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_instance_that_lags_for_a_moment_is_waited_for_with_a_bound_and_a_lost_one_is_not() {
+        let passing = || Some(Obstacle::Passing("Instance c is not in sync".into()));
+        let lasting = || Some(Obstacle::Lasting("Instance c cannot be asked".into()));
+        let ask = |answers: Vec<Option<Obstacle>>, patience: Duration| {
+            let (mut answers, mut shown) = (answers.into_iter(), Vec::new());
+            let show = |why: &str| shown.push(why.to_owned());
+            let found =
+                wait_while_passing(|| answers.next().unwrap(), Patience::of(patience), show);
+            (found, shown.len(), answers.len())
+        };
+        let long = Duration::from_secs(3_600);
+        assert_eq!(ask(vec![passing(), passing(), None], long), (None, 2, 0));
+        assert_eq!(ask(vec![passing(), lasting(), None], long), (lasting(), 1, 1));
+        assert_eq!(ask(vec![passing(), None], Duration::ZERO), (passing(), 1, 1), "no longer");
     }
 }

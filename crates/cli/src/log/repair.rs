@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use towline_log::mend::{self, MendReport};
+use towline_log::mend::{self, DamageLeft, MendReport};
 use towline_server::inspection;
 
 use super::{failed, found};
@@ -59,7 +59,7 @@ fn source_log(from: &Path) -> Result<Option<PathBuf>, Failure> {
 
 fn as_json(report: &MendReport) -> Result<(), Failure> {
     let mended: Vec<Value> = report.mended.iter().map(found).collect();
-    let left = report.left.iter().map(|(finding, why)| {
+    let left = report.left.iter().map(|DamageLeft { found: finding, why }| {
         let mut value = found(finding);
         if let Value::Object(fields) = &mut value {
             fields.insert("why".into(), (*why).into());
@@ -77,7 +77,7 @@ fn as_text(report: &MendReport) -> Result<(), Failure> {
     for finding in &report.mended {
         show::line(&format!("repaired: {}", finding.without_advice()))?;
     }
-    for (finding, why) in &report.left {
+    for DamageLeft { found: finding, why } in &report.left {
         show::line(&format!("! not repaired: {finding}; {why}"))?;
     }
     if let Some(end) = report.ends_at {

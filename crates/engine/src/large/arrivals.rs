@@ -10,7 +10,7 @@
 //!
 //! Not here: what one connection may hold (`amqp`); messages that arrived and are not durable.
 //!
-//! Invariants: `bytes` is the sum over `held`; who may read again is woken.
+//! Invariants: `bytes` is the sum over `held`; a connection that may read again is woken.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -29,19 +29,19 @@ const UNCOUNTED_BYTES: u64 = 256 * 1024;
 /// Shared by all connections.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    state: Mutex<State>,
+    state: Mutex<ArrivalState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ArrivalState {
     bytes: u64,
     next_ticket: u64,
-    /// By ticket: who began first comes first.
-    held: BTreeMap<u64, Held>,
+    /// By ticket: the message that began first comes first.
+    held: BTreeMap<u64, ArrivalClaim>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct ArrivalClaim {
     bytes: u64,
     waiting: Option<Waker>,
     pace: Pace,
@@ -80,7 +80,7 @@ impl Arrival {
                 let mut state = self.all.state.lock();
                 let ticket = state.next_ticket;
                 state.next_ticket += 1;
-                state.held.insert(ticket, Held { bytes, ..Held::default() });
+                state.held.insert(ticket, ArrivalClaim { bytes, ..ArrivalClaim::default() });
                 state.bytes += bytes;
                 self.ticket = Some(ticket);
             }
@@ -145,7 +145,7 @@ impl Drop for Arrival {
     }
 }
 
-impl State {
+impl ArrivalState {
     fn may_read(&self, ticket: u64) -> bool {
         let first = self.held.first_key_value().map(|(first, _)| *first);
         self.bytes <= limits::ARRIVING_BYTES_MAX || first == Some(ticket)
@@ -161,8 +161,8 @@ impl State {
         }
     }
 
-    /// Somebody waits: who may be read must go on. Of those that do not, the one that holds most
-    /// goes, one at a time.
+    /// Others wait: a connection that may be read must make progress. Of those that do not, the one
+    /// that holds most is disconnected, one at a time.
     fn press(&mut self, now: Instant) {
         let read = self.held.values_mut().filter(|held| held.waiting.is_none() && !held.is_over);
         let stalled = read.filter_map(|held| held.pace.stalled(now).map(|_| held));
@@ -253,7 +253,7 @@ mod tests {
     fn who_stands_still_while_others_wait_must_go_and_who_goes_on_may_stay() {
         use super::super::pace::STALLED_MAX;
         use std::task::Poll;
-        /// Until the last one may be read; the first one brings something each time that it looks.
+        /// Until the last one may be read; the first one receives bytes at each look.
         async fn until_read(clients: &mut [Arrival], each: u64) -> bool {
             let [first, .., last] = clients else { return false };
             let mut held = MOST;

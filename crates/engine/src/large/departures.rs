@@ -10,7 +10,7 @@
 //! are in memory anyway.
 //!
 //! Invariants: `bytes` is the sum over `held`, and passes the bound only while one connection holds
-//! all of it; who waits first is woken when something was given back.
+//! all of it; the first that waits is woken when memory was given back.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -30,20 +30,20 @@ const UNCOUNTED_BYTES: u64 = limits::BODY_CHUNK_BYTES as u64;
 /// Shared by all connections.
 #[derive(Debug, Default)]
 pub struct Departures {
-    state: Mutex<State>,
+    state: Mutex<DepartureState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DepartureState {
     bytes: u64,
     next_ticket: u64,
-    held: BTreeMap<u64, Held>,
-    /// By ticket: who came first comes first.
+    held: BTreeMap<u64, DepartureClaim>,
+    /// By ticket: the connection that came first comes first.
     waiting: BTreeMap<u64, Waker>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct DepartureClaim {
     bytes: u64,
     pace: Pace,
     task: Waker,
@@ -116,7 +116,7 @@ impl Departure {
     }
 
     /// It does not want to begin another body any more.
-    fn stop_waiting(&mut self, state: &mut State) {
+    fn stop_waiting(&mut self, state: &mut DepartureState) {
         self.look = None;
         if let Some(turn) = self.turn.take() {
             state.waiting.remove(&turn);
@@ -173,7 +173,7 @@ impl Drop for Departure {
     }
 }
 
-impl State {
+impl DepartureState {
     fn ticket(&mut self) -> u64 {
         self.next_ticket += 1;
         self.next_ticket
@@ -187,7 +187,12 @@ impl State {
     }
 
     fn change(&mut self, ticket: u64, bytes: u64, task: &Waker) {
-        let new = || Held { bytes: 0, pace: Pace::default(), task: task.clone(), is_over: false };
+        let new = || DepartureClaim {
+            bytes: 0,
+            pace: Pace::default(),
+            task: task.clone(),
+            is_over: false,
+        };
         let held = self.held.entry(ticket).or_insert_with(new);
         let before = std::mem::replace(&mut held.bytes, bytes);
         self.bytes = self.bytes - before + bytes;
@@ -206,7 +211,7 @@ impl State {
         }
     }
 
-    /// Somebody waits: who has been standing still longest must go, one at a time.
+    /// Others wait: the connection that stood still longest is disconnected, one at a time.
     fn press(&mut self, now: Instant) {
         let stalled = self.held.values_mut().filter(|held| !held.is_over);
         let longest = stalled

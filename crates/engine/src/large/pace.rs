@@ -5,7 +5,7 @@
 //! others. It may, as long as there is enough. When others wait, it must go on; one that does not
 //! is disconnected.
 //!
-//! Not here: who waits, who holds how much.
+//! Not here: which connections wait, and how much each holds.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub(super) const STALLED_MAX: Duration = Duration::from_secs(15);
 /// Bytes after which it counts as having gone on: a byte now and then is standing still.
 const STEP_BYTES: u64 = 256 * 1024;
-/// How often one that waits looks whether those who hold the memory go on.
+/// Between two checks of a waiting connection whether the holders of the memory make progress.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
@@ -25,7 +25,7 @@ pub(super) struct Pace {
     moved: u64,
     /// When it was first seen standing still.
     since: Option<Instant>,
-    /// It is we who do not let it go on.
+    /// This side keeps it from making progress.
     is_excused: bool,
 }
 
@@ -48,7 +48,7 @@ impl Pace {
         self.is_excused = false;
     }
 
-    /// Somebody waits and looks. How long it has been standing still if that is too long.
+    /// Asked while others wait: for how long it has stood still, if that is too long.
     pub(super) fn stalled(&mut self, now: Instant) -> Option<Duration> {
         if self.is_excused {
             return None;

@@ -74,7 +74,7 @@ impl Member {
             }
         }
         let entries = ready.take_entries();
-        // 0: messages without batches wait for none.
+        // 0: messages without batches wait for no batch.
         let last = entries.last().map_or(0, |entry| entry.index);
         if self.raw.raft.state == StateRole::Leader {
             self.lead_with(&entries, out);

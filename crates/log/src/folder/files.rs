@@ -23,7 +23,7 @@ use crate::error::{Damage, Finding, LogError};
 use crate::folder::handles::Handles;
 use crate::folder::headers::Identity;
 use crate::folder::names::{
-    NEW_IMAGE_NAME, NEW_NAME, PAGES_NAME, TIMES_NAME, extent_name, image_name, number_in_name,
+    NEW_IMAGE_NAME, NEW_NAME, PAGES_NAME, TIME_INDEX_NAME, extent_name, image_name, number_in_name,
 };
 use crate::format::{ExtentHeader, ImageHeader};
 
@@ -76,7 +76,7 @@ impl Folder {
             } else if name == NEW_NAME || name == NEW_IMAGE_NAME {
                 folder.leftovers.push(name);
             } else {
-                folder.has_company |= name == PAGES_NAME || name == TIMES_NAME;
+                folder.has_company |= name == PAGES_NAME || name == TIME_INDEX_NAME;
             }
         }
         folder.images.sort_unstable();
@@ -89,7 +89,7 @@ impl Folder {
     }
 }
 
-/// Why there is a first and a last extent: [`Files::of`] yields none for a folder without.
+/// Why there is a first and a last extent: [`Files::of`] yields no files of a folder without.
 const NO_EXTENT: &str = "a log has an extent";
 
 impl Files {
@@ -132,7 +132,9 @@ impl Files {
             lengths.insert(sequence, length);
         }
         if lengths.is_empty() {
-            return Ok(None);
+            // Beside a running log: all of them went while the folder was looked through.
+            let gone = io::Error::from(io::ErrorKind::NotFound);
+            return Err(LogError::io("look at an extent", &name, gone));
         }
         Ok(Some(Files { handles, lengths, below: BTreeMap::new(), needed: None }))
     }

@@ -9,9 +9,9 @@ use towline_types::Lsn;
 /// The page file.
 pub const PAGES_NAME: &str = "pages";
 /// The time index.
-pub const TIMES_NAME: &str = "times";
+pub const TIME_INDEX_NAME: &str = "times";
 /// The time index while it is rewritten.
-pub const NEW_TIMES_NAME: &str = "new-times";
+pub const NEW_TIME_INDEX_NAME: &str = "new-times";
 /// An image that is being written.
 pub const NEW_IMAGE_NAME: &str = "new-image";
 /// An extent that is being filled.

@@ -177,7 +177,7 @@ fn what_is_missing_is_named_by_what_it_is_to_the_log() {
     };
     let needed = (0..=last).rev().find(|extent| {
         let report = mended_without(&[*extent]);
-        let mut all = report.mended.iter().chain(report.left.iter().map(|(found, _)| found));
+        let mut all = report.mended.iter().chain(report.left.iter().map(|left| &left.found));
         all.any(|found| matches!(found.what, Damage::ImageExtentMissing(_)))
     });
     assert!(needed.is_some(), "the image needs one");
@@ -190,7 +190,7 @@ fn what_is_missing_is_named_by_what_it_is_to_the_log() {
     let all: Vec<u64> = (0..=last).collect();
     let report = mended_without(&all);
     assert!(report.mended.is_empty(), "{report:?}");
-    assert!(matches!(report.left[0].0.what, Damage::NoExtents(_)), "nothing is not sound");
+    assert!(matches!(report.left[0].found.what, Damage::NoExtents(_)), "nothing is not sound");
 }
 
 #[test]

@@ -23,7 +23,7 @@
 //! Invariants: deliveries of a link leave in the order in which the instance gave them; the answer
 //! to a drain stays behind the deliveries before it; sent, held, leaving and `unsent` deliveries
 //! are together what the instance has dispatched to the consumer and this connection has heard of,
-//! and never more than `granted`.
+//! and more than `granted` only when the peer took credit back.
 
 use towline_amqp::{LinkFlow, LinkId};
 use towline_core::{ConsumerId, Delivery, Outcome};

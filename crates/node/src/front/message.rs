@@ -67,7 +67,7 @@ pub(super) fn from_payload(
     let header = sections.header(&whole).map_err(malformed)?;
     let properties = sections.properties(&whole).map_err(malformed)?;
     let by_ttl = header.ttl_ms.map(|ttl_ms| now + Duration::from_millis(u64::from(ttl_ms)));
-    // A moment before 1970 is none at which a message could expire: it is as if none were given.
+    // A time before 1970 counts as none: the message does not expire.
     let absolute = properties.absolute_expiry_time_ms.and_then(|ms| u64::try_from(ms).ok());
     let absolute = absolute.map(|ms| Time(ms.saturating_mul(1_000)));
     let message = NewMessage {

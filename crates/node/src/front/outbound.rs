@@ -3,7 +3,8 @@
 //! Not here: when a delivery may be sent (`delivery_window`), and in which order links have their
 //! turn (`link_schedule`).
 //!
-//! Invariants: `sent + unsent` never passes `granted`; `bytes` and `frames` of a presettled queue
+//! Invariants: `sent + unsent` passes `granted` only when the peer took credit back that was used,
+//! and until our next word on credit; `bytes` and `frames` of a presettled queue
 //! are the sums over its deliveries, which are in the order of the message queue.
 
 use std::collections::VecDeque;

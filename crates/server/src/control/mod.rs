@@ -83,9 +83,7 @@ impl ControlSocket {
     /// # Errors
     /// The socket cannot be made.
     pub(crate) fn start(&self, data: &Path) -> io::Result<()> {
-        if let Some(name) = self.desk.shared_name() {
-            socket_file::remove_dead(&names::of_same_host(data, name)?);
-        }
+        self.clean_up();
         match SocketFile::bind(data, &self.path)? {
             Some((file, listener)) => self.listen(file, listener),
             None => {
@@ -101,6 +99,7 @@ impl ControlSocket {
     /// # Errors
     /// The socket cannot be made.
     pub(crate) fn insist(&self) -> io::Result<()> {
+        self.clean_up();
         if self.file.lock().is_some() || self.desk.shared_name().is_some() {
             return Ok(());
         }
@@ -121,7 +120,23 @@ impl ControlSocket {
     /// Removes its file, before the log is closed: the next process may start then. Open
     /// connections are answered until the process ends.
     pub(crate) fn remove(&self) {
+        self.clean_up();
         drop(self.file.lock().take());
+    }
+
+    /// On a shared folder, removes what killed processes of this machine left. A process that lost
+    /// its lease leaves its file too: it must not wait for a file system that is away.
+    fn clean_up(&self) {
+        let (Some(name), Some(data)) = (self.desk.shared_name(), self.path.parent()) else {
+            return;
+        };
+        match names::of_same_host(data, name) {
+            Ok(mut paths) => {
+                paths.retain(|path| *path != self.path);
+                socket_file::remove_dead(&paths);
+            }
+            Err(error) => tracing::debug!(%error, "the shared folder cannot be listed"),
+        }
     }
 
     /// Does the same, where this process ends at once.
@@ -170,17 +185,18 @@ fn accept(
     let uid = socket_peercred(&stream)?.uid.as_raw();
     if access.right_of(uid) != LocalRight::Owner {
         log(&LOCAL_REFUSED, &[&uid.to_string()]);
-        return Ok(());
+        return refuse(
+            &stream,
+            "only the user that runs the queue manager, and root, may ask this",
+            bounds,
+        );
     }
     let Some(id) = connections.admit(&stream)? else {
         let why = format!(
             "all {} connections of the control socket wait for an answer; try again",
             bounds.connections
         );
-        stream.set_nonblocking(true)?;
-        // It fits into the buffer of a new socket; if not, its client sees only that it is closed.
-        write_line(&stream, &requests::refusal(&why).to_string(), bounds.stalled).ok();
-        return Ok(());
+        return refuse(&stream, &why, bounds);
     };
     let desk = Arc::clone(desk);
     let connections_of_thread = Arc::clone(connections);
@@ -193,6 +209,14 @@ fn accept(
         connections.remove(id);
         return Err(error);
     }
+    Ok(())
+}
+
+/// Answers a client that is not served; the thread that accepts must not wait for it.
+fn refuse(stream: &UnixStream, why: &str, bounds: Bounds) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    // It fits into the buffer of a new socket; if not, the client sees only that it is closed.
+    write_line(stream, &requests::refusal(why).to_string(), bounds.stalled).ok();
     Ok(())
 }
 

@@ -58,8 +58,8 @@ fn breaks_quorum(group: &GroupStatus, this: Peer) -> Option<String> {
     }
     (left < all / 2 + 1).then(|| {
         format!(
-            "stopping '{}' would leave {left} of {all} instances, and the group would serve \
-             nobody; --force stops it all the same",
+            "stopping '{}' would leave {left} of {all} instances, and the group would serve no \
+             client; --force stops it all the same",
             group.instance
         )
     })

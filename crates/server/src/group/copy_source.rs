@@ -40,6 +40,6 @@ impl CopySource for Opened {
     }
 
     fn times(&self) -> Vec<Row> {
-        self.images.times().map(|times| times.rows()).unwrap_or_default()
+        self.images.time_index().map(|index| index.rows()).unwrap_or_default()
     }
 }

@@ -1,5 +1,5 @@
-//! What the links bring for this instance besides frames for its member: relayed clients, reports,
-//! questions of operators.
+//! What this instance receives over its links besides frames for its member: relayed clients,
+//! reports, questions of operators.
 //!
 //! Not here: frames and their kinds (`inbox`).
 

@@ -3,9 +3,9 @@
 //!
 //! Not here: what is committed (`driver`); what comes after the end of the restart (`active`).
 //!
-//! Invariants: only what is committed is applied; images are taken between runs; the restart leaves
-//! this place once, when all is applied that this instance leads from, and no extent is missing in
-//! which a message lives.
+//! Invariants: only what is committed is applied; images are taken between runs; the restart is
+//! moved out of here once, when all is applied that this instance leads from, and no extent is
+//! missing in which a message lives.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use towline_replication::repair;
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;
 /// What follows is applied together, after so long: to be woken for each batch is dearer than to
-/// apply it. Who is elected meanwhile has so much less than that to apply.
+/// apply it. An instance that is elected meanwhile has no more than that to apply.
 const REST: Duration = Duration::from_millis(20);
 /// How often a replica looks whether an image is due, and writes down how far it is.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ const NOTE_EVERY: u32 = 5;
 
 /// See the module.
 pub(crate) struct Replica {
-    state: Mutex<State>,
+    state: Mutex<ApplyState>,
     driver: Arc<Driver>,
     pages: Pages,
     clock: Clock,
@@ -44,7 +44,7 @@ pub(crate) struct Replica {
     door: Arc<OnceLock<Arc<Door>>>,
 }
 
-struct State {
+struct ApplyState {
     /// `None` when this instance leads.
     restart: Option<Restart>,
     stream: RunStream,
@@ -65,7 +65,7 @@ impl Replica {
         if stream.at_seam() {
             restart.reached(applied.end.max(restart.image_at()));
         }
-        let state = State { restart: Some(restart), stream, applied, doubt };
+        let state = ApplyState { restart: Some(restart), stream, applied, doubt };
         Replica { state: Mutex::new(state), driver, pages, clock, door }
     }
 
@@ -106,7 +106,9 @@ impl Replica {
             }
         };
         let mut state = self.state.lock();
-        let State { restart: Some(restart), stream, applied, .. } = &mut *state else { return };
+        let ApplyState { restart: Some(restart), stream, applied, .. } = &mut *state else {
+            return;
+        };
         for batch in &batches {
             assert_eq!(batch.index, applied.index + 1, "what is applied follows what was applied");
             self.apply_batch(restart, stream, batch);
@@ -124,7 +126,7 @@ impl Replica {
     /// as the leader it would give them up for all instances.
     fn judge_doubt(&self, leads: bool) {
         let mut state = self.state.lock();
-        let State { restart: Some(restart), applied, doubt, .. } = &mut *state else { return };
+        let ApplyState { restart: Some(restart), applied, doubt, .. } = &mut *state else { return };
         let Some(due) = doubt.take_if(|doubt| doubt.is_due(applied.index, leads)) else { return };
         let lacking = due.judge(restart, &|page| self.pages.read(page).ok());
         if !lacking.is_empty() {
@@ -172,9 +174,9 @@ impl Replica {
     }
 }
 
-/// What lies more than an extent before the oldest image on disk is not sent to anybody. Up to
-/// there it is, if it is there: an image that is taken when a group is stopped must not leave the
-/// instance that ended first in need of a copy.
+/// Batches more than an extent before the oldest image on disk are not sent to other instances any
+/// more. Later ones are, if they are there: an image that is taken when a group is stopped must not
+/// leave the instance that ended first in need of a copy.
 pub(crate) fn forget_old_places(driver: &Driver) {
     if let Some(oldest) = driver.log().images().first() {
         let log = driver.log();

@@ -1,5 +1,5 @@
-//! What an instance tells an operator who asks in the name of another one, which does not run: the
-//! group as it sees it, and where it stands itself.
+//! What an instance answers an operator's question in the name of another one, which does not run:
+//! the group as it sees it, and where it stands itself.
 //!
 //! Not here: the way of the question (`link::ask`), and what follows (the command).
 
@@ -33,7 +33,7 @@ impl Stand {
     }
 }
 
-/// What an instance told.
+/// The answer of an instance that was reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The group as it sees it.
@@ -47,7 +47,7 @@ pub struct Report {
 pub struct Answer {
     /// Its name.
     pub instance: String,
-    /// What it told, or why not.
+    /// Its report, or why there is none.
     pub told: Result<Report, String>,
 }
 

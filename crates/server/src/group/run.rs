@@ -51,9 +51,9 @@ use towline_replication::{
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
 const START_MAX: Duration = Duration::from_secs(5);
-/// Before an instance whose log is full begins again.
+/// Before an instance with a full log re-executes.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
-/// How often an active instance tells the others what it knows of all.
+/// Between two reports of an active instance to the others about all instances.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What happens to the process as a whole.
@@ -64,15 +64,15 @@ enum Event {
     EndReason(EndReason),
     /// The disk that had not answered does.
     DiskAnswers,
-    /// A copy is in place of its log.
+    /// A copy replaced its log.
     Copied,
-    /// A copy could not be had. The process begins again all the same: it took no part meanwhile.
+    /// No copy was received. The process re-executes all the same: it took no part meanwhile.
     NotCopied,
     /// The system refused something that an active instance needs.
     Failed(std::io::Error),
 }
 
-/// Runs an instance of a group until it is told to end.
+/// Runs an instance of a group until its shutdown.
 ///
 /// # Errors
 /// When it cannot start; see [`RunError`].
@@ -238,7 +238,7 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_pri
     }
 }
 
-/// Tells that clients may come, when they are served for the first time.
+/// Reports that clients can connect, when they are served for the first time.
 async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
     view.until_served().await;
     welcome(&args, &urls, view.clock(), reexec::ready_was_printed());
@@ -310,7 +310,7 @@ impl Attending<'_> {
                 return Ok(Some(self.reexec()));
             }
             Event::EndReason(EndReason::LogFull) => {
-                // There may be room after a while; images that make it are taken at the start too.
+                // There may be free space after a while; the start takes images that reclaim it.
                 tokio::time::sleep(NO_ROOM_PAUSE).await;
                 return Ok(Some(self.reexec()));
             }
@@ -339,7 +339,7 @@ impl Attending<'_> {
         let listener_handover =
             tokio::task::spawn_blocking(move || hand_over::hand_over(&driver, None)).await;
         if !matches!(listener_handover, Ok(Ok(()))) {
-            // No instance takes over: clients are told all the same.
+            // No instance takes over: clients get the notice all the same.
             door.end(Farewell::Ending);
         }
         self.goodbye().await;
@@ -354,7 +354,7 @@ impl Attending<'_> {
     }
 }
 
-/// Looks at who is active, and at whether anybody is.
+/// Watches which instance is active, and whether one is.
 fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
@@ -430,7 +430,7 @@ impl Listeners {
     }
 }
 
-/// What brings clients in, and what the status says.
+/// What admits clients, and what makes the status.
 struct Entrance {
     reception: Arc<Reception<Serving>>,
     serving: Arc<Serving>,

@@ -18,6 +18,7 @@ use towline_replication::disk_condition::DiskCondition;
 use towline_replication::disk_watch;
 use towline_replication::driver::Driver;
 use towline_replication::frames::{KIND_ROWS, member_of, peer_of};
+use towline_types::Lsn;
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {
@@ -26,15 +27,51 @@ pub(crate) struct View {
     config: GroupConfig,
     builds: Arc<Mutex<Vec<String>>>,
     in_sync_at: Mutex<Vec<u64>>,
-    /// The active instance told something.
+    /// The active instance reported.
     news: Notify,
-    /// That this instance is ready was told.
+    /// That this instance is ready was printed.
     ready_printed: AtomicBool,
-    /// What the active instance last told, and when.
-    told: Mutex<Option<(Instant, Vec<InstanceStatus>)>>,
+    /// What the active instance reported last.
+    told: Mutex<Option<ActiveReport>>,
 }
 
-/// How long what the active instance told is shown by others.
+/// What the active instance reported of all instances.
+struct ActiveReport {
+    from: Peer,
+    received: Instant,
+    rows: Vec<InstanceStatus>,
+    /// Up to where its own log was on its disk then; `None`: its row does not say.
+    reached: Option<Lsn>,
+}
+
+impl ActiveReport {
+    fn new(from: Peer, rows: Vec<InstanceStatus>) -> ActiveReport {
+        let reached = rows.get(from).and_then(|row| row.ack_lsn.parse().ok());
+        ActiveReport { from, received: Instant::now(), rows, reached }
+    }
+
+    fn is_recent(&self) -> bool {
+        self.received.elapsed() < TOLD_MAX
+    }
+
+    /// What a replica shows of itself, of which the log is `committed` up to there on its disk.
+    ///
+    /// The active instance knows better that a replica is not in sync, but its report is up to half
+    /// a second old. It is out of date when the replica has all that the active instance had then.
+    fn apply_to_own(&self, row: &mut InstanceStatus, reported: &InstanceStatus, committed: Lsn) {
+        let has_all = self.reached.is_some_and(|reached| committed >= reached);
+        let is_outdated = !reported.in_sync && row.in_sync && has_all;
+        row.backlog_kb = if is_outdated { 0 } else { reported.backlog_kb };
+        if !reported.in_sync && !is_outdated {
+            row.in_sync = false;
+            if row.status == InstanceState::Normal {
+                row.status = not_in_sync(reported.status);
+            }
+        }
+    }
+}
+
+/// How long the others show what the active instance reported.
 const TOLD_MAX: Duration = Duration::from_secs(3);
 
 impl View {
@@ -66,11 +103,11 @@ impl View {
             let now = *place.borrow_and_update();
             let served = match now {
                 Where::Here => true,
-                // It tells when its door is open, and not before.
+                // It reports when its door is open, and not before.
                 Where::At(peer) => {
                     let told = self.told.lock();
-                    let recent = |(when, _): &(Instant, _)| when.elapsed() < TOLD_MAX;
-                    told.as_ref().is_some_and(recent) && self.driver.active_peer() == Some(peer)
+                    let is_served = told.as_ref().is_some_and(ActiveReport::is_recent);
+                    is_served && self.driver.active_peer() == Some(peer)
                 }
                 Where::NoActive => false,
             };
@@ -84,7 +121,7 @@ impl View {
         }
     }
 
-    /// Whether it was told that clients may come, and that it was.
+    /// Whether `ready` was printed.
     pub(crate) fn was_ready_told(&self) -> bool {
         self.ready_printed.load(Ordering::SeqCst)
     }
@@ -98,25 +135,25 @@ impl View {
         self.clock
     }
 
-    /// Tells the others what this instance, which is active, knows of all.
+    /// Reports to the others what this instance, which is active, knows of all.
     pub(crate) fn tell(&self) {
         let Some(links) = self.driver.links().filter(|_| self.driver.leads()) else { return };
         let Ok(rows) = serde_json::to_vec(&self.group().instances) else { return };
         let this = self.driver.this();
         for peer in (0..self.config.member.len()).filter(|peer| *peer != this) {
-            // Who misses it hears the next one.
+            // A replica that misses it gets the next one.
             links.send(peer, KIND_ROWS, true, FrameBody { head: rows.clone(), parts: Vec::new() });
         }
     }
 
-    /// The active instance told this.
+    /// The active instance reported this.
     pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
         if self.driver.active_peer() != Some(peer) {
             return;
         }
         match serde_json::from_slice::<Vec<InstanceStatus>>(body) {
             Ok(rows) if rows.len() == self.config.member.len() => {
-                *self.told.lock() = Some((Instant::now(), rows));
+                *self.told.lock() = Some(ActiveReport::new(peer, rows));
                 self.news.notify_waiters();
             }
             Ok(_) => {}
@@ -124,28 +161,24 @@ impl View {
         }
     }
 
-    /// On a replica, what only the active instance knows is as it told.
-    fn as_told(&self, rows: &mut [InstanceStatus], this: Peer) {
-        let told = self.told.lock();
-        let Some((when, told)) = told.as_ref() else { return };
-        if when.elapsed() > TOLD_MAX {
-            return;
-        }
-        for (peer, (row, told)) in rows.iter_mut().zip(told).enumerate() {
+    /// On a replica, what only the active instance knows is as it reported.
+    fn apply_report(&self, rows: &mut [InstanceStatus], progress: &Progress) {
+        let this = self.driver.this();
+        let report = self.told.lock();
+        let from_active = |report: &&ActiveReport| {
+            report.is_recent() && progress.leader == Some(member_of(report.from))
+        };
+        let Some(report) = report.as_ref().filter(from_active) else { return };
+        for (peer, (row, reported)) in rows.iter_mut().zip(&report.rows).enumerate() {
             let connected_here = row.connected_here;
             let reason = std::mem::take(&mut row.reason);
-            if peer != this {
-                *row = told.clone();
-            } else if !told.in_sync {
-                // The active one knows it better, if only for half a second.
-                row.in_sync = false;
-                if row.status == InstanceState::Normal {
-                    row.status = not_in_sync(told.status);
-                }
+            if peer == this {
+                report.apply_to_own(row, reported, progress.committed.end);
+            } else {
+                *row = reported.clone();
             }
-            row.connected = told.connected;
-            row.backlog_kb = told.backlog_kb;
-            row.held_back_bytes = told.held_back_bytes;
+            row.connected = reported.connected;
+            row.held_back_bytes = reported.held_back_bytes;
             row.connected_here = connected_here;
             // What this instance knows by itself of its own connection, if anything is wrong with
             // it.
@@ -326,7 +359,7 @@ impl GroupView for View {
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
         if progress.role != Role::Leader && progress.leader.is_some() && !stood_still {
-            self.as_told(&mut instances, self.driver.this());
+            self.apply_report(&mut instances, &progress);
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
         // Between losing leadership and re-executing the door still exists, and no client is
@@ -362,6 +395,34 @@ impl GroupView for View {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_is_in_sync_as_soon_as_it_has_what_the_active_instance_had_when_it_said_no() {
+        let state = |instance: &str, in_sync, status, ack: u64| InstanceStatus {
+            instance: instance.into(),
+            in_sync,
+            status,
+            ack_lsn: Lsn(ack).to_string(),
+            backlog_kb: 4,
+            ..InstanceStatus::default()
+        };
+        let lags = state("b", false, InstanceState::Synchronizing, 50);
+        let report =
+            ActiveReport::new(0, vec![state("a", true, InstanceState::Normal, 80), lags.clone()]);
+        let shown = |in_sync, committed| {
+            let status = if in_sync { InstanceState::Normal } else { InstanceState::Blank };
+            let mut own = state("b", in_sync, status, committed);
+            report.apply_to_own(&mut own, &lags, Lsn(committed));
+            (own.in_sync, own.status, own.backlog_kb)
+        };
+        assert_eq!(shown(true, 79), (false, InstanceState::Synchronizing, 4), "it knows better");
+        assert_eq!(shown(true, 80), (true, InstanceState::Normal, 0), "the report is out of date");
+        assert_eq!(shown(false, 90), (false, InstanceState::Blank, 4), "its own no stands");
+        let silent = ActiveReport::new(7, vec![lags.clone()]);
+        let mut own = state("b", true, InstanceState::Normal, 90);
+        silent.apply_to_own(&mut own, &lags, Lsn(90));
+        assert!(!own.in_sync, "nothing shows that the report is out of date");
+    }
 
     #[test]
     fn an_instance_is_in_sync_when_its_row_says_so() {

@@ -1,14 +1,14 @@
-//! How many may come in: bounds that hold before anybody has logged in.
+//! How many connections are admitted: bounds that hold before a client has logged in.
 //!
 //! A connection that has not logged in is *pending*. How many of them there are is bounded, in all
 //! and for each address; each login allows its address one more, so that a balancer or a NAT behind
 //! which a thousand clients work gets as many. What comes beyond the bounds is not refused but
-//! *waits*, in a queue for each address; addresses take turns. While somebody waits, pending
+//! *waits*, in a queue for each address; addresses take turns. While a connection waits, pending
 //! connections that have been silent for a while give way, the oldest of the address that holds
 //! most first: connections that say nothing cannot shut out those that do.
 //!
-//! Not here: the sockets; how a connection learns that it gives way (`Place::gives_way` tells its
-//! task).
+//! Not here: the sockets; what a connection does when it gives way (`Place::poll_gives_way` wakes
+//! its task).
 //!
 //! Invariants: pending and connected ones never pass their bounds; never more than `limits` say
 //! wait; an address whose queue is full keeps no other client from waiting.
@@ -30,13 +30,13 @@ use tokio::time::{Instant, sleep};
 use towline_config::{LimitsConfig, client_network};
 
 /// Connections at once on the local socket. They have a count of their own: when clients have taken
-/// every place, the administrator must still get in.
+/// every slot, the administrator must still get in.
 pub(crate) const LOCAL_CONNECTIONS_MAX: usize = 64;
 /// Connections that may wait, for each one that may be pending.
 const WAITING_PER_PENDING: usize = 8;
 /// How long a client that says nothing keeps others of its address waiting.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
-/// How often one that waits looks whether somebody gives way.
+/// Between two checks of a waiting connection whether a pending one gives way.
 const PRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Addresses whose logins are remembered.
 const EARNED_MAX: usize = 4_096;
@@ -47,11 +47,11 @@ pub(crate) struct Admission {
     limits: LimitsConfig,
     /// Connections that there are file descriptors for.
     descriptors_max: usize,
-    state: Mutex<State>,
+    state: Mutex<AdmissionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AdmissionState {
     local: usize,
     connections: usize,
     by_address: HashMap<IpAddr, usize>,
@@ -72,9 +72,9 @@ struct State {
 struct Pending {
     number: u64,
     since: Instant,
-    /// The client has said who it is.
+    /// The client has sent its name.
     spoke: bool,
-    /// `None`: it was told already.
+    /// `None`: its task was notified already.
     give_way: Option<oneshot::Sender<()>>,
 }
 
@@ -85,7 +85,7 @@ struct Ticket {
     gives_way: oneshot::Receiver<()>,
 }
 
-/// A place for one connection; given back when dropped.
+/// The slot of one connection; freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
@@ -98,13 +98,13 @@ pub(crate) struct Place {
 /// What there is for a connection that comes.
 #[derive(Debug)]
 pub(crate) enum Admitted {
-    /// A place.
+    /// A slot.
     Now(Place),
-    /// A place in the queue.
+    /// A position in the queue.
     Later(Waiting),
 }
 
-/// A connection that waits for its place; gives up its turn when dropped.
+/// A connection that waits for its slot; gives up its turn when dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     admission: Arc<Admission>,
@@ -118,7 +118,7 @@ impl Admission {
         Arc::new(Admission { limits, descriptors_max, state: Mutex::default() })
     }
 
-    /// A place for a connection from `address` (`None`: the local socket), now or later, or why
+    /// A slot for a connection from `address` (`None`: the local socket), now or later, or why
     /// there is none.
     pub(crate) fn admit(
         self: &Arc<Self>,
@@ -169,8 +169,8 @@ impl Admission {
         state.connections + state.local
     }
 
-    /// Gives places to those that wait, as far as there are any.
-    fn grant(&self, state: &mut State) {
+    /// Gives the free slots to connections that wait.
+    fn grant(&self, state: &mut AdmissionState) {
         while let Some(address) = state.next_turn(&self.limits) {
             let Some(waits) = state.take_waiting(address) else { continue };
             let ticket = state.enter(address);
@@ -183,7 +183,7 @@ impl Admission {
     }
 }
 
-impl State {
+impl AdmissionState {
     /// Pending connections that an address may have now.
     fn allowed(&self, limits: &LimitsConfig, address: IpAddr) -> usize {
         let all = limits.logins_pending_max;
@@ -247,7 +247,7 @@ impl State {
         granted
     }
 
-    /// The next address with somebody waiting for whom there is a place.
+    /// The next address of which a waiting connection can have a slot.
     fn next_turn(&mut self, limits: &LimitsConfig) -> Option<IpAddr> {
         let at = self.turns.iter().position(|address| self.has_room(limits, *address))?;
         self.turns.get(at).copied()
@@ -309,7 +309,7 @@ impl State {
 }
 
 impl Waiting {
-    /// Waits until there is a place. Time-outs are the matter of the client.
+    /// Waits for a slot. Time-outs are the matter of the client.
     pub(crate) async fn place(mut self) -> Option<Place> {
         loop {
             tokio::select! {
@@ -334,7 +334,7 @@ impl Drop for Waiting {
         let mut state = admission.state.lock();
         self.granted.close();
         if let Ok(ticket) = self.granted.try_recv() {
-            // A place came in the moment in which it was given up.
+            // A slot was granted in the moment in which the wait was given up.
             state.leave_pending(network, ticket.number);
             admission.grant(&mut state);
             return;
@@ -372,7 +372,7 @@ impl Place {
         self.admission.grant(&mut state);
     }
 
-    /// The client has said who it is.
+    /// The client has sent its name.
     pub(crate) fn spoke(&mut self) {
         let (Some(address), Some(ticket)) = (self.address, &self.pending) else { return };
         let mut state = self.admission.state.lock();

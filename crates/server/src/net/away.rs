@@ -6,8 +6,8 @@
 //! failed login. So the login is a real one, with the listener's mechanisms and users, and the
 //! close comes after it.
 //!
-//! Not here: who is turned away (`link::relay`). Invariants: a client has the time of a login, and
-//! no longer; nothing that it sends reaches an instance.
+//! Not here: which clients are turned away (`link::relay`). Invariants: a client has the time of a
+//! login, and no longer; nothing that it sends reaches an instance.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,7 +35,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Talks to one client until it has been told, or its time is over.
+    /// Talks to one client until it has the reason, or its time is over.
     pub(super) async fn tell(
         &self,
         mut socket: impl AsyncRead + AsyncWrite + Unpin,
@@ -86,7 +86,7 @@ impl Away {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             front.receive(self.clock.now(), &mut input, &mut requests);
-            // What it asks for behind its open frame, in the same breath, is asked of nobody.
+            // Requests that came together with its open frame reach no instance.
             requests.clear();
         }
     }

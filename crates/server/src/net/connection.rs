@@ -58,7 +58,7 @@ pub(crate) enum End {
     Orderly,
     /// The socket broke or the protocol was violated.
     Lost,
-    /// It had not logged in, and others waited for its place.
+    /// It had not logged in, and others waited for its slot.
     GaveWay,
     /// It held a large message and stood still, and others waited for the memory.
     StoodStill,
@@ -66,9 +66,9 @@ pub(crate) enum End {
 
 /// How a connection came in.
 pub(crate) struct Entrance {
-    /// Its place among all.
+    /// Its slot among all connections.
     pub(crate) place: Place,
-    /// Who watches its login.
+    /// Decides on its login.
     pub(crate) gate: Arc<Gate>,
 }
 
@@ -166,14 +166,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    /// Runs until the connection is over, then tells the node.
+    /// Runs until the connection is over, then notifies the node.
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         // What was sent and is settled in advance must not come back with the rest.
         self.step_node(self.clock.now());
         self.door.disconnect(self.id, end != End::Orderly);
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
-            // Everything but the socket and its place is given back before.
+            // Everything but the socket and its slot is given back before.
             let ConnectionTask { socket, place, .. } = self;
             // In a box: a connection that lives should not be larger for its end.
             Box::pin(part(socket)).await;
@@ -246,14 +246,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.output_bytes + self.front.output_bytes()
     }
 
-    /// Reads once, if there is room for what it may bring. True when bytes came.
+    /// Reads once, if the buffer has free space. True when bytes came.
     fn poll_input(&mut self, context: &mut Context<'_>, now: Time) -> bool {
         if self.end_of_input || self.front.is_finished() || self.comparing.is_some() {
             return false;
         }
         self.arrival.holds(self.front.unfinished_bytes());
         if self.front.incoming_bytes() > INCOMING_BYTES_HIGH || !self.arrival.may_read(context) {
-            // It is we who do not listen: the peer must not pass for silent.
+            // This side does not read: the peer must not pass for silent.
             self.front.listening_stopped(now);
             self.arrival.excused();
             return false;
@@ -341,7 +341,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         true
     }
 
-    /// Turns responses into output while there is room for it. True when there was one.
+    /// Encodes responses while the output buffer has free space. True when there was one.
     fn poll_responses(&mut self, context: &mut Context<'_>, now: Time) -> bool {
         let mut progress = false;
         if self.departure.is_counted() {

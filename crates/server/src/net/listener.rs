@@ -43,7 +43,7 @@ const ACCEPTED_MAX: usize = 1_024;
 pub(crate) struct ListenerKind {
     /// TLS, when the listener has it.
     pub tls: Option<TlsSettings>,
-    /// Who may come in here, and how.
+    /// Which clients may log in here, and how.
     pub policy: Arc<LoginPolicy>,
     /// Where a client that was relayed to here finds the same listener directly, if it asks for
     /// that.
@@ -85,7 +85,7 @@ impl Listening {
         Ok((Listening::Tcp(listener, kind), bound))
     }
 
-    /// TLS, and who may come in.
+    /// TLS, and which clients may log in.
     pub(crate) fn kind(&self) -> &ListenerKind {
         match self {
             Listening::Tcp(_, kind) | Listening::Local(_, kind, _) => kind,
@@ -100,7 +100,7 @@ impl Listening {
         }
     }
 
-    /// Binds the local socket, open to those to whom `access` gives it.
+    /// Binds the local socket, open to the users in `access`.
     pub(crate) fn local(
         path: &Path,
         kind: ListenerKind,
@@ -143,7 +143,7 @@ pub(crate) enum ClientSocket {
     Relayed(LinkStream),
 }
 
-/// Who a connection is for.
+/// What serves a connection.
 #[derive(Clone)]
 enum Host {
     /// The instance.
@@ -213,7 +213,7 @@ impl IoThreads {
 pub(crate) struct Acceptor {
     socket: AcceptingSocket,
     kind: ListenerKind,
-    /// Clients that wait for a place.
+    /// Clients that wait for a slot.
     waiting: JoinSet<Option<Accepted>>,
 }
 
@@ -243,7 +243,7 @@ impl Acceptor {
         }
     }
 
-    /// The next client for whom there is a place.
+    /// The next client that has a slot.
     pub(crate) async fn next(&mut self, admission: &Arc<Admission>) -> Accepted {
         loop {
             let came = tokio::select! {
@@ -317,8 +317,8 @@ impl AcceptingSocket {
     }
 }
 
-/// A place for a client from `address` (`None`: the local socket), which may take a while; that
-/// there is none is reported.
+/// Waits for a slot for a client from `address` (`None`: the local socket); reports when there is
+/// none.
 pub(crate) async fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
     match admission.admit(address) {
         Ok(Admitted::Now(place)) => Some(place),
@@ -377,7 +377,7 @@ async fn serve_one(accepted: Accepted, host: Host) {
             }
             Err(error) => Err(error),
         },
-        // From the local socket of another machine, it is nobody's owner here.
+        // From the local socket of another machine: its user owns nothing here.
         ClientSocket::Relayed(mut stream) => {
             let settled = stream.settle();
             if settled.is_ok() {

@@ -1,6 +1,6 @@
-//! Who may use the local socket in the data folder. The mode of the file decides who can open it:
-//! its owner, and the members of `users.local_group` if there is one. The kernel says who did
-//! (SO_PEERCRED): a socket that was made open to others by accident does not make them
+//! Access to the local socket in the data folder. By the mode of the file its owner can open it,
+//! and the members of `users.local_group` if there is one. The kernel names the user of each
+//! connection (SO_PEERCRED): a socket that was made open to others by accident does not make them
 //! administrators.
 //!
 //! Judged when a connection is accepted, so it also holds for clients that this instance relays to
@@ -17,7 +17,7 @@ use nix::unistd::Group;
 pub(crate) struct LocalAccess {
     /// The user that runs this process.
     uid: u32,
-    /// Whose members may come too.
+    /// The group with access, if there is one.
     group: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ impl LocalAccess {
         }
     }
 
-    /// Gives the socket and its folder the modes that let in whom it should, and no other user.
+    /// Sets the modes of the socket and its folder: access for these users, and for no other.
     pub(crate) fn open_to(self, socket: &Path) -> io::Result<()> {
         let mode = if self.group.is_some() { 0o660 } else { 0o600 };
         if let Some(group) = self.group {

@@ -12,8 +12,8 @@ const PARTING: Duration = Duration::from_secs(1);
 /// Bytes that are read from it meanwhile, and thrown away.
 const PARTING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Ends a socket so that the peer gets our last bytes. TLS has a word for the end, without which
-/// the peer must think that somebody cut the connection; and a socket that is closed with unread
+/// Ends a socket so that the peer gets our last bytes. Without the closing alert of TLS the peer
+/// must assume that the connection was cut by an attacker; and a socket that is closed with unread
 /// bytes in it is reset, which may take back what the peer has not read.
 pub(super) async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
     let parting = async {

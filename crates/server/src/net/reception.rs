@@ -6,10 +6,10 @@
 //! clients that wait or come are served here; nothing is bound anew. A client that no instance
 //! serves is informed ([`Here::turn_away`]), and can try another address.
 //!
-//! Not here: who is active; redirecting clients that ask for it (the active does, see
+//! Not here: which instance is active; redirecting clients that ask for it (the active does, see
 //! `group::elsewhere`).
 //!
-//! Invariant: a client has its place (`Admission`) as long as it waits or is relayed.
+//! Invariant: a client has its slot (`Admission`) as long as it waits or is relayed.
 
 #[cfg(test)]
 mod tests;
@@ -33,12 +33,12 @@ use towline_logging::log;
 use super::Admission;
 use super::listener::{Accepted, Acceptor, ClientSocket, ListenerKind, Listening, admit, called};
 
-/// Who serves clients on this instance while it is active.
+/// What serves clients on this instance while it is active.
 pub(crate) trait Here: Send + Sync + 'static {
     /// Serves a client to its end, elsewhere; returns when it has been handed over.
     fn serve(&self, client: Accepted) -> impl Future<Output = ()> + Send;
 
-    /// Tells a client, after its login, that no instance serves it here now, and why; the same.
+    /// Closes a client after its login, with the reason why no instance serves it here; the same.
     fn turn_away(&self, client: Accepted) -> impl Future<Output = ()> + Send;
 
     /// Whether the group has a leader, so that waiting makes sense although it does not serve yet.
@@ -112,7 +112,7 @@ impl<H: Here> Reception<H> {
         self.here.serve(Accepted { socket, address, kind: kind.clone(), place }).await;
     }
 
-    /// Brings one client to the active instance, and stays with it as long as it is active.
+    /// Relays one client to the active instance, for as long as that is active.
     async fn bring(self: Arc<Self>, listener: u16, mut client: Accepted) {
         let address = client.address;
         let purpose = StreamPurpose::Relay { listener, client: address };
@@ -187,7 +187,8 @@ impl<H: Here> Reception<H> {
         self.relay.stay(client, peer, stream, close.as_deref()).await
     }
 
-    /// A client was let go: told once a minute for each reason, for all of them come again.
+    /// A client was let go: logged once a minute for each reason, because all of them connect
+    /// again.
     fn tell(&self, client: &str, why: &str) {
         if self.told.passes(why, std::time::Instant::now()).is_some() {
             log(&RELAY_ENDED, &[client, why]);

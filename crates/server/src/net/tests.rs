@@ -216,7 +216,7 @@ fn plain(password: &str) -> ClientLogin {
     ClientLogin::Plain { user: Arc::from("alice"), password: Arc::from(password) }
 }
 
-/// Whether a future has not ended although everybody else had their turn.
+/// Whether a future has not ended although every other task had its turn.
 async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     for _ in 0..100 {
         tokio::task::yield_now().await;

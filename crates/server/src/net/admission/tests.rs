@@ -1,4 +1,4 @@
-//! Who gets in, waits and gives way, with the clock standing still.
+//! Which connections are admitted, wait and give way, with the clock standing still.
 
 use std::task::Waker;
 
@@ -38,7 +38,7 @@ fn far(last: u8) -> Option<IpAddr> {
     Some(IpAddr::from([192, 0, 2, last]))
 }
 
-/// Runs `test` on one thread; `clock_stands` until nobody has anything to do.
+/// Runs `test` on one thread; the clock stands still until every task waits.
 fn run(test: impl Future<Output = ()>) {
     let builder = &mut tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(true).build().unwrap().block_on(test);

@@ -350,7 +350,7 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
             }
             assert_eq!(&answer, SASL);
         }
-        // Both are gone now, and their places with them.
+        // Both are gone now, and their slots with them.
         until(|| (admission.connections() == 0).then_some(())).await;
     });
     opened.door().log().shutdown();
@@ -373,7 +373,7 @@ fn a_client_of_an_instance_that_is_active_no_more_is_told_and_let_go_although_th
             stream.write_all(OPENED).await.unwrap();
             stream.flush().await.unwrap();
             client.read_exact(&mut [0; OPENED.len()]).await.unwrap();
-            // The stream stays: who hangs ends nothing.
+            // The stream stays: an instance that hangs ends nothing.
             replica.active.send(new).unwrap();
             let mut rest = Vec::new();
             client.read_to_end(&mut rest).await.unwrap();
