@@ -1,6 +1,7 @@
 //! `towline instance replace`: sets what is left of a lost log aside, so that the instance starts
 //! blank and gets everything from its group. Removes nothing. Waits, with a bound, until the other
-//! instances are in sync: a replica with a slow disk lags for a moment, and an election takes one.
+//! instances are in sync: a replica with a slow disk lags for a moment, an election takes one, and
+//! so does an instance that re-executes.
 //!
 //! Invariants: never in a folder that is in use; never without a configuration that names a group,
 //! for a single instance that starts blank has lost its messages; the vote is given up before the
@@ -21,6 +22,8 @@ use crate::{progress, show};
 
 /// What an instance keeps that is worth nothing without its log.
 const REBUILD_MARKER: &str = "rebuild-queues";
+/// An instance that re-executes answers again within this.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
@@ -70,6 +73,8 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
 enum Obstacle {
     /// It ends by itself, in most cases soon.
     Passing(String),
+    /// An instance does not answer: it re-executes, which is over soon, or it is down.
+    Silent(String),
     /// An operator has to do something, or it takes long.
     Lasting(String),
 }
@@ -88,7 +93,7 @@ fn wait_for_others(stopped: &StoppedInstance<'_>, arguments: &Replace) -> Result
     let (name, seconds) = (&stopped.instance, arguments.timeout);
     let (why, what_to_do) = match why {
         None => return Ok(()),
-        Some(Obstacle::Lasting(why)) => (why, String::new()),
+        Some(Obstacle::Lasting(why) | Obstacle::Silent(why)) => (why, String::new()),
         Some(Obstacle::Passing(why)) => (
             format!("{why} after {seconds} s"),
             "; wait until `towline status` there says that it is in sync, or give --timeout".into(),
@@ -100,33 +105,45 @@ fn wait_for_others(stopped: &StoppedInstance<'_>, arguments: &Replace) -> Result
     )))
 }
 
-/// Asks until there is no obstacle, one that lasts, or no patience left; returns what `ask` said
-/// last. `show` gets each obstacle that is waited for.
+/// Asks until there is no obstacle, one that lasts, or no patience left, of which an instance that
+/// is silent gets little; returns what `ask` said last. `show` gets each obstacle that is waited
+/// for.
 fn wait_while_passing(
     mut ask: impl FnMut() -> Option<Obstacle>,
     patience: Patience,
     mut show: impl FnMut(&str),
 ) -> Option<Obstacle> {
+    let mut silence = Patience::of(SILENCE_MAX);
     loop {
         let found = ask();
-        let Some(Obstacle::Passing(why)) = &found else { return found };
-        show(why);
-        if !patience.pause() {
+        let goes_on = match &found {
+            None | Some(Obstacle::Lasting(_)) => return found,
+            Some(Obstacle::Silent(why)) => {
+                show(why);
+                !silence.left().is_zero() && patience.pause()
+            }
+            Some(Obstacle::Passing(why)) => {
+                show(why);
+                silence = Patience::of(SILENCE_MAX);
+                patience.pause()
+            }
+        };
+        if !goes_on {
             return found;
         }
     }
 }
 
 /// What keeps the others from doing without the log of this instance; `None`: nothing does, each of
-/// them votes and is in sync with the active one. One that lasts comes first.
+/// them votes and is in sync with the active one. The one that is worst comes first.
 fn obstacle(answers: &[Answer]) -> Option<Obstacle> {
-    let mut passing = None;
+    let (mut passing, mut silent) = (None, None);
     for Answer { instance, told } in answers {
         let why = match told {
             Err(why) => {
-                return Some(Obstacle::Lasting(format!(
-                    "Instance {instance} cannot be asked: {why}"
-                )));
+                let why = format!("Instance {instance} cannot be asked: {why}");
+                silent.get_or_insert(Obstacle::Silent(why));
+                continue;
             }
             Ok(told) if !told.stand.may_vote => {
                 let why = format!("Instance {instance} does not vote: it lost log itself");
@@ -140,7 +157,7 @@ fn obstacle(answers: &[Answer]) -> Option<Obstacle> {
         };
         passing.get_or_insert(Obstacle::Passing(why));
     }
-    passing
+    silent.or(passing)
 }
 
 /// A name that is not taken: `log.lost-20261122T010000Z`.
@@ -171,14 +188,12 @@ mod tests {
         let well = || told("b", true, true);
         assert_eq!(obstacle(&[well(), well()]), None);
         let silent = || Answer { instance: "c".into(), told: Err("connection refused".into()) };
-        for (answer, why) in [
-            (silent(), "c cannot be asked: connection refused"),
-            (told("b", true, false), "does not vote"),
-        ] {
-            let found = obstacle(&[told("b", false, true), answer]);
-            let Some(Obstacle::Lasting(said)) = found else { panic!("{why}: {found:?}") };
-            assert!(said.contains(why), "{said}");
-        }
+        let found = obstacle(&[told("b", false, true), silent()]);
+        let Some(Obstacle::Silent(said)) = found else { panic!("{found:?}") };
+        assert_eq!(said, "Instance c cannot be asked: connection refused");
+        let found = obstacle(&[silent(), told("b", true, false)]);
+        let Some(Obstacle::Lasting(said)) = found else { panic!("{found:?}") };
+        assert!(said.contains("does not vote"), "{said}");
         for (answer, why) in
             [(told("", true, true), "no active instance"), (told("b", false, true), "not in sync")]
         {
@@ -191,7 +206,8 @@ mod tests {
     #[test]
     fn an_instance_that_lags_for_a_moment_is_waited_for_with_a_bound_and_a_lost_one_is_not() {
         let passing = || Some(Obstacle::Passing("Instance c is not in sync".into()));
-        let lasting = || Some(Obstacle::Lasting("Instance c cannot be asked".into()));
+        let silent = || Some(Obstacle::Silent("Instance c cannot be asked".into()));
+        let lasting = || Some(Obstacle::Lasting("Instance c does not vote".into()));
         let ask = |answers: Vec<Option<Obstacle>>, patience: Duration| {
             let (mut answers, mut shown) = (answers.into_iter(), Vec::new());
             let show = |why: &str| shown.push(why.to_owned());
@@ -202,6 +218,8 @@ mod tests {
         let long = Duration::from_secs(3_600);
         assert_eq!(ask(vec![passing(), passing(), None], long), (None, 2, 0));
         assert_eq!(ask(vec![passing(), lasting(), None], long), (lasting(), 1, 1));
+        assert_eq!(ask(vec![silent(), passing(), None], long), (None, 2, 0), "it re-executed");
+        assert_eq!(ask(vec![silent(), None], Duration::ZERO), (silent(), 1, 1));
         assert_eq!(ask(vec![passing(), None], Duration::ZERO), (passing(), 1, 1), "no longer");
     }
 }
