@@ -236,8 +236,11 @@ impl Imports {
         let Some((first, others)) = rest.split_first() else { return Some(Target::Module(module)) };
         let here = &self.modules[module];
         let is_item = here.defines.contains(first);
+        // `mod run; pub use run::run;`: the path that ends with the name means the item.
+        let is_handed_on =
+            here.bindings.contains_key(first) && !seen.contains(&(module, first.clone()));
         if let Some(child) = here.children.get(first)
-            && !(is_item && others.is_empty())
+            && !(others.is_empty() && (is_item || is_handed_on))
         {
             return self.resolve_below(*child, others, seen);
         }
@@ -374,6 +377,17 @@ mod tests {
         assert_eq!(of_a("use crate::c::LOUD;"), ["a.rs > b.rs: LOUD"]);
         assert_eq!(of_a("use crate::Cup;"), ["a.rs > c.rs: Cup"]);
         assert_eq!(of_a("use crate::*; fn f(x: &dyn Cup) {}"), ["a.rs > c.rs: Cup"]);
+    }
+
+    #[test]
+    fn a_function_that_is_handed_on_under_the_name_of_its_module_is_found() {
+        let files = [
+            ("lib.rs", "mod a; mod group;"),
+            ("a.rs", "fn f() { crate::group::run(); }"),
+            ("group/mod.rs", "mod run; pub(crate) use run::run;"),
+            ("group/run.rs", "pub(crate) fn run() {}"),
+        ];
+        assert_eq!(edges(&files), ["a.rs > group/run.rs: run"]);
     }
 
     #[test]

@@ -16,9 +16,10 @@ use towline_admin::catalogue::{
 };
 use towline_log::LinuxDisk;
 
+use crate::endpoints::check_socket;
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
-use crate::run::{RunArgs, check_socket, of_file, with_command_line};
+use crate::run_args::{RunArgs, of_file, with_command_line};
 use towline_access::Attempts;
 use towline_access::LoginPolicy;
 use towline_access::Users;
@@ -26,7 +27,7 @@ use towline_config::{Config, GroupConfig, ListenerConfig};
 use towline_engine::inspection::{self, Inspection, InspectionError, UndefinedNames};
 use towline_engine::{StartError, defaults, name_file, settings};
 use towline_link as link;
-use towline_tls::{Expiry, expiry};
+use towline_tls::Expiry;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,10 +157,11 @@ fn listener(
         return;
     }
     let Some(tls) = tls else { return seen.add(&what, Ok("without TLS".into())) };
-    let (address, (at, until)) = (tls.address(), tls.expires());
+    let (address, expires) = (tls.address(), tls.expires());
+    let until = expires.to_string();
     seen.push(
         &what,
-        match expiry(at) {
+        match expires.expiry() {
             Expiry::Far => Verdict::Fine(format!("TLS, certificate valid until {until}")),
             Expiry::Near(days) => Verdict::Warning(
                 LISTENER_CERTIFICATE_EXPIRES

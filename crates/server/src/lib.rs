@@ -1,25 +1,29 @@
-//! The daemon: one instance of a queue manager with real sockets, threads, disks and clocks.
+//! The daemon: one queue manager, or one instance of a group, with its sockets, threads and
+//! signals.
 //!
-//! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active),
-//! `door` (the one lock around the node), `net` (listeners and connections), `journal` and `bodies`
-//! (the log as node and connections see it), `pager` (pages of deep queues), `images`,
-//! `housekeeping` (when images are due, reclaim, time), `clerk` (what administrators ask for),
-//! `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder`
-//! (several processes, one of them active), `identity`, `users`, `attempts` (logins).
+//! Reading order: [`run`] (from start to end, alone or on a shared folder), `group` (an instance of
+//! a group, from replica to active), `run_args`, `endpoints` and `process` (what both use), `net`
+//! (listeners, admission, connections), `control` (the control socket), `reload`, `signals`,
+//! `descriptors`, `hint` (what is printed after `ready`), `check` (whether a start would be
+//! refused).
 //!
-//! It knows no queue rules and no protocol: it moves bytes and time between crates that do.
+//! Not here: the instance and what steps it (`engine`), its part in a group (`replication`), logins
+//! (`access`), queue rules (`core`) and the protocol (`amqp`).
 
 #![forbid(unsafe_code)]
 
 mod check;
 mod control;
 mod descriptors;
+mod endpoints;
 mod group;
 mod hint;
 mod net;
+mod process;
 mod refused;
 mod reload;
 mod run;
+mod run_args;
 mod shell;
 mod signals;
 
@@ -29,7 +33,8 @@ pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };
 pub use refused::RunError;
-pub use run::{RunArgs, run};
+pub use run::run;
+pub use run_args::RunArgs;
 pub use shell::shell_word;
 pub use towline_engine::{backup, inspection, missing_extents};
 pub use towline_link::check as check_group;

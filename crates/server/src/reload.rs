@@ -22,7 +22,7 @@ use towline_access::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
 use towline_logging::{log, set_level};
-use towline_tls::{Expiry, expiry};
+use towline_tls::Expiry;
 
 /// Between two looks at the files of certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ impl Reload {
         for tls in self.listeners.lock().iter() {
             match tls.reload() {
                 Ok(true) => {
-                    let (address, until) = (tls.address(), tls.expires().1);
+                    let (address, until) = (tls.address(), tls.expires());
                     done.changed.push(format!("certificate of {address}, valid until {until}"));
                     done.warnings.extend(tell_expiry(tls));
                 }
@@ -162,7 +162,7 @@ impl Reload {
             let address = tls.address();
             match tls.reload() {
                 Ok(true) => {
-                    log(&LISTENER_CERTIFICATE_READ, &[&address, &tls.expires().1]);
+                    log(&LISTENER_CERTIFICATE_READ, &[&address, &tls.expires().to_string()]);
                     tell_expiry(tls);
                 }
                 Ok(false) => {}
@@ -223,12 +223,13 @@ pub(crate) async fn watch(reload: Arc<Reload>) {
 
 /// Logs that a certificate expires, or has expired, and gives what was logged.
 fn tell_expiry(tls: &ListenerTls) -> Option<String> {
-    let (address, (at, time)) = (tls.address(), tls.expires());
+    let (address, expires) = (tls.address(), tls.expires());
+    let time = expires.to_string();
     let told = |entry: &Entry, values: &[&str]| {
         log(entry, values);
         Some(entry.message(values).to_string())
     };
-    match expiry(at) {
+    match expires.expiry() {
         Expiry::Far => None,
         Expiry::Near(days) => {
             told(&LISTENER_CERTIFICATE_EXPIRES, &[&address, &days.to_string(), &time])

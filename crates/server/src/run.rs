@@ -1,40 +1,36 @@
 //! `towline run`: start, serve, end.
+//!
+//! Not here: an instance of a group (`group`); options (`run_args`), sockets (`endpoints`), and
+//! what a process has in every mode (`process`).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
-    ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, QUIESCING, READY, STDOUT_CLOSED,
+    ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, QUIESCING,
 };
 use towline_admin::status::ProcessMode;
 use towline_node::Farewell;
 
-use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport, names};
-use crate::net::{
-    Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
-    server_settings,
-};
+use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport};
+use crate::descriptors;
+use crate::endpoints::{check_socket, io_threads, listen, listen_locally, local_kind};
+use crate::net::{Admission, IoThreads, drain, server_settings};
+use crate::process::{Process, control_refused, say, until_end, welcome};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
-use crate::signals::{LocalEvent, Signals};
-use crate::{descriptors, hint};
+use crate::run_args::{RunArgs, of_file, with_command_line};
+use crate::signals::Signals;
 use towline_access::Attempts;
-use towline_access::LoginPolicy;
-use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
+use towline_config::Config;
 use towline_engine::Door;
-use towline_engine::{OpenInstance, RunningInstance, StartError, StartOptions, settings};
+use towline_engine::{OpenInstance, RunningInstance, StartError, settings};
 use towline_logging::log;
 use towline_process::Clock;
 use towline_process::folder;
 use towline_standby::{Entry, EntryError, EntryStep, Home};
-
-/// Where clients come in when neither the command line nor the configuration says: the port of
-/// AMQP.
-const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5672);
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
@@ -42,73 +38,6 @@ const QUIESCE_MAX: Duration = Duration::from_secs(10);
 /// How long it waits after that for what was decided to be durable and answered. Less on any disk
 /// that answers; gets go on meanwhile, so that there may always be something that is not.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
-
-/// The arguments of `towline run`.
-#[derive(Clone, Debug)]
-pub struct RunArgs {
-    /// The queue manager's name.
-    pub name: String,
-    /// Its data folder, made when it is not there.
-    pub data: PathBuf,
-    /// Where clients come in, when the configuration names no listener; else the default address.
-    pub listen: Option<SocketAddr>,
-    /// The configuration file.
-    pub config: Option<PathBuf>,
-    /// Accept clients of other machines without TLS at `listen`.
-    pub allow_plaintext: bool,
-    /// Names of queues that are defined on first use in this run.
-    pub auto_define: Option<String>,
-    /// Stand by when another instance is active on the same data folder, and take over when it
-    /// ends.
-    pub standby: bool,
-    /// Added to each sync of the log, for experiments.
-    pub log_sync_delay: Duration,
-    /// Start although extents with live messages are gone: they are set aside when their turn
-    /// comes.
-    pub without_missing_extents: bool,
-    /// How this program was called, for the commands to try that are printed after `ready`.
-    pub program: String,
-}
-
-impl RunArgs {
-    /// No option but the name, which is missing.
-    pub(crate) fn of_nothing() -> RunArgs {
-        RunArgs {
-            name: String::new(),
-            data: PathBuf::new(),
-            listen: None,
-            config: None,
-            allow_plaintext: false,
-            auto_define: None,
-            standby: false,
-            log_sync_delay: Duration::ZERO,
-            without_missing_extents: false,
-            program: String::new(),
-        }
-    }
-
-    fn refused(&self, error: StartError) -> RunError {
-        let name = self.name.as_str().into();
-        RunError::Start { name, data: self.data.as_path().into(), error }
-    }
-
-    pub(crate) fn wishes(&self) -> StartOptions {
-        StartOptions {
-            sync_delay: self.log_sync_delay,
-            without_missing: self.without_missing_extents,
-        }
-    }
-}
-
-/// What the process as a whole has, whichever way it serves.
-pub(crate) struct Process {
-    /// Where it is asked what it is doing, to end, to reload.
-    pub(crate) control: ControlSocket,
-    /// What can change while it runs.
-    pub(crate) reload: Arc<Reload>,
-    /// Connections that there are file descriptors for.
-    pub(crate) clients_max: usize,
-}
 
 /// Runs a queue manager until SIGTERM or SIGINT (an orderly shutdown; a second one: at once).
 ///
@@ -185,10 +114,6 @@ fn start_control(
     Ok(control)
 }
 
-pub(crate) fn control_refused(control: &ControlSocket, error: std::io::Error) -> RunError {
-    RunError::Listen { address: control.path().display().to_string(), error }
-}
-
 /// Returns when this process may open the log: at once, or, with `--standby`, when the active
 /// instance of a shared data folder has ended. There, more of the log is reserved than the
 /// configuration says.
@@ -222,42 +147,6 @@ fn enter(args: &RunArgs, config: &mut Config, desk: &ControlDesk) -> Result<Home
         EntryError::InUse { holder } => RunError::InUse { data: args.data.clone(), holder },
         EntryError::Thread(error) => RunError::System(error),
     })
-}
-
-/// The configuration as its file says it.
-pub(crate) fn of_file(args: &RunArgs) -> Result<Config, RunError> {
-    let Some(file) = &args.config else { return Ok(Config::default()) };
-    Config::read(file).map_err(|error| RunError::Config { file: Some(file.clone()), error })
-}
-
-/// The same with what the command line adds to it.
-pub(crate) fn with_command_line(args: &RunArgs, mut config: Config) -> Result<Config, RunError> {
-    if let Some(pattern) = &args.auto_define {
-        let model = towline_config::DEFAULT_LOCAL_MODEL.to_owned();
-        config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
-    }
-    if config.listener.is_empty() {
-        let allow_plaintext = args.allow_plaintext;
-        let address = args.listen.unwrap_or(LISTEN_DEFAULT);
-        config.listener.push(ListenerConfig { allow_plaintext, ..ListenerConfig::plain(address) });
-    } else if args.listen.is_some() || args.allow_plaintext {
-        // It would have no effect, and the operator would not know.
-        let option = if args.listen.is_some() { "--listen" } else { "--allow-plaintext" };
-        let why = format!(
-            "it has [[listener]], and {option} is for a configuration without: leave the option out, \
-             or change the [[listener]]"
-        );
-        return Err(RunError::Config { file: args.config.clone(), error: ConfigError::from(why) });
-    }
-    // The file was checked; what is wrong now is of the command line.
-    config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
-    if config.group.is_some() && args.standby {
-        let why = "--standby is for several processes on one folder, and [group] for three instances \
-                   with a folder each: choose one";
-        let error = ConfigError::from(why.to_owned());
-        return Err(RunError::Config { file: args.config.clone(), error });
-    }
-    Ok(config)
 }
 
 async fn serve(
@@ -341,107 +230,8 @@ impl ControlledInstance for SingleControl {
     }
 }
 
-/// How the process is to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LocalEnd {
-    /// In order.
-    Stop,
-    /// By executing its program again, an instance of a group only.
-    Restart,
-}
-
-/// Waits until an end is asked for; what can change is read again meanwhile when that is asked for.
-pub(crate) async fn until_end(signals: &Signals, reload: &Arc<Reload>) -> LocalEnd {
-    loop {
-        match signals.next().await {
-            LocalEvent::Stop => return LocalEnd::Stop,
-            LocalEvent::Restart => return LocalEnd::Restart,
-            LocalEvent::Reload => reload.soon(),
-        }
-    }
-}
-
-/// Listens where the configuration says; on the socket that came from the program before, if one
-/// did.
-pub(crate) fn listen(
-    args: &RunArgs,
-    (listener, came): (&ListenerConfig, Option<TcpListener>),
-    config: &Config,
-    reload: &Reload,
-    attempts: &Arc<Attempts>,
-) -> Result<(Listening, String), RunError> {
-    let tls = server_settings(listener).map_err(RunError::Tls)?;
-    if let Some(tls) = &tls {
-        reload.watch(tls);
-    }
-    let policy = LoginPolicy::new(&args.name, listener, &config.limits, &reload.users, attempts);
-    let policy =
-        policy.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
-    let scheme = policy.scheme();
-    let kind = ListenerKind { tls, policy: Arc::new(policy), elsewhere: None };
-    let floating = config.group.as_ref().and_then(|group| group.floating.as_ref());
-    let floats = floating.is_some_and(|floating| floating.address.ip == listener.address.ip());
-    let bound = match came {
-        Some(socket) => Ok(socket),
-        None if floats => bind_floating(listener.address),
-        None => TcpListener::bind(listener.address),
-    };
-    let (listening, address) = bound
-        .and_then(|socket| Listening::tcp(socket, kind))
-        .map_err(|error| RunError::Listen { address: listener.address.to_string(), error })?;
-    Ok((listening, format!("{scheme}://{address}")))
-}
-
-/// What the local socket is.
-pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> ListenerKind {
-    let policy = Arc::new(LoginPolicy::local(&args.name, &config.limits, &reload.users));
-    ListenerKind { tls: None, policy, elsewhere: None }
-}
-
-/// Whether the local sockets in the data folder can have their paths, before anything is made
-/// there.
-pub(crate) fn check_socket(args: &RunArgs, config: &Config) -> Result<(), RunError> {
-    /// `sun_path` of Linux (man 7 unix), without the zero at its end.
-    const BYTES_MAX: usize = 107;
-    // A folder that cannot be listed is refused when it is used.
-    let is_shared = args.standby || matches!(towline_standby::is_shared(&args.data), Ok(true));
-    let name = names::name_bytes_max(is_shared && config.group.is_none());
-    let path = args.data.join("towline.sock");
-    let bytes = path.as_os_str().len() - "towline.sock".len() + name.max("towline.sock".len());
-    if bytes <= BYTES_MAX {
-        return Ok(());
-    }
-    let why = format!(
-        "the path of the control socket has {bytes} bytes, and {BYTES_MAX} are allowed: choose a shorter \
-         name, or a shorter folder with --data"
-    );
-    let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
-    Err(RunError::Listen { address: path.display().to_string(), error })
-}
-
-/// Listens on the local socket in the data folder.
-pub(crate) fn listen_locally(
-    args: &RunArgs,
-    config: &Config,
-    kind: ListenerKind,
-) -> Result<Listening, RunError> {
-    let access = LocalAccess::of_process(config.users.local_group.as_deref());
-    let access =
-        access.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
-    let path = args.data.join("towline.sock");
-    Listening::local(&path, kind, access)
-        .map_err(|error| RunError::Listen { address: path.display().to_string(), error })
-}
-
-pub(crate) fn io_threads(config: &Config) -> usize {
-    match config.limits.io_threads {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
-        threads => threads,
-    }
-}
-
-/// Refuses new work, waits for open units of work, then closes all connections. False when units of
-/// work were still open.
+/// New work is refused, open units of work may end, then each client gets its close. False when
+/// units of work were still open.
 async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
@@ -454,7 +244,7 @@ async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
 }
 
 /// Looks every few milliseconds. True when it came about in time.
-pub(crate) async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
+async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = tokio::time::Instant::now() + longest;
     while !done() {
         if tokio::time::Instant::now() >= deadline {
@@ -465,31 +255,6 @@ pub(crate) async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool
     true
 }
 
-/// Reports that clients can connect: to the log and the waiting supervisor, then to a terminal.
-pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool) {
-    let took = clock.now().since(clock.started_at());
-    log(&READY, &[&args.name, &took.as_millis().to_string()]);
-    if again {
-        return;
-    }
-    let ready: Vec<String> = urls.iter().map(|url| format!("ready {url}")).collect();
-    let ready = ready.join("\n");
-    if !say(&ready) {
-        log(&STDOUT_CLOSED, &[&ready]);
-        return;
-    }
-    let Some(url) = urls.first() else { return };
-    // The process that waited for `ready` may have closed the pipe: that is no error.
-    say(&hint::text(&args.program, &args.data, url));
-}
-
-/// Writes to standard output. False when its reader is gone.
-pub(crate) fn say(text: &str) -> bool {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
-}
-
 /// Logs a failed assertion as a message of the catalogue, beside its location.
 fn tell_of_panics(name: &str) {
     let (name, before) = (name.to_owned(), std::panic::take_hook());
@@ -497,23 +262,4 @@ fn tell_of_panics(name: &str) {
         log(&FATAL, &[&name, &panic.to_string().replace('\n', " ")]);
         before(panic);
     }));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_data_folder_whose_sockets_would_have_too_long_a_path_is_refused() {
-        for (standby, bytes_max) in [(false, 86), (true, 69)] {
-            let check = |bytes| {
-                let data = PathBuf::from("x".repeat(bytes));
-                let args = RunArgs { standby, data, ..RunArgs::of_nothing() };
-                check_socket(&args, &Config::default()).map_err(|error| error.to_string())
-            };
-            assert_eq!(check(bytes_max), Ok(()));
-            let why = check(bytes_max + 1).unwrap_err();
-            assert!(why.contains("has 108 bytes, and 107 are allowed"), "{why}");
-        }
-    }
 }

@@ -11,7 +11,7 @@ const DAY_S: u64 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiryTime {
     /// Seconds since 1970.
-    pub unix_seconds: i64,
+    pub(crate) unix_seconds: i64,
     /// The same for people.
     pub(crate) text: String,
 }
@@ -31,7 +31,8 @@ impl ExpiryTime {
     /// What is to be reported now.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
-        expiry(self.unix_seconds)
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        expiry_at(self.unix_seconds, now)
     }
 }
 
@@ -39,13 +40,6 @@ impl fmt::Display for ExpiryTime {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
     }
-}
-
-/// What is to be reported of a certificate that expires at `at` (seconds since 1970).
-#[must_use]
-pub fn expiry(at: i64) -> Expiry {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    expiry_at(at, now)
 }
 
 fn expiry_at(at: i64, now: Duration) -> Expiry {

@@ -34,6 +34,6 @@ pub use authorities::Authorities;
 pub use certificate::{SubjectNames, common_name, in_date, subject_names};
 pub use configuration::{client, mutual_client, mutual_server, server};
 pub use error::{FileError, FileFault, FileRole};
-pub use expiry::{Expiry, ExpiryTime, expiry};
+pub use expiry::{Expiry, ExpiryTime};
 pub use failure::reason;
 pub use identity::Identity;

@@ -89,7 +89,7 @@ pub(crate) fn open_door(
     door.set_group(group);
     let repairs = Arc::new(GroupRepairs(Arc::clone(driver.repairs())));
     door.set_repairs(repairs);
-    let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
+    let threads = IoThreads::start(crate::endpoints::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
     opened.set_door(Arc::clone(&door));
     driver.set_active(Arc::new(ActiveDoor(Arc::clone(&door))));

@@ -22,14 +22,13 @@ use super::replica::forget_old_places;
 use super::start::{self, OpenReplica};
 use super::status::View;
 use crate::control::ControlSocket;
+use crate::endpoints::{listen, listen_locally, local_kind};
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
+use crate::process::{self, LocalEnd, Process, control_refused, until_end, welcome};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
-use crate::run::{
-    LocalEnd, Process, RunArgs, control_refused, listen, listen_locally, local_kind, until_end,
-    welcome,
-};
+use crate::run_args::RunArgs;
 use crate::signals::Signals;
 use towline_access::Attempts;
 use towline_config::{Config, GroupConfig};
@@ -235,7 +234,7 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_pri
     say(&GROUP_AWAITED, &[&args.name, &needed, &all, name]);
     if !ready_was_printed {
         // It need not be read.
-        crate::run::say(&format!("waiting for {needed} of {all} instances of group {name}"));
+        process::say(&format!("waiting for {needed} of {all} instances of group {name}"));
     }
 }
 

@@ -53,10 +53,9 @@ impl ListenerTls {
         self.listener.address.to_string()
     }
 
-    /// When the certificate expires: seconds since 1970, and the same for people.
-    pub(crate) fn expires(&self) -> (i64, String) {
-        let expires = &self.certificates.read().expires;
-        (expires.unix_seconds, expires.to_string())
+    /// When the certificate expires.
+    pub(crate) fn expires(&self) -> ExpiryTime {
+        self.certificates.read().expires.clone()
     }
 
     /// Reads the files again if they have other bytes now; whether they had.
