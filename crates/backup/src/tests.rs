@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towline_types::{Lsn, PageRef, Time};
+use towline_types::{Lsn, PageRef, SeededRandom, Time};
 
 mod copies;
 mod damage;
@@ -15,7 +15,7 @@ use crate::manifest::MANIFEST_VERSION;
 use towline_log::Options;
 use towline_log::Pages;
 use towline_log::Recovery;
-use towline_log::disk::{CrashPoint, CrashRule, Disk, MemoryDisk, Random};
+use towline_log::disk::{CrashPoint, CrashRule, Disk, MemoryDisk};
 use towline_log::offline;
 use towline_log::testing::{LOG_ID, Record, Watch, append, body, recover, start};
 use towline_log::time_index::Row;
@@ -31,7 +31,7 @@ struct Rig {
     pages: Pages,
     used: Vec<PageRef>,
     image_at: Lsn,
-    random: Random,
+    random: SeededRandom,
     /// All runs: their end, and their records.
     runs: Vec<(Lsn, Vec<Record>)>,
     now: u64,
@@ -45,7 +45,7 @@ impl Rig {
         let watch = Watch::new();
         let log = start(&disk, Options::small(), &watch);
         let pages = Pages::open(Arc::clone(&disk), []).unwrap();
-        let (random, image_at) = (Random(seed), Lsn::ZERO);
+        let (random, image_at) = (SeededRandom::new(seed), Lsn::ZERO);
         Rig {
             disk,
             memory,

@@ -271,17 +271,11 @@ mod tests {
         BytesMut::from(&joined[..])
     }
 
-    /// Bytes that do not shrink, the same each time (xorshift).
+    /// Bytes that do not shrink, the same each time.
     fn noise(bytes: usize) -> Vec<u8> {
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        std::iter::repeat_with(|| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[0]
-        })
-        .take(bytes)
-        .collect()
+        let mut noise = vec![0; bytes];
+        towline_types::SeededRandom::new(1).fill(&mut noise);
+        noise
     }
 
     #[test]

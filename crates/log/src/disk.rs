@@ -15,7 +15,7 @@ mod memory;
 use std::io;
 use std::sync::Arc;
 
-pub use crash::{CrashPoint, CrashRule, Random};
+pub use crash::{CrashPoint, CrashRule};
 pub use delay::DelayDisk;
 pub use journal::Journal;
 pub use linux::LinuxDisk;

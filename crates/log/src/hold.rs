@@ -79,18 +79,19 @@ impl Drop for Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, MemoryDisk, Random};
+    use crate::disk::{Disk, MemoryDisk};
     use crate::listener::Urgency;
     use crate::log::Log;
     use crate::options::Options;
     use crate::testing::{Watch, append, body, image, start};
+    use towline_types::SeededRandom;
 
     /// A log over several extents, with an image at its end: nothing but its tail is needed.
     fn long_log() -> (Log, Lsn) {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let watch = Watch::new();
         let log = start(&disk, Options::small(), &watch);
-        let mut random = Random(7);
+        let mut random = SeededRandom::new(7);
         let mut end = Lsn::ZERO;
         while end.0 < 6 * Options::small().extent_bytes {
             end = append(&log, &[body(&mut random, 9_000)], Urgency::Forced).1;

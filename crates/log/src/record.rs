@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn no_bytes_make_the_walk_fail_otherwise_than_by_saying_so() {
-        let mut random = crate::disk::Random(11);
+        let mut random = towline_types::SeededRandom::new(11);
         for _ in 0..2_000 {
             let length = crate::format::size(random.below(40));
             let bytes: Vec<u8> = (0..length).map(|_| random.next_u64().to_le_bytes()[0]).collect();

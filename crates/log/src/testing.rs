@@ -8,9 +8,9 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use towline_types::Lsn;
+use towline_types::{Lsn, SeededRandom};
 
-use crate::disk::{Disk, MemoryDisk, Random};
+use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
 use crate::format::LogId;
@@ -208,7 +208,7 @@ pub fn image(log: &Log, at: Lsn, bytes: &[u8]) {
 }
 
 /// Bytes that differ from position to position, so that a mix-up shows.
-pub fn body(random: &mut Random, bytes: u64) -> Vec<u8> {
+pub fn body(random: &mut SeededRandom, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
 }
 

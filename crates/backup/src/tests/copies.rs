@@ -68,7 +68,7 @@ fn a_copy_ends_where_the_log_did_in_the_same_term_and_has_its_pages_and_times() 
 fn a_bit_that_is_flipped_on_the_way_or_an_early_end_leaves_a_folder_that_nobody_starts_with() {
     let rig = rig();
     let stream = rig.given();
-    let mut random = Random(3);
+    let mut random = SeededRandom::new(3);
     for turn in 0..60 {
         let mut other = stream.clone();
         let at = usize::try_from(random.below(other.len() as u64)).unwrap();

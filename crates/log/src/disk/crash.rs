@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::journal::{Journal, Operation};
 use super::memory::MemoryDisk;
+use towline_types::SeededRandom;
 
 /// When the power goes: after so many operations of the journal.
 #[derive(Clone, Copy, Debug)]
@@ -23,26 +24,6 @@ pub struct CrashRule {
     pub unit_bytes: usize,
     /// Of the random choices.
     pub seed: u64,
-}
-
-/// A small generator for choices in tests (splitmix64): the same seed, the same choices.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound` (which is not zero).
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next_u64() % bound
-    }
 }
 
 #[derive(Default)]
@@ -99,7 +80,7 @@ impl Journal {
     /// The disk as it would be found after a power cut at `point`.
     #[must_use]
     pub fn crash(&self, point: CrashPoint, rule: CrashRule) -> MemoryDisk {
-        let mut random = Random(rule.seed);
+        let mut random = SeededRandom::new(rule.seed);
         let mut state = Replayed::default();
         for (id, (name, bytes)) in self.found.iter().enumerate() {
             state.names.insert(name.clone(), id);
@@ -182,7 +163,7 @@ impl FileState {
         }
     }
 
-    fn after_power_cut(mut self, rule: CrashRule, random: &mut Random) -> Vec<u8> {
+    fn after_power_cut(mut self, rule: CrashRule, random: &mut SeededRandom) -> Vec<u8> {
         let mut keeps = || random.below(100) < u64::from(rule.keep_percent);
         for (_, change) in self.unsynced {
             match change {

@@ -6,10 +6,10 @@ mod names;
 
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{BodyLocation, Lsn, SeededRandom};
 
 use super::*;
-use crate::disk::{Disk, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
+use crate::disk::{Disk, Fault, FaultOn, LinuxDisk, MemoryDisk};
 use crate::listener::{Listener, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, body, recover, start};
@@ -24,7 +24,7 @@ fn record(byte: u8, bytes: usize) -> Vec<u8> {
 }
 
 /// Appends `count` runs of random shape; waits until they are durable.
-fn fill(log: &Log, watch: &Watch, random: &mut Random, count: u64) -> Vec<Record> {
+fn fill(log: &Log, watch: &Watch, random: &mut SeededRandom, count: u64) -> Vec<Record> {
     let mut written = Vec::new();
     let mut end = Lsn::ZERO;
     for _ in 0..count {
@@ -48,7 +48,7 @@ fn runs_come_back_in_order_after_an_orderly_end() {
     let (_, disk) = memory();
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
-    let written = fill(&log, &watch, &mut Random(1), 300);
+    let written = fill(&log, &watch, &mut SeededRandom::new(1), 300);
     log.shutdown();
     assert!(log.stats().extents > 1, "the test crosses extents");
     let (_, report, found) = recover(&disk, Options::small()).unwrap();
@@ -68,7 +68,7 @@ fn runs_come_back_from_a_real_disk() {
         assert_eq!(found, written, "round {round}");
         let listener: Arc<dyn Listener> = Arc::clone(&watch) as Arc<dyn Listener>;
         let log = recovery.start(listener).unwrap();
-        written.extend(fill(&log, &watch, &mut Random(round), 100));
+        written.extend(fill(&log, &watch, &mut SeededRandom::new(round), 100));
         if round == 1 {
             log.shutdown();
         }
@@ -107,7 +107,7 @@ fn a_record_lies_at_the_position_it_was_given() {
     let (memory, disk) = memory();
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
-    for (place, bytes) in fill(&log, &watch, &mut Random(2), 200) {
+    for (place, bytes) in fill(&log, &watch, &mut SeededRandom::new(2), 200) {
         let file = crate::folder::names::extent_name(place.0 / EXTENT_BYTES_MIN);
         let offset = usize::try_from(place.0 % EXTENT_BYTES_MIN).unwrap();
         assert_eq!(memory.files()[&file][offset..offset + bytes.len()], bytes);
@@ -318,13 +318,13 @@ fn bodies_are_read_back_through_a_cache_smaller_than_the_log() {
     let watch = Watch::new();
     let options = Options { cache_bytes: 600 * 1024, ..Options::small() };
     let log = start(&disk, options.clone(), &watch);
-    let written = fill(&log, &watch, &mut Random(3), 1_000);
+    let written = fill(&log, &watch, &mut SeededRandom::new(3), 1_000);
     log.shutdown();
     drop(log);
     let log = start(&disk, options, &watch);
     let seed = 4;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     let read = |(place, bytes): &Record| {
         let location = BodyLocation { lsn: *place, bytes: u32::try_from(bytes.len()).unwrap() };
         let back = log.resident(location).map_or_else(|| log.read(location), Ok).unwrap();

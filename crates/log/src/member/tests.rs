@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use towline_types::{Batch, BatchPlace, Lsn};
+use towline_types::{Batch, BatchPlace, Lsn, SeededRandom};
 
 use super::{Replicator, RunStream};
-use crate::disk::{Disk, MemoryDisk, Random};
+use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded, size};
 use crate::listener::{Listener, Urgency};
@@ -115,7 +115,7 @@ fn disk(memory: &MemoryDisk) -> Arc<dyn Disk> {
 fn leader(seed: u64, runs: u64) -> (Instance, Vec<Batch>) {
     let leader = Instance::new();
     let first = leader.log.lead(1).unwrap();
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     for _ in 0..runs {
         let count = 1 + random.below(3);
         let big = random.below(8) == 0;
@@ -223,7 +223,7 @@ fn what_is_received_stands_at_the_same_place_byte_for_byte() {
     let follower = Instance::new();
     let seed = 2;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     let mut rest = &batches[..];
     while !rest.is_empty() {
         let count = size(1 + random.below(5)).min(rest.len());

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::disk::{MemoryDisk, Random};
+use crate::disk::MemoryDisk;
 use crate::listener::Urgency;
 use crate::offline::verify_disk;
 use crate::options::Options;
 use crate::testing::{Watch, append, body, image, start};
+use towline_types::SeededRandom;
 
 /// A log of several extents, shut down.
 fn written() -> MemoryDisk {
@@ -15,7 +16,7 @@ fn written() -> MemoryDisk {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
-    let mut random = Random(3);
+    let mut random = SeededRandom::new(3);
     for _ in 0..120 {
         let records: Vec<Vec<u8>> = (0..4).map(|_| body(&mut random, 2_000)).collect();
         let (_, end) = append(&log, &records, Urgency::Forced);
@@ -301,7 +302,7 @@ fn with_image_at_its_end(back: usize) -> (MemoryDisk, u64) {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
-    let mut random = Random(4);
+    let mut random = SeededRandom::new(4);
     let mut needed = 0;
     for round in 0..120 {
         let records: Vec<Vec<u8>> = (0..4).map(|_| body(&mut random, 2_000)).collect();

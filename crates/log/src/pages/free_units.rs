@@ -129,7 +129,7 @@ impl FreeUnits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Random;
+    use towline_types::SeededRandom;
 
     fn page(unit: u32, units: u32) -> PageRef {
         PageRef { unit, bytes: units * 4_096, checksum: 0 }
@@ -155,7 +155,7 @@ mod tests {
         let seed = std::env::var("TOWLINE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or(0x7061_6765);
         println!("TOWLINE_SEED={seed}");
-        let mut random = Random(seed);
+        let mut random = SeededRandom::new(seed);
         for round in 0..20 {
             let mut runs = FreeUnits::new(Vec::new()).unwrap();
             let mut taken: Vec<bool> = Vec::new();

@@ -3,8 +3,9 @@
 use std::io::ErrorKind;
 
 use super::*;
-use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
+use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk};
 use crate::testing::body;
+use towline_types::SeededRandom;
 
 fn open(disk: &MemoryDisk, used: &[PageRef]) -> Result<Pages, LogError> {
     Pages::open(Arc::new(disk.clone()), used.iter().copied())
@@ -24,7 +25,7 @@ fn fault(on: FaultOn, error: ErrorKind) -> Fault {
 #[test]
 fn pages_come_back_after_they_were_opened_again() {
     let folder = tempfile::tempdir().unwrap();
-    let mut random = Random(1);
+    let mut random = SeededRandom::new(1);
     let contents: Vec<Bytes> =
         [1, 4_095, 4_096, 4_097, 70_000].map(|bytes| body(&mut random, bytes).into()).into();
     let disk = Arc::new(LinuxDisk::open(folder.path()).unwrap());
@@ -182,7 +183,7 @@ fn a_failed_write_gives_its_places_back_and_a_failed_sync_is_final() {
 fn after_a_power_cut_what_was_synced_is_there_and_what_was_not_is_told_by_its_checksum() {
     let seed = 77;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     let disk = MemoryDisk::recording();
     let pages = open(&disk, &[]).unwrap();
     // Written, and of them those that a sync covers, by the journal's length when that was so.

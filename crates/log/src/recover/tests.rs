@@ -8,10 +8,10 @@ use crate::folder::names::{extent_name, image_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use towline_types::Lsn;
+use towline_types::{Lsn, SeededRandom};
 
 use super::*;
-use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
+use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk};
 use crate::format::{BLOCK_BYTES, ExtentHeader, LogId};
 use crate::listener::Urgency;
 use crate::offline;
@@ -38,7 +38,7 @@ fn write(disk: &MemoryDisk, runs: u64, bytes: u64, orderly: bool) -> Written {
     let watch = Watch::new();
     let log = start(&shared(disk), Options::small(), &watch);
     let mut written = Written { disk: disk.clone(), records: Vec::new(), ends: Vec::new() };
-    let mut random = Random(runs + bytes);
+    let mut random = SeededRandom::new(runs + bytes);
     for _ in 0..runs {
         let record = body(&mut random, bytes);
         let (places, end) = append(&log, std::slice::from_ref(&record), Urgency::Forced);
@@ -121,7 +121,7 @@ fn a_flipped_byte_anywhere_before_the_tail_is_reported_with_its_place() {
     let written = write(&MemoryDisk::new(), 60, 9_000, true);
     let seed = 5;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     for _ in 0..200 {
         let run = usize::try_from(random.below(60)).unwrap();
         let end = written.ends[run].0;
@@ -249,7 +249,7 @@ fn write_with_images(disk: &MemoryDisk, runs: usize, images: &[(usize, &str)]) -
     let watch = Watch::new();
     let log = start(&shared(disk), Options::small(), &watch);
     let mut written = Written { disk: disk.clone(), records: Vec::new(), ends: Vec::new() };
-    let mut random = Random(runs as u64);
+    let mut random = SeededRandom::new(runs as u64);
     for run in 0..runs {
         let record = body(&mut random, 9_000);
         let (places, end) = append(&log, std::slice::from_ref(&record), Urgency::Forced);
@@ -295,7 +295,7 @@ fn a_torn_image_is_no_image() {
     let (_, end) = append(&log, &[vec![1; 100]], Urgency::Forced);
     watch.wait_durable(end);
     let before = disk.journal().len();
-    let content = body(&mut Random(1), 20_000);
+    let content = body(&mut SeededRandom::new(1), 20_000);
     image(&log, end, &content);
     drop(log);
     let journal = disk.journal();
@@ -396,7 +396,7 @@ fn what_a_later_batch_proves_durable_is_damage_even_if_others_were_in_flight() {
 
 /// One random life of a log: several commits side by side, large runs, given-up runs, images and
 /// reclaim, then the journal of all of it.
-fn live(disk: &MemoryDisk, random: &mut Random, rounds: u64) -> BTreeMap<Lsn, Vec<Record>> {
+fn live(disk: &MemoryDisk, random: &mut SeededRandom, rounds: u64) -> BTreeMap<Lsn, Vec<Record>> {
     let watch = Watch::noting(disk);
     let options = Options { reserve_bytes: 0, ..Options::small() };
     let log = start(&shared(disk), options, &watch);
@@ -474,7 +474,7 @@ fn check_prefix(
 fn a_power_cut_at_any_moment_leaves_a_prefix_with_all_that_was_durable() {
     for seed in 1..=6 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = SeededRandom::new(seed);
         let disk = MemoryDisk::recording();
         let runs = live(&disk, &mut random, 60);
         let journal = disk.journal();

@@ -3,7 +3,7 @@
 //! client drains.
 
 use towline_amqp::types::SenderSettleMode;
-use towline_types::{Time, limits};
+use towline_types::{SeededRandom, Time, limits};
 
 use super::rig::{Rig, Slow};
 use super::text::message;
@@ -11,28 +11,8 @@ use super::text::message;
 const NOW: Time = Time(1_700_000_000_000_000);
 const MESSAGES: usize = 60;
 
-/// A sequence of numbers that is wide enough for tests (xorshift).
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
-
-    pub(crate) fn index(&mut self, below: usize) -> usize {
-        usize::try_from(self.roll(below as u64)).unwrap()
-    }
-
-    pub(crate) fn one_in(&mut self, of: u64) -> bool {
-        self.roll(of) == 0
-    }
-}
-
 /// A queue with messages: some are larger than a tenth of the session's window.
-fn filled(dice: &mut Dice, mixed: bool) -> (Rig, Vec<String>) {
+fn filled(dice: &mut SeededRandom, mixed: bool) -> (Rig, Vec<String>) {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.define("DLQ");
@@ -41,39 +21,40 @@ fn filled(dice: &mut Dice, mixed: bool) -> (Rig, Vec<String>) {
     let sender = rig.sender(&mut client, "Q");
     let bodies: Vec<String> = (0..MESSAGES)
         .map(|number| {
-            let bytes = if dice.one_in(3) { 100_000 } else { 10 };
+            let bytes = if dice.below(3) == 0 { 100_000 } else { 10 };
             format!("{number:03} {}", "x".repeat(bytes))
         })
         .collect();
     for (key, body) in bodies.iter().enumerate() {
         let text = message(body);
-        let text = if mixed && dice.one_in(3) { text } else { text.durable() };
+        let text = if mixed && (dice.below(3) == 0) { text } else { text.durable() };
         rig.send(&mut client, sender, key as u64, text);
     }
     (rig, bodies)
 }
 
 /// One small step of something.
-fn move_on(rig: &mut Rig, slow: &mut Slow, dice: &mut Dice, damage_one_in: u64) {
-    match dice.roll(8) {
+fn move_on(rig: &mut Rig, slow: &mut Slow, dice: &mut SeededRandom, damage_one_in: u64) {
+    match dice.below(8) {
         0 => _ = slow.server_hears(NOW),
         1 => _ = slow.client_hears(NOW),
         2 => rig.steps_for(slow),
         3 => rig.syncs_for(slow),
         _ => {
-            let (slowly, damaged) = (dice.one_in(2), dice.one_in(damage_one_in));
+            let slowly = dice.below(2) == 0;
+            let damaged = dice.below(damage_one_in) == 0;
             rig.responds(slow, slowly, damaged);
         }
     }
 }
 
 /// Everything until nothing more happens.
-fn rest(rig: &mut Rig, slow: &mut Slow, dice: &mut Dice) {
+fn rest(rig: &mut Rig, slow: &mut Slow, dice: &mut SeededRandom) {
     loop {
         let mut moved = slow.server_hears(NOW) | slow.asks();
         rig.steps_for(slow);
         rig.syncs_for(slow);
-        moved |= rig.responds(slow, dice.one_in(2), dice.one_in(10));
+        moved |= rig.responds(slow, dice.below(2) == 0, dice.below(10) == 0);
         moved |= slow.client_hears(NOW);
         if !moved {
             return;
@@ -83,9 +64,9 @@ fn rest(rig: &mut Rig, slow: &mut Slow, dice: &mut Dice) {
 
 /// The client asks for everything that is left, so many at a time, each time with a drain: one that
 /// is answered with credit left says that there is nothing more.
-fn drain_all(rig: &mut Rig, slow: &mut Slow, dice: &mut Dice) {
+fn drain_all(rig: &mut Rig, slow: &mut Slow, dice: &mut SeededRandom) {
     loop {
-        let (before, credit) = (slow.bodies.len(), 1 + dice.roll(9));
+        let (before, credit) = (slow.bodies.len(), 1 + dice.below(9));
         slow.grants(u32::try_from(credit).unwrap(), true);
         rest(rig, slow, dice);
         assert_eq!(slow.credit(), 0, "a drain leaves no credit");
@@ -96,19 +77,19 @@ fn drain_all(rig: &mut Rig, slow: &mut Slow, dice: &mut Dice) {
 }
 
 fn run(seed: u64, mode: SenderSettleMode, browses: bool) {
-    let dice = &mut Dice(seed | 1);
+    let dice = &mut SeededRandom::new(seed);
     let (mut rig, sent) = filled(dice, mode == SenderSettleMode::Settled);
     let mut slow = rig.slow("Q", mode, browses);
-    if dice.one_in(20) {
+    if dice.below(20) == 0 {
         // So many that the instance is ahead of each by a few deliveries only.
         rig.define("OTHER");
         (0..500).for_each(|_| rig.other_link_of(&mut slow, "OTHER"));
     }
     rig.hold_log();
-    for _ in 0..dice.roll(1_500) {
-        if dice.one_in(20) {
-            let most = if dice.one_in(3) { 1 } else { 30 };
-            slow.grants(u32::try_from(dice.roll(most)).unwrap(), dice.one_in(3));
+    for _ in 0..dice.below(1_500) {
+        if dice.below(20) == 0 {
+            let most = if dice.below(3) == 0 { 1 } else { 30 };
+            slow.grants(u32::try_from(dice.below(most)).unwrap(), dice.below(3) == 0);
         }
         move_on(&mut rig, &mut slow, dice, 10);
     }
@@ -156,7 +137,7 @@ fn a_drain_is_answered_when_the_queue_is_empty_however_little_is_dispatched_at_o
         let settles = if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
         let mut slow = rig.slow("Q", settles, false);
         slow.grants(1_000_000, true);
-        rest(&mut rig, &mut slow, &mut Dice(1));
+        rest(&mut rig, &mut slow, &mut SeededRandom::new(1));
         assert_eq!((slow.bodies.len(), slow.drains, slow.credit()), (depth, 1, 0));
     }
 }
@@ -179,7 +160,7 @@ fn many_consumers_of_one_connection_share_what_is_dispatched_ahead() {
     slow.server_hears(NOW);
     rig.steps_for(&mut slow);
     assert_eq!(slow.outbox() as u64, all / links as u64);
-    rest(&mut rig, &mut slow, &mut Dice(1));
+    rest(&mut rig, &mut slow, &mut SeededRandom::new(1));
     assert_eq!(slow.bodies.len(), 3_000);
 }
 

@@ -1,10 +1,9 @@
 //! The window of a session, which its links share, and what is behind it when a link or connection
 //! ends: what was never sent is on its queue.
 
-use towline_types::limits;
+use towline_types::{SeededRandom, limits};
 
 use super::rig::{Narrow, Rig};
-use super::supply::Dice;
 use super::text::message;
 
 /// Frames of 512 bytes that a message takes, as its number says; at least as many as it takes.
@@ -125,28 +124,28 @@ fn a_closed_link_gives_its_part_of_the_window_to_the_others() {
 
 fn run(seed: u64) {
     const MESSAGES: usize = 60;
-    let dice = &mut Dice(seed | 1);
-    let any_persistent = !dice.one_in(4);
+    let dice = &mut SeededRandom::new(seed);
+    let any_persistent = dice.below(4) != 0;
     let mut rig = filled(MESSAGES, any_persistent);
-    let links: Vec<bool> = (0..=dice.roll(4)).map(|_| !dice.one_in(4)).collect();
+    let links: Vec<bool> = (0..=dice.below(4)).map(|_| dice.below(4) != 0).collect();
     let windows = [0, 1, 3, 10, 40];
     let mut narrow = rig.narrow(windows[dice.index(5)], &links);
     rig.hold_log();
-    let withdraws = dice.one_in(3);
-    for _ in 0..dice.roll(400) {
-        match dice.roll(10) {
+    let withdraws = dice.below(3) == 0;
+    for _ in 0..dice.below(400) {
+        match dice.below(10) {
             0 => narrow.opens(windows[dice.index(5)]),
             1 => {
                 let link = dice.index(links.len());
                 let least = if withdraws { 0 } else { narrow.credit(link) };
-                narrow.grants(link, least + u32::try_from(dice.roll(30)).unwrap());
+                narrow.grants(link, least + u32::try_from(dice.below(30)).unwrap());
             }
             2 | 3 => rig.narrow_steps(&mut narrow),
             4 => rig.narrow_syncs(&mut narrow),
             _ => _ = rig.narrow_responds(&mut narrow),
         }
     }
-    let rested = dice.one_in(2);
+    let rested = dice.below(2) == 0;
     if rested {
         rig.narrow_rests(&mut narrow);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use bytes::Bytes;
+use towline_types::SeededRandom;
 
 const TICK: Duration = Duration::from_millis(50);
 
@@ -40,7 +41,7 @@ pub(super) struct Trio {
     /// Pairs between which there is neither a connection nor a message on its way.
     parted: [[bool; 3]; 3],
     sync_us: [u64; 3],
-    dice: u64,
+    random: SeededRandom,
     /// Every batch that any member ever saw committed, by index.
     seen: BTreeMap<u64, Batch>,
     /// Set: what members want read waits here, with the member that wants it, until it is answered.
@@ -58,7 +59,7 @@ impl Trio {
             cut: [false; 3],
             parted: [[false; 3]; 3],
             sync_us: [100; 3],
-            dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: SeededRandom::new(seed),
             seen: BTreeMap::new(),
             reads_wait: None,
         };
@@ -73,10 +74,7 @@ impl Trio {
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        self.dice % below
+        self.random.below(below)
     }
 
     pub(super) fn member(&self, at: usize) -> &Member {

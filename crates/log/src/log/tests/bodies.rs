@@ -3,10 +3,10 @@
 use crate::folder::names::extent_name;
 use std::sync::Arc;
 
-use towline_types::BodyLocation;
+use towline_types::{BodyLocation, SeededRandom};
 
 use super::{fill, memory};
-use crate::disk::{Disk, MemoryDisk, Random};
+use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ExtentHeader};
 use crate::listener::Urgency;
@@ -19,7 +19,7 @@ use crate::testing::{LOG_ID, Watch, append, body, head_of, image, recover, start
 fn written(disk: &Arc<dyn Disk>) -> Vec<(BodyLocation, Vec<u8>)> {
     let watch = Watch::new();
     let log = start(disk, Options::small(), &watch);
-    let mut random = Random(5);
+    let mut random = SeededRandom::new(5);
     let records: Vec<Vec<u8>> = (1..=20).map(|count| body(&mut random, count * 100)).collect();
     let (places, end) = append(&log, &records, Urgency::Forced);
     watch.wait_durable(end);

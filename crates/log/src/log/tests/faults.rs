@@ -4,10 +4,10 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{BodyLocation, Lsn, SeededRandom};
 
 use super::{fill, memory, record};
-use crate::disk::{Disk, Fault, FaultOn, MemoryDisk, Random};
+use crate::disk::{Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::LogError;
 use crate::listener::Urgency;
 use crate::log::Log;
@@ -69,7 +69,7 @@ fn a_body_that_cannot_be_read_is_an_error_of_its_own_and_the_log_goes_on() {
     let (memory, disk) = memory();
     let watch = Watch::new();
     let log = start(&disk, Options { cache_bytes: 0, ..Options::small() }, &watch);
-    let written = fill(&log, &watch, &mut Random(3), 20);
+    let written = fill(&log, &watch, &mut SeededRandom::new(3), 20);
     let (lsn, bytes) = &written[7];
     let body = BodyLocation { lsn: *lsn, bytes: u32::try_from(bytes.len()).unwrap() };
     for on in [FaultOn::Open, FaultOn::Read] {
@@ -78,7 +78,7 @@ fn a_body_that_cannot_be_read_is_an_error_of_its_own_and_the_log_goes_on() {
         assert!(matches!(log.read(body), Err(LogError::Io { .. })), "{on:?}");
         assert_eq!(log.read(body).unwrap(), *bytes);
     }
-    fill(&log, &watch, &mut Random(4), 20);
+    fill(&log, &watch, &mut SeededRandom::new(4), 20);
     assert_eq!(watch.failures(), 0);
 }
 
@@ -143,7 +143,7 @@ fn a_page_that_cannot_be_written_leaves_the_old_image_whole_and_the_log_goes_on(
     for error in [ErrorKind::Other, ErrorKind::StorageFull] {
         memory.inject(fault(FaultOn::Write, "pages", error));
         assert!(pages.write(b"page of the new image").is_err());
-        fill(&log, &watch, &mut Random(5), 5);
+        fill(&log, &watch, &mut SeededRandom::new(5), 5);
         assert_eq!(pages.read(old).unwrap(), b"page of the old image".as_slice());
     }
     assert_eq!(watch.failures(), 0);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn};
 use crate::testing::CUT;
+use towline_types::SeededRandom;
 
 /// Set in a note that a call begins that may cut something off; the number of the version is in it.
 const BEGINS: u64 = 1 << 62;
@@ -12,7 +13,7 @@ type Versions = Vec<Vec<Batch>>;
 
 /// A random batch behind `behind`: records of any kind; now and then it begins the next extent
 /// though it would have fitted.
-fn random_batch(random: &mut Random, behind: BatchPlace, term: u64) -> Batch {
+fn random_batch(random: &mut SeededRandom, behind: BatchPlace, term: u64) -> Batch {
     if behind.term != term {
         return made(behind, term, &[]);
     }
@@ -40,7 +41,7 @@ fn last(batches: &[Batch]) -> BatchPlace {
 
 /// One random life: what the group decides arrives in pieces, and now and then otherwise than
 /// before; in the end the instance may lead.
-fn live(memory: &MemoryDisk, random: &mut Random, rounds: u64) -> Versions {
+fn live(memory: &MemoryDisk, random: &mut SeededRandom, rounds: u64) -> Versions {
     let instance = Instance::watched(memory, Options::small(), Watch::noting(memory));
     let mut versions: Versions = vec![Vec::new()];
     let mut term = 1;
@@ -125,7 +126,7 @@ fn a_power_cut_at_any_moment_leaves_what_was_durable_and_nothing_that_was_cut_of
     let seeds = seed.map_or(1..=5, |seed: u64| seed..=seed);
     for seed in seeds {
         println!("seed {seed} (TOWLINE_SEED)");
-        let mut random = Random(seed);
+        let mut random = SeededRandom::new(seed);
         let memory = MemoryDisk::recording();
         let versions = live(&memory, &mut random, 40);
         let journal = memory.journal();
@@ -146,7 +147,7 @@ fn a_power_cut_at_any_moment_leaves_what_was_durable_and_nothing_that_was_cut_of
 }
 
 /// The instance continues in the same term, as its leader does, or leads; and re-executes.
-fn go_on(found: Instance, random: &mut Random) {
+fn go_on(found: Instance, random: &mut SeededRandom) {
     let mut all = found.log.read_batches(&found.places, usize::MAX).unwrap();
     let term = last(&all).term.max(1);
     if random.below(2) == 0 {
@@ -167,7 +168,7 @@ fn go_on(found: Instance, random: &mut Random) {
 
 /// What the group decides arrives in pieces, now and then otherwise than before, until the process
 /// is killed after so many changes of its disk.
-fn live_until_killed(memory: &MemoryDisk, after: u64, random: &mut Random) {
+fn live_until_killed(memory: &MemoryDisk, after: u64, random: &mut SeededRandom) {
     let (on, error) = (FaultOn::Change, std::io::ErrorKind::Other);
     memory.inject(Fault { on, prefix: String::new(), after, times: u64::MAX, error });
     let Ok(mut recovery) = Recovery::open(disk(memory), Options::small(), LOG_ID) else { return };
@@ -195,7 +196,7 @@ fn live_until_killed(memory: &MemoryDisk, after: u64, random: &mut Random) {
 fn what_a_replica_acknowledges_after_it_was_killed_survives_a_power_cut() {
     let seed = 5;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     let mut unsynced = 0;
     for after in 3..250 {
         let memory = MemoryDisk::recording();

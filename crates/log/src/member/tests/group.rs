@@ -2,6 +2,7 @@
 //! the end, byte for byte.
 
 use super::*;
+use towline_types::SeededRandom;
 
 struct Group {
     logs: Vec<Option<Instance>>,
@@ -40,7 +41,7 @@ impl Group {
     }
 
     /// The most advanced of two instances leads; the former leader re-executes.
-    fn elect(&mut self, random: &mut Random) {
+    fn elect(&mut self, random: &mut SeededRandom) {
         let absent = size(random.below(3));
         let newest = |number: &usize| {
             let last = self.batches[*number].last().map(Batch::place).unwrap_or_default();
@@ -57,7 +58,7 @@ impl Group {
         self.batches[next].push(first);
     }
 
-    fn append(&mut self, random: &mut Random) {
+    fn append(&mut self, random: &mut SeededRandom) {
         let leader = self.log(self.leader);
         let big = random.below(10) == 0;
         let records: Vec<Vec<u8>> = (0..1 + random.below(3))
@@ -79,7 +80,7 @@ impl Group {
     }
 
     /// The leader sends some of what a replica does not have, and some that it has.
-    fn send(&mut self, to: usize, random: &mut Random, all: bool) {
+    fn send(&mut self, to: usize, random: &mut SeededRandom, all: bool) {
         let leader = &self.batches[self.leader];
         let same = leader.iter().zip(&self.batches[to]).take_while(|(a, b)| a == b).count();
         let from = same.saturating_sub(size(random.below(4)));
@@ -120,7 +121,7 @@ fn logs_of_a_group_become_equal_whoever_leads_and_whatever_was_cut_off() {
     let seeds = seed.map_or(1..=6, |seed: u64| seed..=seed);
     for seed in seeds {
         println!("seed {seed} (TOWLINE_SEED)");
-        let mut random = Random(seed);
+        let mut random = SeededRandom::new(seed);
         let mut group = Group::new();
         group.elect(&mut random);
         for _ in 0..150 {

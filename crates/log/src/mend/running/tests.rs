@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::*;
-use crate::disk::{CrashPoint, CrashRule, Disk, Fault, FaultOn, MemoryDisk, Random};
+use crate::disk::{CrashPoint, CrashRule, Disk, Fault, FaultOn, MemoryDisk};
 use crate::listener::Urgency;
 use crate::log::Log;
 use crate::mend::tests::{copy, extents, is_sound, other_instance};
 use crate::options::Options;
 use crate::testing::{LOG_ID, Watch, append, body, head_of, image, start};
+use towline_types::SeededRandom;
 
 /// Disks of two instances: the same records, headers of their own.
 struct Pair {
@@ -25,7 +26,7 @@ fn pair() -> Pair {
     let disk: Arc<dyn Disk> = Arc::new(here.clone());
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
-    let (mut random, mut bodies, mut last) = (Random(3), Vec::new(), Lsn::ZERO);
+    let (mut random, mut bodies, mut last) = (SeededRandom::new(3), Vec::new(), Lsn::ZERO);
     for _ in 0..120 {
         let records: Vec<Vec<u8>> = (0..4).map(|_| body(&mut random, 2_000)).collect();
         let (places, end) = append(&log, &records, Urgency::Forced);

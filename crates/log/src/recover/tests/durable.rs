@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::pages::Pages;
+use towline_types::SeededRandom;
 
 /// Every change of the disk from the `after`th on fails: so a process looks from outside that is
 /// killed there.
@@ -12,7 +13,7 @@ fn kill_after(disk: &MemoryDisk, after: u64) {
 }
 
 /// A life with images, reclaim and pages, which ends where the disk no longer takes anything.
-fn live_until_killed(disk: &MemoryDisk, random: &mut Random) {
+fn live_until_killed(disk: &MemoryDisk, random: &mut SeededRandom) {
     let Ok((recovery, _, _)) = recover(&shared(disk), options()) else { return };
     let watch = Watch::new();
     let Ok(log) = recovery.start(Arc::clone(&watch) as Arc<dyn Listener>) else { return };
@@ -55,7 +56,7 @@ fn start_again(
 fn what_a_start_calls_durable_survives_a_power_cut_wherever_the_process_before_was_killed() {
     let seed = 11;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     let mut unsynced = 0;
     for after in (0..400).step_by(3) {
         let disk = MemoryDisk::recording();

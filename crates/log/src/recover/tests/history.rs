@@ -5,7 +5,7 @@
 use super::*;
 use crate::log::Log;
 use crate::pages::Pages;
-use towline_types::PageRef;
+use towline_types::{PageRef, SeededRandom};
 
 /// Messages that live: position of the put, content.
 type Live = BTreeMap<Lsn, Vec<u8>>;
@@ -44,7 +44,7 @@ fn apply(live: &mut Live, lsn: Lsn, record: &[u8]) {
 }
 
 /// One run: some puts, and gets of what lives; of late ones more often, so that old ones stay.
-fn run(model: &Model, random: &mut Random) -> Vec<Vec<u8>> {
+fn run(model: &Model, random: &mut SeededRandom) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     let big = random.below(15) == 0;
     for _ in 0..=random.below(3) {
@@ -159,7 +159,7 @@ fn take_image(log: &Log, pages: &Pages, model: &Model, outlines: &mut Vec<Outlin
 }
 
 /// One life of the store, from its beginning.
-fn live_through(disk: &MemoryDisk, random: &mut Random, rounds: u64) -> Model {
+fn live_through(disk: &MemoryDisk, random: &mut SeededRandom, rounds: u64) -> Model {
     let watch = Watch::noting(disk);
     let log = start(&shared(disk), options(), &watch);
     let pages = Pages::open(shared(disk), []).unwrap();
@@ -247,7 +247,7 @@ fn a_power_cut_at_any_moment_leaves_an_image_whose_pages_are_whole_and_a_log_tha
     let seeds = given.map_or(1..=4, |seed| seed..=seed);
     for seed in seeds {
         println!("TOWLINE_SEED={seed}");
-        let mut random = Random(seed);
+        let mut random = SeededRandom::new(seed);
         let disk = MemoryDisk::recording();
         let model = live_through(&disk, &mut random, 90);
         let journal = disk.journal();
@@ -273,7 +273,7 @@ fn a_power_cut_at_any_moment_leaves_an_image_whose_pages_are_whole_and_a_log_tha
 fn a_power_cut_at_every_step_of_an_image_and_of_reclaim_is_survived() {
     let seed = 11;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = SeededRandom::new(seed);
     let disk = MemoryDisk::recording();
     let watch = Watch::noting(&disk);
     let log = start(&shared(&disk), options(), &watch);
