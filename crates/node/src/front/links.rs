@@ -105,6 +105,7 @@ impl Links {
         LinkToken(slot as u64)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         self.links.get_mut(*self.by_id.get(&id)?)
     }
