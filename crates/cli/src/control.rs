@@ -144,7 +144,11 @@ impl ControlClient {
             }
         }
         if let Some(pid) = pid {
+            let running: Vec<u32> = found.iter().filter_map(ControlClient::pid).collect();
             found.retain(|client| client.pid() == Some(pid));
+            if found.is_empty() && !running.is_empty() {
+                return Err(no_such_process(data, pid, &running));
+            }
         }
         match found.len() {
             0 => Ok(ControlReach::NotRunning),
@@ -290,6 +294,16 @@ pub(crate) fn not_running(data: &Path) -> Failure {
     Failure::CannotConnect(format!(
         "no queue manager is running in data folder {}; name another with --data",
         data.display()
+    ))
+}
+
+/// Other processes have control sockets in the folder.
+fn no_such_process(data: &Path, pid: u32, running: &[u32]) -> Failure {
+    let running: Vec<String> = running.iter().map(u32::to_string).collect();
+    Failure::CannotConnect(format!(
+        "no process {pid} runs in data folder {}; running there: {}",
+        data.display(),
+        running.join(", ")
     ))
 }
 

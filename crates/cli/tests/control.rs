@@ -115,7 +115,9 @@ fn each_process_of_a_shared_folder_is_asked_and_stopped_by_itself() {
     assert!(name.ends_with(&format!(":{}", active.pid())), "{name}");
     let reloaded = said(&data, &["reload", "--pid", &standby.pid()], 0);
     assert_eq!(reloaded, "nothing has changed\n");
-    said(&data, &["status", "--pid", "1"], 4);
+    let unknown = said(&data, &["status", "--pid", "1"], 4);
+    assert!(unknown.contains("no process 1 runs in data folder"), "{unknown}");
+    assert!(unknown.contains(&active.pid()), "{unknown}");
     let refused = said(&data, &["switch"], 1);
     assert!(refused.contains("is not in a group"), "{refused}");
 

@@ -153,6 +153,19 @@ fn stop_ends_a_queue_manager_in_order_and_waits_for_it() {
     assert!(why.contains("no queue manager is running in data folder"), "{why}");
 }
 
+#[test]
+fn the_folder_of_an_instance_of_a_group_does_not_start_without_its_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("group-state"), b"").unwrap();
+    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--standby", "--listen", "127.0.0.1:0"]] {
+        let words = refused(folder.path(), arguments);
+        assert!(reason(&words).contains("instance of a group"), "{words}");
+        assert!(reason(&words).contains("--config"), "{words}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "a start that is refused leaves the folder as it is: {left:?}");
+}
+
 /// A configuration with a group in it.
 fn group_config(folder: &Path) -> std::path::PathBuf {
     let mut text = String::from(

@@ -107,11 +107,13 @@ fn nobody_there(socket: &Path, error: &io::Error) -> String {
             let tried = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             format!(
                 "no queue manager is running in data folder {}; start it with `towline run {}--data \
-                 {}`, or name another: its data folder with --data or TOWLINE_DATA, or its address \
+                 {}{}`, or name another: its data folder with --data or TOWLINE_DATA, or its address \
                  with --url or TOWLINE_URL",
                 tried.display(),
                 name_of(folder),
-                folder.display()
+                folder.display(),
+                // An instance of a group is started with the configuration of its group only.
+                if folder.join("group-state").exists() { " --config FILE" } else { "" }
             )
         }
         ErrorKind::PermissionDenied => format!(

@@ -30,6 +30,9 @@ pub enum StartError {
         /// Name of the group.
         group: String,
     },
+    /// The folder is that of an instance of a group, and no group is configured. Messages that it
+    /// accepted alone would be cut off when it joins its group again.
+    FolderOfGroup,
     /// The data is that of a queue manager of another name.
     OtherName {
         /// The name that stands with the data.
@@ -63,6 +66,12 @@ impl std::fmt::Display for StartError {
                 out,
                 "the log there is not that of a queue manager of this name in group '{group}'; begin \
                  with an empty folder, or set the log aside with `towline instance replace`"
+            ),
+            StartError::FolderOfGroup => write!(
+                out,
+                "it is the data folder of an instance of a group, and the configuration has no \
+                 [group]; name the configuration file of that instance with --config (to make a \
+                 single queue manager of its messages, restore a backup into another folder)"
             ),
             StartError::OtherName { theirs, ours } => {
                 write!(out, "it belongs to queue manager '{theirs}', not to '{ours}'")

@@ -4,7 +4,7 @@
 //! bodies read back by position, and after a restart the newest image and all runs since.
 //!
 //! This crate knows nothing of the meaning of its bytes, of queues, of AMQP, of which instance
-//! leads a group; it has no async code. It alone names `std::fs`, behind [`Disk`].
+//! leads a group; it has no async code. The files of the log are used through [`Disk`] only.
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`

@@ -98,6 +98,15 @@ pub struct HardStateFile {
     synced: Arc<AtomicU64>,
 }
 
+/// Whether this is the data folder of an instance of a group. It is one, whether or not its hard
+/// state can be read, from its first start on.
+///
+/// # Errors
+/// When the folder cannot be looked into.
+pub fn is_folder_of_group(data: &Path) -> std::io::Result<bool> {
+    Ok(data.join(NAME).try_exists()? || data.join(NOTE).try_exists()?)
+}
+
 impl HardStateFile {
     /// The files in a data folder.
     pub fn of(data: &Path) -> HardStateFile {

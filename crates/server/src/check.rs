@@ -19,6 +19,7 @@ use towline_log::LinuxDisk;
 use crate::endpoints::check_socket;
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
+use crate::run::check_group_folder;
 use crate::run_args::{RunArgs, of_file, with_command_line};
 use towline_access::Attempts;
 use towline_access::LoginPolicy;
@@ -213,6 +214,10 @@ fn folder(seen: &mut CheckResults, args: &RunArgs, config: &Config) {
     };
     let there = there.map_err(|error| refused(StartError::Folder(error)));
     let Some(there) = seen.take(&what, there) else { return };
+    let of_group = check_group_folder(data, config).map_err(refused);
+    if seen.take(&what, of_group).is_none() {
+        return;
+    }
     let owner = name_file::check(data, &args.name).map_err(refused);
     if seen.take(&what, owner).is_none() {
         return;
@@ -286,6 +291,23 @@ mod tests {
     use towline_link::testing::{Bench, NAMES};
 
     use super::*;
+
+    #[test]
+    fn the_folder_of_an_instance_of_a_group_is_refused_without_its_configuration() {
+        for name in ["group-state", "group-committed"] {
+            let folder = tempfile::tempdir().unwrap();
+            let data = folder.path().to_owned();
+            let args = RunArgs { name: "QM1".into(), data: data.clone(), ..RunArgs::of_nothing() };
+            let verdict = || {
+                let all = check(&args);
+                all.into_iter().rfind(|one| one.what.starts_with("data folder")).unwrap().verdict
+            };
+            assert!(matches!(verdict(), Verdict::Fine(_)));
+            fs::write(data.join(name), b"").unwrap();
+            let Verdict::Refused(why) = verdict() else { panic!("it would start") };
+            assert!(why.contains("instance of a group") && why.contains("--config"), "{why}");
+        }
+    }
 
     // The files may be replaced while the instance runs, so a look ahead refuses no more than a
     // start does.

@@ -30,6 +30,7 @@ use towline_engine::{OpenInstance, RunningInstance, StartError, settings};
 use towline_logging::log;
 use towline_process::Clock;
 use towline_process::folder;
+use towline_replication::hard_state_file::is_folder_of_group;
 use towline_standby::{Entry, EntryError, EntryStep, Home};
 
 /// How long a quiescing queue manager waits for open units of work.
@@ -56,6 +57,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let reload = Reload::new(args.config.clone(), &file).map_err(refused)?;
     let mut config = with_command_line(args, file)?;
     check_socket(args, &config)?;
+    check_group_folder(&args.data, &config).map_err(|error| args.refused(error))?;
     let control = start_control(args, &config, &reload, clock, &signals)?;
     let clients_max = descriptors::clients_of(&config, descriptors);
     let of_process = Process { control, reload, clients_max };
@@ -88,6 +90,20 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     served?;
     log(&ENDED, &[&args.name]);
     Ok(())
+}
+
+/// The folder of an instance of a group is used with the configuration of its group only.
+///
+/// # Errors
+/// The configuration has no group; the folder cannot be looked into.
+pub(crate) fn check_group_folder(
+    data: &std::path::Path,
+    config: &Config,
+) -> Result<(), StartError> {
+    match config.group.is_none() && is_folder_of_group(data).map_err(StartError::Folder)? {
+        true => Err(StartError::FolderOfGroup),
+        false => Ok(()),
+    }
 }
 
 /// Answers on the control socket, whatever this process will be.

@@ -20,7 +20,7 @@ pub fn table(status: &Status) -> String {
     row(&mut text, "Queue manager", &cut(&printable(&status.name), 58));
     row(
         &mut text,
-        "QueueManagerState",
+        "State",
         &format!("{state}, process {}, up {}", status.pid, duration(status.uptime_s)),
     );
     row(&mut text, "Version", &cut(&status.version, 58));
@@ -170,6 +170,14 @@ pub(super) fn duration(seconds: u64) -> String {
 mod tests {
     use super::super::QueueStatus;
     use super::*;
+
+    #[test]
+    fn the_state_has_one_row_that_scripts_can_look_for() {
+        let status = Status { state: QueueManagerState::Running, pid: 4711, ..Status::default() };
+        let text = table(&status);
+        let row = text.lines().find(|line| line.starts_with("State ")).unwrap();
+        assert!(row.contains("running, process 4711, up"), "{row}");
+    }
 
     #[test]
     fn the_table_fits_eighty_columns_whatever_is_in_it() {
