@@ -44,6 +44,10 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
+/// The greatest batch number and log position that a message may have. No log comes near it, and
+/// what is calculated from a smaller one fits 64 bits.
+const NUMBER_MAX: u64 = u64::MAX / 4;
+
 impl Message {
     /// The sender.
     #[must_use]
@@ -144,6 +148,15 @@ impl Message {
         };
         let copy_index = number()?;
         let copy_term = number()?;
+        let indexes = [message.index, message.commit, message.reject_hint, copy_index];
+        if indexes.into_iter().any(|index| index > NUMBER_MAX) {
+            return Err(WireError("a batch number of it is out of range"));
+        }
+        // Only the position before the first batch has no term.
+        let append = kind == MessageType::MsgAppend;
+        if append && (message.log_term == 0) != (message.index == 0) {
+            return Err(WireError("it names a batch without its term"));
+        }
         if copy_index > 0 {
             let metadata = message.mut_snapshot().mut_metadata();
             (metadata.index, metadata.term) = (copy_index, copy_term);
@@ -164,11 +177,17 @@ impl Message {
                 return Err(WireError("a batch of it has no position"));
             }
             let data = cut(&mut rest, u32::from_le_bytes(take(&mut heads)?) as usize)?;
+            let entry = Entry { index, term, context, data, ..Entry::default() };
             let before = entries.last().map_or(message.index, |entry: &Entry| entry.index);
-            if before.checked_add(1) != Some(index) || term > message.term {
+            let term_before = entries.last().map_or(message.log_term, |entry: &Entry| entry.term);
+            let ascends = before.checked_add(1) == Some(index) && term_before <= term;
+            if !ascends || term > message.term {
                 return Err(WireError("its batches do not follow each other"));
             }
-            entries.push(Entry { index, term, context, data, ..Entry::default() });
+            if lsn_of(&entry).0 > NUMBER_MAX {
+                return Err(WireError("a position of it is out of range"));
+            }
+            entries.push(entry);
         }
         if !rest.is_empty() {
             return Err(WireError("it is too long"));
@@ -286,6 +305,38 @@ mod tests {
         let mut later_term = message();
         later_term.inner.entries[2].term = 4;
         assert!(Message::decode(&bytes_of(&later_term)).is_err());
+        for (at, term) in [(0, 1), (1, 2), (2, 2)] {
+            let mut earlier_term = message();
+            earlier_term.inner.entries[at].term = term;
+            assert!(Message::decode(&bytes_of(&earlier_term)).is_err(), "entry {at}, term {term}");
+        }
+    }
+
+    // The log and the consensus library calculate with these numbers and assert that they fit.
+    #[test]
+    fn numbers_that_no_log_reaches_are_refused() {
+        type Fault = fn(&mut RaftMessage);
+        let faults: [(&str, Fault); 6] = [
+            ("a position", |message| {
+                message.entries[1].context = Bytes::copy_from_slice(&u64::MAX.to_le_bytes());
+            }),
+            ("an index", |message| {
+                message.entries.clear();
+                message.index = u64::MAX - 1;
+            }),
+            ("a commit index", |message| message.commit = u64::MAX),
+            ("a hint", |message| message.reject_hint = u64::MAX),
+            ("a copy", |message| {
+                let metadata = message.mut_snapshot().mut_metadata();
+                (metadata.index, metadata.term) = (u64::MAX, 1);
+            }),
+            ("no term of the batch before", |message| message.log_term = 0),
+        ];
+        for (what, fault) in faults {
+            let mut message = message();
+            fault(&mut message.inner);
+            assert!(Message::decode(&bytes_of(&message)).is_err(), "{what}");
+        }
     }
 
     #[test]
