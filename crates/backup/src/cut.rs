@@ -8,10 +8,10 @@
 use towline_log::block::Aligned;
 use towline_log::folder::chain::finding;
 use towline_log::folder::scan::Scan;
-use towline_log::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, header_length, payload_sum};
+use towline_log::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, payload_sum};
 use towline_log::record::{Kind, Records};
 use towline_log::{Damage, LogError};
-use towline_types::Lsn;
+use towline_types::{Lsn, fitting};
 
 use crate::manifest::End;
 
@@ -66,7 +66,7 @@ fn cut(mut header: BatchHeader, payload: &[u8], kept: usize, log_id: LogId) -> C
     let whole = kept == payload.len();
     assert!(kept <= payload.len(), "a record ends inside its batch");
     let payload = &payload[..kept];
-    header.payload_bytes = header_length(kept as u64);
+    header.payload_bytes = fitting(kept as u64);
     header.checksum = header.sum(payload_sum(log_id, payload));
     let bytes = header.batch_bytes();
     let end = End {
@@ -74,7 +74,7 @@ fn cut(mut header: BatchHeader, payload: &[u8], kept: usize, log_id: LogId) -> C
         index: header.index,
         checksum: header.checksum,
         term: header.term,
-        bytes: header_length(bytes),
+        bytes: fitting(bytes),
     };
     let last = (!whole).then(|| {
         let mut buffer = Aligned::with_capacity(payload.len() + BATCH_HEADER_BYTES);

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use towline_log::format::{BATCH_HEADER_BYTES, header_length};
-use towline_types::{BodyLocation, Lsn};
+use towline_log::format::BATCH_HEADER_BYTES;
+use towline_types::{BodyLocation, Lsn, fitting};
 
 /// A damaged batch that a backup has as it found it in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl DamagedBatch {
     #[must_use]
     pub fn part(&self) -> BodyLocation {
         // A batch is as long as its header at least.
-        BodyLocation { lsn: self.lsn, bytes: header_length(BATCH_HEADER_BYTES as u64) }
+        BodyLocation { lsn: self.lsn, bytes: fitting(BATCH_HEADER_BYTES as u64) }
     }
 }
 

@@ -23,9 +23,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// A process that ends right after it was asked may end before its answer is read.
 const LOST_ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Name of the hard state of an instance of a group.
-const HARD_STATE: &str = "group-state";
-
 /// A process that was asked to end, and how if it did not answer.
 struct Stopping {
     process: Process,
@@ -108,8 +105,8 @@ fn terminate(process: Process, why: &str, arguments: &Stop) -> Result<Stopping, 
     Ok(Stopping { process, signal: Some("SIGTERM") })
 }
 
-/// Whether it is the folder of an instance of a group: each one has a hard state, which need not be
-/// readable.
+/// Whether it is the folder of an instance of a group; one that cannot be looked into counts as
+/// one.
 fn is_of_group(data: &Path) -> bool {
-    data.join(HARD_STATE).try_exists().unwrap_or(true)
+    towline_server::is_folder_of_group(data).unwrap_or(true)
 }

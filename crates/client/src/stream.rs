@@ -223,6 +223,16 @@ mod tests {
     }
 
     #[test]
+    fn an_instance_of_a_group_is_started_with_its_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = Address::Local(folder.path().join("towline.sock"));
+        std::fs::write(folder.path().join("group-state"), b"").unwrap();
+        let why = refused(&address, &Options::default());
+        let typed = format!("`towline run --data {} --config FILE`", folder.path().display());
+        assert!(why.contains(&typed), "{why}");
+    }
+
+    #[test]
     fn the_command_that_starts_a_queue_manager_has_the_name_that_its_data_folder_belongs_to() {
         let folder = tempfile::tempdir().unwrap();
         let address = Address::Local(folder.path().join("towline.sock"));

@@ -336,17 +336,6 @@ pub const fn size(bytes: u64) -> usize {
     bytes as usize
 }
 
-/// A length in the log as headers hold it, in 32 bits.
-///
-/// # Panics
-/// When it has more: no batch is longer than an extent, and no extent than 1 GiB.
-pub const fn header_length(bytes: u64) -> u32 {
-    assert!(bytes <= u32::MAX as u64, "no batch is longer than an extent");
-    #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
-    let length = bytes as u32;
-    length
-}
-
 fn decode_seam(block: &[u8]) -> Result<Seam, BadHeader> {
     let damaged = BadHeader::Damaged;
     let sum = u32::from_le_bytes(take(block, IMAGE_SEAM_SUMMED_BYTES).ok_or(damaged)?);

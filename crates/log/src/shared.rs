@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use towline_delegation::DelegationLock;
-use towline_types::Lsn;
+use towline_types::{Lsn, fitting};
 
 use crate::batch::Batch;
 use crate::block::Aligned;
@@ -22,7 +22,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::extents::{Extents, Room, Space};
 use crate::folder::handles::Handles;
-use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, header_length, padded, size};
+use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
 use crate::histogram::WriteFigures;
 use crate::hold::Holds;
 use crate::listener::Listener;
@@ -476,7 +476,7 @@ impl LogState {
     /// Enters a batch that is handed to the disk; returns how many before it are there and not
     /// back.
     pub(crate) fn take_off(&mut self, flight: Flight) -> u32 {
-        let unsynced = header_length(self.flights.len() as u64);
+        let unsynced = fitting(self.flights.len() as u64);
         let first = self.flights.front().map_or(flight.index, |flight| flight.index);
         assert_eq!(first + u64::from(unsynced), flight.index, "flights follow each other");
         self.typical_company.enter(flight.forced);
@@ -503,7 +503,7 @@ impl LogState {
             }
             if let (true, Some(checksum)) = (first.is_seam, first.done) {
                 let (end, index, term) = (first.end, first.index, first.term);
-                let bytes = header_length(first.bytes);
+                let bytes = fitting(first.bytes);
                 self.seams.push(Seam { end, index, checksum, term, bytes });
             }
         }

@@ -12,15 +12,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use towline_types::Lsn;
+use towline_types::{Lsn, fitting};
 
 use crate::batch::Batch;
 use crate::block::Aligned;
 use crate::error::LogError;
 use crate::folder::names::extent_name;
-use crate::format::{
-    BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, header_length, payload_sum, size,
-};
+use crate::format::{BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, payload_sum, size};
 use crate::lock::{lock, wait};
 use crate::member::ReceivedBatches;
 use crate::record;
@@ -158,7 +156,7 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
     }
     let payload = &buffer.bytes()[BATCH_HEADER_BYTES..];
     let payload_sum = payload_sum(shared.log_id, payload);
-    let payload_bytes = header_length(payload.len() as u64);
+    let payload_bytes = fitting(payload.len() as u64);
     let (checksum, previous) = (0, 0);
     let version = BATCH_VERSION;
     let mut header =
@@ -236,7 +234,7 @@ fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<WrittenBatc
         let payload_sum = payload_sum(shared.log_id, payload);
         let mut header = BatchHeader {
             version: BATCH_VERSION,
-            payload_bytes: header_length(payload.len() as u64),
+            payload_bytes: fitting(payload.len() as u64),
             checksum: 0,
             previous: 0,
             lsn: received.batch.lsn,

@@ -17,6 +17,7 @@ use towline_node::Farewell;
 use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport};
 use crate::descriptors;
 use crate::endpoints::{check_socket, io_threads, listen, listen_locally, local_kind};
+use crate::group::is_folder_of_group;
 use crate::net::{Admission, IoThreads, drain, server_settings};
 use crate::process::{Process, control_refused, say, until_end, welcome};
 use crate::refused::RunError;
@@ -30,7 +31,6 @@ use towline_engine::{OpenInstance, RunningInstance, StartError, settings};
 use towline_logging::log;
 use towline_process::Clock;
 use towline_process::folder;
-use towline_replication::hard_state_file::is_folder_of_group;
 use towline_standby::{Entry, EntryError, EntryStep, Home};
 
 /// How long a quiescing queue manager waits for open units of work.

@@ -8,7 +8,7 @@
 
 use std::io;
 
-use towline_types::Lsn;
+use towline_types::{Lsn, fitting};
 
 use super::chain::{ExtentOffset, Link};
 use super::files::Files;
@@ -17,8 +17,8 @@ use super::window::{Cost, Window};
 use crate::block::Aligned;
 use crate::error::Damage;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, LogId, header_length,
-    padded, payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, LogId, padded, payload_sum,
+    size,
 };
 use crate::mark::Seam;
 use crate::record::Records;
@@ -237,7 +237,7 @@ impl<'a> Scan<'a> {
         self.payload = (payload, size(u64::from(header.payload_bytes)));
         self.link = Some(Link::of(&header));
         self.end = self.lsn(place).after(bytes);
-        self.batch_bytes = header_length(bytes);
+        self.batch_bytes = fitting(bytes);
         self.place = ExtentOffset { offset: place.offset + padded(bytes), ..place };
         header
     }

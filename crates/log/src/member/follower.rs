@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use towline_types::{Batch, BatchPlace, Lsn};
+use towline_types::{Batch, BatchPlace, Lsn, fitting};
 
 use crate::extents::Extent;
-use crate::format::{BatchHeader, header_length, padded, size};
+use crate::format::{BatchHeader, padded, size};
 use crate::mark::Seam;
 
 /// Batches that are remembered, and so can be cut off: far more than a leader without followers
@@ -82,7 +82,7 @@ impl KnownBatch {
 
     pub(crate) fn seam(&self) -> Seam {
         let KnownBatch { index, term, lsn, end, checksum, .. } = *self;
-        let bytes = header_length(end.0 - lsn.0);
+        let bytes = fitting(end.0 - lsn.0);
         Seam { end, index, checksum, term, bytes }
     }
 

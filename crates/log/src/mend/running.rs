@@ -10,7 +10,7 @@
 //! housekeeping. A crash at any moment leaves the batch damaged or whole: its checksum shows which.
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{BodyLocation, Lsn, fitting};
 
 use super::{Around, proven};
 use crate::block::Aligned;
@@ -21,8 +21,7 @@ use crate::folder::files::{Files, Folder};
 use crate::folder::names::extent_name;
 use crate::folder::scan::Scan;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, header_length, padded,
-    payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
 use crate::lock::lock;
 use crate::shared::{Phase, Shared};
@@ -158,7 +157,7 @@ pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogErr
         }
         let place = scan.place;
         // A batch is as long as its header at least.
-        let bytes = header_length(BATCH_HEADER_BYTES as u64);
+        let bytes = fitting(BATCH_HEADER_BYTES as u64);
         let part = |place: ExtentOffset| BodyLocation {
             lsn: Lsn(place.sequence * extent_bytes + place.offset),
             bytes,
