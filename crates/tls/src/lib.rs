@@ -36,4 +36,4 @@ pub use configuration::{client, mutual_client, mutual_server, server};
 pub use error::{FileError, FileFault, FileRole};
 pub use expiry::{Expiry, ExpiryTime};
 pub use failure::reason;
-pub use identity::Identity;
+pub use identity::{Identity, mode_open_to_all};

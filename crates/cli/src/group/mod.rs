@@ -1,17 +1,15 @@
 //! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
 //! instances decide.
 //!
-//! Reading order: `patience` (waiting for something on another
-//! process), `switch`, `rolling`, `stopped` (an instance that does not run), `replace`, `force`;
-//! `certificates`, `check` and `address`, which talk to no instance; `demo` with `plan` (its
-//! files).
+//! Reading order: `switch`, `rolling`, `stopped` (an instance that does not run), `replace`,
+//! `force`; `certificates`, `check` and `address`, which talk to no instance; `demo` with `plan`
+//! (its files).
 
 mod address;
 mod certificates;
 mod check;
 mod demo;
 mod force;
-mod patience;
 mod plan;
 mod replace;
 mod rolling;
