@@ -286,6 +286,14 @@ impl Log {
         self.shared().room_for_puts.load(Ordering::Acquire)
     }
 
+    /// Bytes that may be logged now to free the extents that they were in before: the last half of
+    /// the reserve is not for it.
+    #[must_use]
+    pub fn room_for_relocation(&self) -> u64 {
+        let state = self.shared().state();
+        state.extents.room_for_relocation(state.open_bytes())
+    }
+
     /// Removes all images but the newest: for when the log that only the older one needs is wanted.
     /// Blocks.
     ///
