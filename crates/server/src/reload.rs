@@ -1,13 +1,14 @@
 //! What can change while the queue manager runs: users and administrators, certificates of
-//! listeners, folders of backups, the log level. Read again on SIGHUP and for `towline reload`;
-//! certificates also when their files change.
+//! listeners, those between the instances of a group, folders of backups, the log level. Read again
+//! on SIGHUP and for `towline reload`; certificates also when their files change.
 //!
-//! Not here: the control socket and the signal; certificates between instances (`link::rotation`).
+//! Not here: the control socket and the signal; when the files of the group are in force
+//! (`link::rotation`).
 //!
 //! Invariant: what cannot be used leaves in force what was read before, and is reported.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,6 +22,7 @@ use crate::net::ListenerTls;
 use towline_access::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
+use towline_link::Links;
 use towline_logging::{log, set_level};
 use towline_tls::Expiry;
 
@@ -55,6 +57,8 @@ pub(crate) struct Reload {
     pub(crate) users: Arc<Users>,
     pub(crate) folders: Arc<BackupFolders>,
     listeners: Mutex<Vec<Arc<ListenerTls>>>,
+    /// Of an instance of a group, once they are started.
+    links: OnceLock<Weak<Links>>,
 }
 
 impl Reload {
@@ -66,7 +70,8 @@ impl Reload {
         let users = Arc::new(Users::read(&config.users)?);
         let folders = Arc::new(BackupFolders::new(&config.backup.folders));
         let (in_force, listeners) = (Mutex::new(config.clone()), Mutex::default());
-        Ok(Arc::new(Reload { file, in_force, users, folders, listeners }))
+        let links = OnceLock::new();
+        Ok(Arc::new(Reload { file, in_force, users, folders, listeners, links }))
     }
 
     /// What administration jobs of the queue manager `name` need.
@@ -78,6 +83,14 @@ impl Reload {
     pub(crate) fn watch(&self, tls: &Arc<ListenerTls>) {
         tell_expiry(tls);
         self.listeners.lock().push(Arc::clone(tls));
+    }
+
+    /// Reads the certificates of these links too.
+    ///
+    /// # Panics
+    /// When there were some before: a process starts them once.
+    pub(crate) fn of_group(&self, links: &Arc<Links>) {
+        assert!(self.links.set(Arc::downgrade(links)).is_ok(), "a process has one set of links");
     }
 
     /// Reads everything again on another thread, and logs what changed.
@@ -113,6 +126,15 @@ impl Reload {
                 }
                 Ok(false) => {}
                 Err(why) => done.failed(format!("certificate of {}: {why}", tls.address())),
+            }
+        }
+        if let Some(links) = self.links.get().and_then(Weak::upgrade) {
+            match links.reload() {
+                Ok(Some(until)) => {
+                    done.changed.push(format!("certificate of the group, valid until {until}"));
+                }
+                Ok(None) => {}
+                Err(why) => done.failed(format!("certificates of the group: {why}")),
             }
         }
         let nothing = ["nothing has changed".to_owned()];
@@ -235,5 +257,30 @@ fn tell_expiry(tls: &ListenerTls) -> Option<String> {
             told(&LISTENER_CERTIFICATE_EXPIRES, &[&address, &days.to_string(), &time])
         }
         Expiry::Over => told(&LISTENER_CERTIFICATE_EXPIRED, &[&address, &time]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_link::testing::Bench;
+
+    use super::*;
+
+    #[test]
+    fn files_of_the_group_that_cannot_be_used_are_a_failed_reload() {
+        let bench = Bench::new(1);
+        let (links, _recorder) = bench.start(0);
+        let links = Arc::new(links);
+        let reload = Reload::new(None, &Config::default()).unwrap();
+        reload.of_group(&links);
+        assert_eq!(reload.now(), ReloadReport::default());
+        let key = bench.authority.issue(bench.folder.path(), "x", 100).private_key;
+        std::fs::rename(key, bench.files("a").private_key).unwrap();
+        let ReloadReport { changed, failed, .. } = reload.now();
+        let [why] = failed.as_slice() else { panic!("{failed:?}") };
+        for part in ["certificates of the group: ", "a-key.pem", "does not belong to certificate"] {
+            assert!(why.contains(part), "no '{part}' in: {why}");
+        }
+        assert!(changed.is_empty(), "{changed:?}");
     }
 }
