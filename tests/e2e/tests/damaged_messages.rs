@@ -9,8 +9,9 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
-use towline_e2e::daemon::{Daemon, Site, said};
+use towline_e2e::daemon::{Site, said};
 use towline_e2e::extent::flip;
+use towline_e2e::numbered::{WITH_DLQ, numbers, text};
 use towline_e2e::wait::until_true;
 use towline_e2e::{Try, require};
 
@@ -21,11 +22,6 @@ const COUNT: usize = 100;
 const HIT: usize = 41;
 /// What a backup says of it.
 const DAMAGED: &str = "a damaged batch, 1 messages in it cannot be read";
-const WITH_DLQ: &str = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
-
-fn text(number: usize) -> String {
-    format!("message {number:03} {}", "x".repeat(4_000))
-}
 
 /// A hundred messages of one unit of work, which a start does not read: an image lies behind them.
 fn written(config: &str) -> Try<Site> {
@@ -59,18 +55,8 @@ fn damage_text(site: &Site, text: &str) -> Try {
     Err(format!("{:.12} is nowhere", text).into())
 }
 
-/// The numbers of the messages that a command printed.
-fn numbers(printed: &str) -> Vec<usize> {
-    let lines = printed.lines().filter_map(|line| line.strip_prefix("message "));
-    lines.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
-}
-
 fn others() -> Vec<usize> {
     (0..COUNT).filter(|number| *number != HIT).collect()
-}
-
-fn stop(daemon: Daemon) -> Try {
-    daemon.stop().map(|_| ())
 }
 
 #[test]
@@ -96,7 +82,7 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     require!(shown.contains("Damaged") && shown.contains("1 messages"), "{shown}");
     let log = site.log();
     require!(log.matches("TWL2050E").count() == 1, "told once: {log}");
-    stop(daemon)?;
+    daemon.stop()?;
 
     // It is a fact of the log, and not the message that is left but what is known of it.
     let daemon = site.start()?;
@@ -110,7 +96,7 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     let note = site.runs(&["get", DLQ, "--transaction", "1"], 0)?;
     require!(numbers(&note).is_empty() && note.contains("log repair"), "{note}");
     require!(site.queue_number(DLQ, "depth")? == 0, "a note that was got is gone");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -154,7 +140,7 @@ fn without_a_dead_letter_queue_the_consumer_is_told_and_nothing_overtakes() -> T
     require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
     require!(site.queue_number(Q, "damaged")? == 1, "counted once");
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
-    stop(daemon)
+    daemon.stop()
 }
 
 /// The link of a client that prints slowly is closed while most of what it was sent waits in it.
@@ -178,7 +164,7 @@ fn what_a_slow_consumer_showed_after_its_link_was_closed_stays_and_it_says_so() 
     let left = numbers(&String::from_utf8_lossy(&output.stdout));
     require!(others().ends_with(&left), "in their order: {left:?}");
     require!(left.len() > COUNT - HIT, "none returned: {left:?}");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -216,7 +202,7 @@ fn a_browse_reports_what_is_damaged_goes_on_and_changes_nothing() -> Try {
     require!(site.queue_number(DLQ, "depth")? == 1, "now it is set aside");
     // The note itself can be browsed, as any dead letter.
     site.runs(&["browse", DLQ], 0)?;
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -230,7 +216,7 @@ fn a_selector_does_not_pass_over_a_message_that_cannot_be_judged() -> Try {
     require!(found == others(), "{found:?}");
     require!(output.status.code() == Some(1), "{}", said(&output));
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -242,7 +228,7 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
     let daemon = site.start()?;
     site.towline(&["get", Q, "--all"])?.output()?;
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
-    stop(daemon)?;
+    daemon.stop()?;
 
     let verified = said(&site.towline(&["log", "verify"])?.output()?);
     require!(verified.contains("towline log repair"), "verify says what to do: {verified}");
@@ -257,7 +243,7 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
     require!(shown.contains("message-damaged"), "why it is there stays: {shown}");
     let whole = site.runs(&["get", DLQ], 0)?;
     require!(whole.trim_end() == text(HIT), "it is not whole: {whole}");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -277,7 +263,7 @@ fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_s
     let again: serde_json::Value = serde_json::from_str(&again)?;
     require!(again["damaged"][0]["messages"] == 1, "it is known still: {again}");
     require!(again["full"] == false, "{again}");
-    stop(daemon)?;
+    daemon.stop()?;
     let told = site.runs(&["backup", "--to", &at_rest], 1)?;
     require!(told.contains(DAMAGED), "{told}");
 
@@ -293,7 +279,7 @@ fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_s
         let output = copy.towline(&["get", Q, "--all"])?.output()?;
         let found = numbers(&String::from_utf8_lossy(&output.stdout));
         require!(found == others(), "all others came back: {found:?}");
-        stop(daemon)?;
+        daemon.stop()?;
     }
 
     // Repaired, the next backup has all of it.
@@ -335,7 +321,7 @@ fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them(
     site.runs(&["get", Q, "--transaction", "1"], 0)?;
     site.mqsc(&format!("MOVE QLOCAL({DLQ}) TOQLOCAL({Q})"))?;
     require!(site.queue_number(Q, "depth")? == 1, "the note is in its queue again");
-    stop(daemon)?;
+    daemon.stop()?;
     site.runs(&["log", "repair", "--from", &backup], 0)?;
     let daemon = site.start()?;
     site.runs(&["move", Q, "NEW"], 0)?;
@@ -343,7 +329,7 @@ fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them(
     let found = numbers(&String::from_utf8_lossy(&all.stdout));
     let wanted: Vec<usize> = others().into_iter().chain([HIT]).collect();
     require!(found == wanted, "whole again, it can be moved: {found:?}");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -365,7 +351,7 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
         let daemon = site.start()?;
         site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
         site.towline(&["get", Q, "--all"])?.output()?;
-        stop(daemon)?;
+        daemon.stop()?;
         // A note is one after a restart too; a message that stays is found again by the next
         // reader.
         let daemon = site.start()?;
@@ -375,7 +361,7 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
         let purge = if queue == DLQ { "" } else { " PURGE" };
         let said = site.mqsc(&format!("{order}({queue}){purge}"))?;
         require!(said.contains("TWL2062W: 1 of the messages"), "{said}");
-        stop(daemon)?;
+        daemon.stop()?;
     }
     Ok(())
 }
@@ -394,7 +380,7 @@ fn a_damaged_message_in_a_deep_queue_does_not_end_the_link_of_its_consumer() -> 
         let input = lines.join("\n") + "\n";
         site.runs_with(&["put", Q, "--lines", "--transaction", "500"], input.as_bytes(), 0)?;
         site.runs(&["image"], 0)?;
-        stop(daemon)?;
+        daemon.stop()?;
         damage_text(&site, &line(hit))?;
         let daemon = site.start()?;
         let output = site.towline(&["get", Q, "--all"])?.output()?;
@@ -404,7 +390,7 @@ fn a_damaged_message_in_a_deep_queue_does_not_end_the_link_of_its_consumer() -> 
         require!(printed.lines().eq(wanted), "{} came: {told}", printed.lines().count());
         require!(told.contains("1 damaged messages"), "{told}");
         require!(site.queue_number(Q, "depth")? == 0, "all were taken");
-        stop(daemon)?;
+        daemon.stop()?;
     }
     Ok(())
 }

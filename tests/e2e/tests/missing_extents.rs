@@ -6,26 +6,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use towline_e2e::daemon::{Daemon, Site, said};
+use towline_e2e::daemon::{Site, said};
+use towline_e2e::numbered::{WITH_DLQ, numbers, text};
 use towline_e2e::{Try, require};
 
 const Q: &str = "OLD";
 const DLQ: &str = "DEV.DEAD.LETTER.QUEUE";
-const WITH_DLQ: &str = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
-
-fn text(number: usize) -> String {
-    format!("message {number:03} {}", "x".repeat(4_000))
-}
-
-/// The numbers of the messages that a command printed.
-fn numbers(printed: &str) -> Vec<usize> {
-    let lines = printed.lines().filter_map(|line| line.strip_prefix("message "));
-    lines.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
-}
-
-fn stop(daemon: Daemon) -> Try {
-    daemon.stop().map(|_| ())
-}
 
 /// Messages in several extents, which a start does not read, a backup of them, and the oldest
 /// extents.
@@ -36,7 +22,7 @@ fn in_several_extents() -> Try<(Site, String, Vec<PathBuf>)> {
     let lines: Vec<String> = (0..LARGE).map(|number| text(number) + &"y".repeat(96_000)).collect();
     site.runs_with(&["put", Q, "--lines"], (lines.join("\n") + "\n").as_bytes(), 0)?;
     site.runs(&["image"], 0)?;
-    stop(daemon)?;
+    daemon.stop()?;
     let backup = site.scratch().join("backup").to_string_lossy().into_owned();
     site.runs(&["backup", "--to", &backup], 0)?;
     let names = fs::read_dir(site.data.join("log"))?.map(|entry| entry.map(|it| it.path()));
@@ -79,7 +65,7 @@ fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     let found = numbers(&String::from_utf8_lossy(&output.stdout));
     require!(found == (0..LARGE).collect::<Vec<_>>(), "{found:?}");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -99,19 +85,19 @@ fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try
     let got = found.len() as u64;
     require!(aside + got == LARGE as u64, "{aside} set aside, {got} got");
     require!(site.queue_number(Q, "damaged")? == aside, "status counts them");
-    stop(daemon)?;
+    daemon.stop()?;
 
     // Now they are given up, and the option is not needed again: from the log, and from pages too.
     site.arguments.pop();
     let daemon = site.start()?;
     require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
     site.runs(&["image"], 0)?;
-    stop(daemon)?;
+    daemon.stop()?;
     let verified = site.runs(&["log", "verify"], 0)?;
     require!(verified.contains("The log is sound."), "{verified}");
     let daemon = site.start()?;
     require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -126,7 +112,7 @@ fn notes_of_a_missing_extent_are_messages_again_when_it_is_repaired() -> Try {
     let mut found = numbers(&String::from_utf8_lossy(&output.stdout));
     let aside = site.queue_number(DLQ, "depth")?;
     require!(aside > 0, "nothing was set aside: {}", said(&output));
-    stop(daemon)?;
+    daemon.stop()?;
     site.arguments.pop();
 
     let verified = site.runs(&["log", "verify"], 0)?;
@@ -145,7 +131,7 @@ fn notes_of_a_missing_extent_are_messages_again_when_it_is_repaired() -> Try {
     found.extend(numbers(&String::from_utf8_lossy(&output.stdout)));
     found.sort_unstable();
     require!(found == (0..LARGE).collect::<Vec<_>>(), "all came in the end: {found:?}");
-    stop(daemon)
+    daemon.stop()
 }
 
 /// Files of a backup, but for its lock.
@@ -189,7 +175,7 @@ fn a_backup_at_rest_without_an_extent_of_live_messages_is_refused_and_costs_none
     site.arguments.push("--without-missing-extents".into());
     let daemon = site.start()?;
     site.towline(&["get", Q, "--all"])?.output()?;
-    stop(daemon)?;
+    daemon.stop()?;
     refused(&site)?;
     site.runs(&["log", "repair", "--from", &backup], 0)?;
     site.runs(&["backup", "--to", &backup], 0)?;
@@ -204,7 +190,7 @@ fn a_check_refuses_what_a_start_refuses_when_the_extent_of_the_image_is_gone() -
     let arguments = ["run", "QM1", "--check"];
     let daemon = site.start()?;
     site.runs(&arguments, 0)?;
-    stop(daemon)?;
+    daemon.stop()?;
     site.runs(&arguments, 0)?;
     // The image was taken behind all messages; extents that are made ready lie behind it.
     for extent in extents.iter().rev() {
@@ -234,7 +220,7 @@ fn a_start_is_refused_until_the_last_message_of_a_missing_extent_was_set_aside()
     site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(5)"))?;
     site.towline(&["get", Q, "--all"])?.output()?;
     require!(site.queue_number(DLQ, "depth")? == 5, "no more notes than fit");
-    stop(daemon)?;
+    daemon.stop()?;
 
     site.arguments.pop();
     let refused = said(&site.start_refused()?);
@@ -244,7 +230,7 @@ fn a_start_is_refused_until_the_last_message_of_a_missing_extent_was_set_aside()
     site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(1000)"))?;
     site.towline(&["get", Q, "--all"])?.output()?;
     require!(site.queue_number(DLQ, "depth")? > 5, "the others are set aside too");
-    stop(daemon)?;
+    daemon.stop()?;
     site.arguments.pop();
-    stop(site.start()?)
+    site.start()?.stop()
 }
