@@ -1,7 +1,8 @@
 //! Work without a request: time passes for the instance, images are taken when they are due,
 //! extents without live messages are reclaimed, and the time index is written.
 //!
-//! Not here: how an image is taken (`images`), and which extents are live (`towline_node`).
+//! Not here: how an image is taken (`images`), how old messages are relocated (`relocation`), and
+//! which extents are live (`towline_node`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
-use towline_core::{RelocationCursor, RelocationSearch};
 use towline_log::{Log, LogError, Space, Stats};
-use towline_node::OldBody;
 use towline_types::{Lsn, limits};
 
-use crate::bodies;
 use crate::door::Door;
 use crate::images::{ImageSource, Images};
+use crate::relocation::relocate_if_due;
 use towline_config::Config;
 use towline_logging::log as say;
 
@@ -45,7 +44,8 @@ pub(crate) fn start(
     let policy = ImagePolicy::of(config, door.extent_bytes());
     tasks.spawn_on(tick(Arc::clone(door)), runtime);
     tasks.spawn_on(relieve(Arc::clone(door), config.log.reserve_bytes), runtime);
-    tasks.spawn_on(reclaim(Arc::clone(door), Arc::clone(images), policy), runtime);
+    let reserve_bytes = config.log.reserve_bytes;
+    tasks.spawn_on(reclaim(Arc::clone(door), Arc::clone(images), policy, reserve_bytes), runtime);
     tasks
 }
 
@@ -110,75 +110,25 @@ impl Pressure {
 /// are free space.
 #[must_use]
 pub fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
+    let for_puts = bytes_for_puts(stats, reserve_bytes);
+    let percent = u128::from(needed) * 100 / u128::from(for_puts.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
+/// All that puts may fill, in bytes: of `log_bytes_max`, or of the disk where that has less.
+fn bytes_for_puts(stats: &Stats, reserve_bytes: u64) -> u64 {
     let allocated = stats.bytes_in_use.saturating_add(stats.bytes_reusable);
     let disk_free = match stats.file_system_bytes_max {
         0 => u64::MAX,
         all => all.saturating_sub(stats.file_system_bytes_in_use),
     };
     let most = allocated.saturating_add(disk_free).min(stats.bytes_max);
-    let for_puts = most.saturating_sub(reserve_bytes);
-    let percent = u128::from(needed) * 100 / u128::from(for_puts.max(1));
-    u64::try_from(percent).unwrap_or(u64::MAX)
-}
-
-/// Extents that the log may have beyond twice its live bytes before old messages are relocated.
-const EXTENTS_SPARE: u64 = 4;
-
-/// Relocates the live messages of the oldest extent when most of the log holds no live
-/// message: one message that no client gets must not retain all that was logged after it. Yields
-/// the end of the log after that: until all up to there is applied (in a group that may be long
-/// after it is on this disk), the same messages would be found, and logged, a second time.
-fn relocate_if_due(door: &Door, images: &Images, extent_bytes: u64, relocated: Lsn) -> Lsn {
-    if door.look(|instance| instance.applied()) < relocated {
-        return relocated;
-    }
-    relocate(door, images, extent_bytes);
-    door.log().tail()
-}
-
-fn relocate(door: &Door, images: &Images, extent_bytes: u64) {
-    let log = door.log();
-    // The rest of the log is for gets: they free more than this would.
-    if log.space() != Space::Ample {
-        return;
-    }
-    let (live_bytes, keep_from) =
-        door.look(|instance| (instance.live_bytes(), instance.keep_from()));
-    let in_use = log.durable().0.saturating_sub(keep_from.0);
-    if in_use < 2 * live_bytes + EXTENTS_SPARE * extent_bytes {
-        return;
-    }
-    let before = Lsn(keep_from.0.saturating_add(extent_bytes));
-    let mut cursor = RelocationCursor::default();
-    let mut found = Vec::new();
-    loop {
-        let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
-        for OldBody { queue, sequence, body } in found.drain(..) {
-            if log.space() != Space::Ample {
-                return;
-            }
-            match bodies::read_or_repair(&log, &body, door.repairs()) {
-                Ok(content) => door.relocate(queue, sequence, content),
-                Err(error) => {
-                    door.unreadable(queue, sequence, None, &error);
-                }
-            }
-        }
-        match step {
-            RelocationSearch::More => {}
-            RelocationSearch::All => return,
-            RelocationSearch::Needs(request) => match images.pages().read(request.page) {
-                Ok(content) => door.page(request, &content),
-                Err(error) => door.page_unreadable(request, &error.to_string()),
-            },
-        }
-    }
+    most.saturating_sub(reserve_bytes)
 }
 
 /// When images are due.
 #[derive(Clone, Copy, Debug)]
 pub struct ImagePolicy {
-    extent_bytes: u64,
     /// IMGLOGLN in bytes of log.
     log_bytes: u64,
     /// IMGINTVL.
@@ -201,7 +151,7 @@ impl ImagePolicy {
             0 => Duration::MAX,
             minutes => Duration::from_secs(minutes.saturating_mul(60)),
         };
-        ImagePolicy { extent_bytes, log_bytes, interval }
+        ImagePolicy { log_bytes, interval }
     }
 }
 
@@ -209,7 +159,7 @@ impl ImagePolicy {
 const EXTENTS_PER_IMAGE: u64 = 2;
 
 /// Takes images when they are due, and reclaims extents, until dropped.
-async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy) {
+async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, reserve_bytes: u64) {
     let mut interval = tokio::time::interval(GLANCE_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
@@ -225,7 +175,8 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy) {
         looked = Instant::now();
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
-            let relocated = relocate_if_due(&worker, &taker, policy.extent_bytes, relocated);
+            let usable = bytes_for_puts(&worker.log().stats(), reserve_bytes);
+            let relocated = relocate_if_due(&worker, &taker, usable, relocated);
             note_time(&worker, &taker);
             (relocated, image_if_due(worker.as_ref(), &taker, policy, last))
         });

@@ -35,7 +35,7 @@ use crate::member_id::MemberId;
 use crate::payloads::Payloads;
 use crate::store::{FetchRequest, Store};
 use crate::table::Table;
-use crate::wire::{Message, lsn_of};
+use crate::wire::{Message, WireError, lsn_of};
 use meeting::{HeardPromise, Meeting};
 
 pub use meeting::Witness;
@@ -390,6 +390,35 @@ impl Member {
             Some(progress) => progress,
             None => unreachable!("{peer:?} is a member, and the library does not know it"),
         }
+    }
+
+    /// The batches of a message that this member does not have, and the one that they follow in its
+    /// log: what it would give to its log if it believed the message. `None`: it would give none.
+    ///
+    /// # Errors
+    /// A batch that this member has too lies elsewhere according to the message.
+    pub fn new_batches(
+        &self,
+        message: &Message,
+    ) -> Result<Option<(BatchPlace, Vec<Batch>)>, WireError> {
+        let (index, term) = message.behind();
+        let Some(mut behind) = self.place(index).filter(|place| place.term == term) else {
+            return Ok(None);
+        };
+        let mut batches = message.batches().peekable();
+        while let Some(batch) = batches.peek() {
+            match self.place(batch.index) {
+                Some(there) if there.term == batch.term => {
+                    if there != batch.place() {
+                        return Err(WireError("a batch of it lies elsewhere in this log"));
+                    }
+                    behind = there;
+                }
+                Some(_) | None => return Ok(Some((behind, batches.collect()))),
+            }
+            batches.next();
+        }
+        Ok(None)
     }
 
     /// The position of a batch, when it is known.

@@ -15,7 +15,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
-use towline_types::{Lsn, fitting};
+use towline_types::{Batch, Lsn, fitting};
 
 use crate::member_id::MemberId;
 
@@ -71,6 +71,21 @@ impl Message {
     #[must_use]
     pub fn is_heartbeat(&self) -> bool {
         self.inner.msg_type == MessageType::MsgHeartbeat
+    }
+
+    /// Index and term of the batch before those in it.
+    pub(crate) fn behind(&self) -> (u64, u64) {
+        (self.inner.index, self.inner.log_term)
+    }
+
+    /// The batches in it.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> {
+        self.inner.entries.iter().map(|entry| Batch {
+            index: entry.index,
+            term: entry.term,
+            lsn: lsn_of(entry),
+            payload: entry.data.clone(),
+        })
     }
 
     /// Bytes of batches in it.

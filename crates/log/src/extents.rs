@@ -19,6 +19,12 @@ use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
+/// What relocates messages leaves one part in so many of the reserve to gets and ends of units.
+const RESERVE_PART_FOR_GETS: u64 = 2;
+const _: () = assert!(
+    RESERVE_PART_FOR_GETS >= 2 && RESERVE_PART_OF_A_RUN > RESERVE_PART_FOR_GETS,
+    "the last run of puts leaves something to relocation"
+);
 
 /// How much free space the log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,6 +348,13 @@ impl Extents {
             0 => 0,
             beside => beside.saturating_add(self.reserve_bytes / RESERVE_PART_OF_A_RUN),
         }
+    }
+
+    /// Bytes that relocation may still log, with so many in the open batch: some of the reserve
+    /// too, because it frees more than it takes.
+    pub(crate) fn room_for_relocation(&self, open_bytes: u64) -> u64 {
+        let bytes = self.bytes_to_come().saturating_sub(open_bytes);
+        bytes.saturating_sub(self.reserve_bytes / RESERVE_PART_FOR_GETS)
     }
 
     /// How much free space there is, with so many bytes in the open batch.

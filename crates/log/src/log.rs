@@ -109,6 +109,16 @@ impl Log {
         member::receive(self.shared(), batches)
     }
 
+    /// Checks what a peer says of batches that are to follow the batch `behind` of this log: before
+    /// it is believed, so that what does not fit ends the link and not this instance. Reads only
+    /// the options.
+    ///
+    /// # Errors
+    /// [`LogError::OutOfPlace`]: one of them does not fit (index, term, position, length, records).
+    pub fn check_batches(&self, behind: BatchPlace, batches: &[Batch]) -> Result<(), LogError> {
+        member::check(&self.shared().options, behind, batches)
+    }
+
     /// From now on this instance appends, under `term`. Waits until all that was received is
     /// durable. Begins with a batch without records, which is returned: it is written to the disk,
     /// and not passed to the [`Replicator`]. A run that was unfinished is given up. This is final.
@@ -284,6 +294,14 @@ impl Log {
     #[must_use]
     pub fn room_for_puts(&self) -> u64 {
         self.shared().room_for_puts.load(Ordering::Acquire)
+    }
+
+    /// Bytes that may be logged now to free the extents that they were in before: the last half of
+    /// the reserve is not for it.
+    #[must_use]
+    pub fn room_for_relocation(&self) -> u64 {
+        let state = self.shared().state();
+        state.extents.room_for_relocation(state.open_bytes())
     }
 
     /// Removes all images but the newest: for when the log that only the older one needs is wanted.

@@ -34,7 +34,7 @@ use crate::lock::lock;
 pub(crate) use batches::read_batches;
 pub(crate) use follower::{Follower, KnownBatch, ReceivedBatches, WaitingBatches};
 pub(crate) use lead::lead;
-pub(crate) use receive::receive;
+pub(crate) use receive::{check, receive};
 pub use stream::{FeedError, RunStream};
 
 /// Receives each batch that this instance, as leader, closes.

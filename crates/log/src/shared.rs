@@ -381,7 +381,7 @@ impl LogState {
     }
 
     /// Bytes that the open batch will take.
-    fn open_bytes(&self) -> u64 {
+    pub(crate) fn open_bytes(&self) -> u64 {
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
         open.map_or(0, |batch| padded(batch.bytes() as u64))
     }

@@ -28,6 +28,7 @@ pub use instance::{
     Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound, RoutedResponse,
 };
 pub use journal::Journal;
+pub use live::{MESSAGE_OVERHEAD_BYTES, SparseExtents};
 pub use request::{
     AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,
     Response, Terminus,

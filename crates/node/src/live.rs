@@ -5,6 +5,21 @@ use std::collections::BTreeMap;
 use towline_core::ExtentShare;
 use towline_types::{BodyLocation, Lsn};
 
+/// What logging a message takes beside its body, in bytes, at most: the fields of its record, the
+/// texts of a dead letter, the frame of the record.
+pub const MESSAGE_OVERHEAD_BYTES: u64 = 128;
+
+/// The oldest extents, while few live bodies are in them: logging those again frees the extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SparseExtents {
+    /// All of them lie before this position.
+    pub before: Lsn,
+    /// Bytes that logging their live bodies again takes.
+    pub cost_bytes: u64,
+    /// Bytes of log that no live body is in afterwards.
+    pub freed_bytes: u64,
+}
+
 /// Live bodies and their bytes, extent by extent.
 #[derive(Debug)]
 pub(crate) struct LiveExtents {
@@ -85,6 +100,31 @@ impl LiveExtents {
         self.live.first_key_value().map(|(extent, _)| Lsn(extent * self.extent_bytes))
     }
 
+    /// As many of the oldest extents before `end` as can be freed for at most `cost_max` bytes of
+    /// log that free `gain` times as much. `None`: not one.
+    pub(crate) fn sparse(&self, end: Lsn, gain: u64, cost_max: u64) -> Option<SparseExtents> {
+        let end = end.0 / self.extent_bytes;
+        let oldest = *self.live.first_key_value()?.0;
+        let mut cost_bytes = 0_u64;
+        let mut best = None;
+        let mut extents = self.live.range(..end).peekable();
+        while let Some((extent, live)) = extents.next() {
+            cost_bytes = cost_bytes
+                .saturating_add(live.bytes)
+                .saturating_add(live.bodies.saturating_mul(MESSAGE_OVERHEAD_BYTES));
+            if cost_bytes > cost_max {
+                break;
+            }
+            let next = extents.peek().map_or(end, |(extent, _)| **extent);
+            let freed_bytes = (next - oldest) * self.extent_bytes;
+            if cost_bytes.saturating_mul(gain) <= freed_bytes {
+                let before = Lsn((extent + 1) * self.extent_bytes);
+                best = Some(SparseExtents { before, cost_bytes, freed_bytes });
+            }
+        }
+        best
+    }
+
     /// Each extent with live bodies and how many, but for those bodies `but`.
     pub(crate) fn bodies_without(
         &self,
@@ -132,5 +172,48 @@ mod tests {
         assert_eq!(live.oldest(), Some(Lsn(3_000)));
         live.removed(second);
         assert_eq!((live.oldest(), live.bytes()), (None, 0));
+    }
+
+    fn with(shares: &[(u64, u64, u64)]) -> LiveExtents {
+        let mut live = LiveExtents::new(1_000_000);
+        for &(extent, bodies, bytes) in shares {
+            live.stored_share(ExtentShare { extent, bodies, bytes });
+        }
+        live
+    }
+
+    #[test]
+    fn one_small_body_in_the_oldest_extents_is_worth_logging_again() {
+        let live = with(&[(3, 1, 21), (9, 5_000, 900_000)]);
+        let cost_bytes = 21 + MESSAGE_OVERHEAD_BYTES;
+        let found = live.sparse(Lsn(10_500_000), 8, 1_000_000);
+        let expected = SparseExtents { before: Lsn(4_000_000), cost_bytes, freed_bytes: 6_000_000 };
+        assert_eq!(found, Some(expected));
+        assert_eq!(live.sparse(Lsn(10_500_000), 8, cost_bytes - 1), None, "no room for it");
+    }
+
+    #[test]
+    fn extents_that_are_full_of_live_bodies_stay() {
+        let live = with(&[(0, 1, 980_000), (1, 1, 980_000), (2, 1, 21)]);
+        assert_eq!(live.sparse(Lsn(3_000_000), 2, u64::MAX), None);
+        let small = with(&[(0, 8_000, 0), (1, 8_000, 0)]);
+        assert_eq!(small.sparse(Lsn(2_000_000), 2, u64::MAX), None, "what is around them counts");
+    }
+
+    #[test]
+    fn a_denser_extent_is_freed_with_emptier_ones_around_it() {
+        let live = with(&[(0, 1, 600_000), (1, 1, 100_000), (2, 1, 990_000)]);
+        let found = live.sparse(Lsn(3_000_000), 2, u64::MAX).unwrap();
+        assert_eq!((found.before, found.freed_bytes), (Lsn(2_000_000), 2_000_000));
+        assert_eq!(live.sparse(Lsn(3_000_000), 8, u64::MAX), None);
+    }
+
+    #[test]
+    fn the_extent_that_is_being_filled_is_not_freed() {
+        let live = with(&[(4, 1, 21), (5, 1, 21)]);
+        assert_eq!(live.sparse(Lsn(4_999_999), 2, u64::MAX), None);
+        let found = live.sparse(Lsn(5_000_000), 2, u64::MAX).unwrap();
+        assert_eq!((found.before, found.freed_bytes), (Lsn(5_000_000), 1_000_000));
+        assert_eq!(LiveExtents::new(1_000).sparse(Lsn(9_000), 2, u64::MAX), None);
     }
 }

@@ -105,7 +105,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
 
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
         match kind {
-            KIND_CONSENSUS => self.driver.hear(message_of(peer, &body)?),
+            KIND_CONSENSUS => self.driver.hear(message_of(peer, &body)?)?,
             KIND_WISH => match serde_json::from_slice::<AdminRequest>(&body) {
                 Ok(request) => hand_over::carry_out(&self.driver, request),
                 Err(error) => tracing::warn!(%error, peer, "a request from another instance"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
+use towline_e2e::through::pass_through;
 use towline_e2e::{Try, require, wait};
 
 const MIB: u64 = 1 << 20;
@@ -126,4 +127,50 @@ fn a_greedy_producer_leaves_the_reserve_to_gets() -> Try {
         daemon.stop()?;
     }
     Ok(())
+}
+
+/// Whatever bound of the log the configuration accepts: from the smallest on.
+#[test]
+fn one_forgotten_message_never_fills_the_log() -> Try {
+    const EXTENT: u64 = 4 * MIB;
+    for (reserve, beside) in [(MIB, 16), (MIB, 21), (16 * MIB, 16)] {
+        let most = reserve + beside * MIB;
+        let site = Site::open()?.with_config(&format!(
+            "[log]\nextent_bytes = {EXTENT}\nreserve_bytes = {reserve}\nlog_bytes_max = {most}\n"
+        ));
+        let daemon = site.start()?;
+        site.runs(&["put", "FORGOTTEN", "a message of 21 bytes"], 0)?;
+        pass_through(daemon.address(), "BUSY", 3 * most)
+            .map_err(|error| format!("{most} bytes of log: {error}\n{}", site.log()))?;
+        let texts = Peer::begun(daemon.address())?.drain("FORGOTTEN")?;
+        require!(texts == ["a message of 21 bytes"], "{texts:?}");
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// Logging them again would free nothing: neither log nor processor are spent on it.
+#[test]
+fn a_log_full_of_live_messages_stays_refused_and_is_left_alone() -> Try {
+    let bounds = "log_bytes_max = 17825792\nextent_bytes = 4194304\nreserve_bytes = 1048576\n";
+    let site = Site::open()?.with_config(&format!("[log]\n{bounds}"));
+    let daemon = site.start()?;
+    let accepted = fill(&daemon)?;
+    let written = || -> Try<u64> {
+        let status = site.status()?;
+        require!(status["log"]["space"] == "full", "{}", status["log"]);
+        status["log"]["writes"].as_u64().ok_or_else(|| "no writes".into())
+    };
+    wait::until_true("the full log is reported", LIMIT, || written().is_ok())?;
+    let (before, busy) = (written()?, daemon.cpu_time()?);
+    // Several times the interval at which the log is checked.
+    wait::pause(Duration::from_secs(5));
+    let busy = daemon.cpu_time()? - busy;
+    require!(written()? == before, "it was written to: {} writes", written()? - before);
+    require!(busy < Duration::from_secs(1), "{busy:?} of 5 s");
+    require!(!can_put(&daemon), "a put was accepted");
+    let texts = Peer::begun(daemon.address())?.drain(QUEUE)?;
+    require!(texts.len() == accepted as usize, "{} of {accepted}", texts.len());
+    wait::until_true("room by draining", LIMIT, || can_put(&daemon))?;
+    daemon.stop()
 }

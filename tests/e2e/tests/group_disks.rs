@@ -8,6 +8,7 @@ use towline_e2e::chaos::disk::ChaosDisk;
 use towline_e2e::group::{Design, Group, Instance, MISSED_AFTER, NAMES, THREE};
 use towline_e2e::peer::Peer;
 use towline_e2e::slow::Slow;
+use towline_e2e::through::pass_through;
 use towline_e2e::workload::Workload;
 use towline_e2e::{Try, require, wait};
 
@@ -194,6 +195,28 @@ fn an_instance_that_becomes_active_with_a_full_log_refuses_puts_and_gets_go_on()
         });
         put.is_ok()
     })
+}
+
+/// Also when the active instance changes meanwhile: what a replica applied it relocates later.
+#[test]
+fn one_forgotten_message_never_fills_the_logs_of_a_group() -> Try {
+    let config =
+        "[log]\nextent_bytes = 4194304\nreserve_bytes = 1048576\nlog_bytes_max = 17825792\n";
+    let mut group = Group::formed_as(&Design { config: config.to_owned(), ..Design::default() })?;
+    let active = group.until_whole()?;
+    group.site(active).runs(&["put", "FORGOTTEN", "a message of 21 bytes"], 0)?;
+    for _ in 0..2 {
+        let active = group.until_whole()?;
+        pass_through(group.address(active), "BUSY", 48 << 20)
+            .map_err(|error| group.explained(&error.to_string()))?;
+        group.kill(active)?;
+        group.until_active(Some(active))?;
+        group.start(active)?;
+    }
+    let active = group.until_whole()?;
+    let texts = Peer::begun(group.address(active))?.drain("FORGOTTEN")?;
+    require!(texts == ["a message of 21 bytes"], "{texts:?}");
+    Ok(())
 }
 
 /// Neither a byte nor a file can be added: what a start and a re-execution write stands in what is

@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use towline_types::{BATCH_HEADER_BYTES, Batch, Lsn};
+use towline_types::{BATCH_HEADER_BYTES, Batch, BatchPlace, Lsn, fitting};
 
 use super::cut::cut;
 use super::follower::{KnownBatch, ReceivedBatch};
@@ -18,13 +18,14 @@ use crate::error::LogError;
 use crate::extents::Room;
 use crate::folder::chain::ExtentOffset;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
+use crate::options::Options;
 use crate::record::{self, PayloadShape};
 use crate::shared::{LogState, SEALED_BYTES_MAX, Shared};
 
 pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
     let _turn = Turn::take(shared);
     let (behind, batches) = fresh(shared, batches)?;
-    let judged = judge(shared, behind, batches)?;
+    let judged = judge(&shared.options, behind, batches)?;
     if judged.is_empty() {
         return Ok(());
     }
@@ -35,6 +36,19 @@ pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError
         cut(shared, behind)?;
     }
     enter(shared, judged)
+}
+
+/// Whether these batches can stand in a log with these options behind that one, as far as they say
+/// themselves.
+pub(crate) fn check(
+    options: &Options,
+    behind: BatchPlace,
+    batches: &[Batch],
+) -> Result<(), LogError> {
+    let BatchPlace { index, term, lsn, end } = behind;
+    let term = fitting(term);
+    let behind = KnownBatch { index, term, lsn, end, checksum: 0, is_seam: true };
+    judge(options, behind, batches).map(drop)
 }
 
 /// The right to change where the log ends: appenders and other calls wait meanwhile.
@@ -103,12 +117,12 @@ fn checked_end(batch: &Batch) -> Result<Lsn, LogError> {
 
 /// Checks that each batch follows the one before it, the first the batch `behind`.
 fn judge<'b>(
-    shared: &Shared,
+    options: &Options,
     mut behind: KnownBatch,
     batches: &'b [Batch],
 ) -> Result<Vec<Judged<'b>>, LogError> {
-    let extent_bytes = shared.options.extent_bytes;
-    let bytes_max = shared.options.batch_bytes_hard_max() as u64;
+    let extent_bytes = options.extent_bytes;
+    let bytes_max = options.batch_bytes_hard_max() as u64;
     let mut judged = Vec::with_capacity(batches.len());
     for batch in batches {
         let refuse = |what| Err(out_of_place(batch, what));

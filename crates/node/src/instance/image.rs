@@ -11,6 +11,7 @@ use towline_types::{Lsn, PageRef};
 
 use super::{Instance, Outbound};
 use crate::journal::Journal;
+use crate::live::SparseExtents;
 
 /// A live body in an old extent: read it, then step the instance with [`super::Input::Relocate`].
 #[derive(Debug)]
@@ -124,6 +125,16 @@ impl Instance {
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         self.live.bytes()
+    }
+
+    /// As many of the oldest extents as can be freed by logging at most `cost_max` bytes again, if
+    /// they free `gain` times as much. What an open unit of work has in the log cannot be logged
+    /// again.
+    #[must_use]
+    pub fn sparse_extents(&self, gain: u64, cost_max: u64) -> Option<SparseExtents> {
+        let applied = self.live.extent_start(Lsn(self.applied.0.saturating_sub(1)));
+        let units = self.oldest_of_units().unwrap_or(applied);
+        self.live.sparse(applied.min(units), gain, cost_max)
     }
 
     /// Looks for live bodies before `before`, a bounded number of messages at a time.

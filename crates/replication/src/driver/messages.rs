@@ -10,8 +10,16 @@ use super::{Core, Driver};
 
 impl Driver {
     /// A message came in: for the member, or only to learn which instance leads.
-    pub fn hear(&self, message: Message) {
+    ///
+    /// # Errors
+    /// It has batches that do not fit into this log: nothing of it was believed. What the member
+    /// gives to the log was checked here; if the log refuses it all the same, this instance is
+    /// wrong, not the peer, and ends.
+    pub fn hear(&self, message: Message) -> Result<(), String> {
         let mut core = self.core.lock();
+        if !core.lifecycle.is_aside() {
+            self.check(&core, &message)?;
+        }
         self.notes_heard(&message, core.leader);
         if !core.lifecycle.is_aside() {
             self.run(&mut core, Input::Message(message));
@@ -21,6 +29,14 @@ impl Driver {
         }
         drop(core);
         self.after();
+        Ok(())
+    }
+
+    fn check(&self, core: &Core, message: &Message) -> Result<(), String> {
+        let found = core.member.new_batches(message).map_err(|error| error.to_string())?;
+        let Some((behind, batches)) = found else { return Ok(()) };
+        let checked = self.log().check_batches(behind, &batches);
+        checked.map_err(|error| format!("it sent a batch that does not fit: {error}"))
     }
 
     /// The group as it is seen from here; as it was last seen while the lock is not to be had.

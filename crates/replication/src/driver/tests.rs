@@ -330,3 +330,62 @@ fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_
         driver.log().shutdown();
     }
 }
+
+/// An append of member 2, leader of this term, behind batch `index`; bytes as `towline_group` draws
+/// them.
+fn append(term: u64, behind: (u64, u64), batches: &[Batch]) -> bytes::Bytes {
+    const APPEND: u8 = 3;
+    let mut bytes = vec![APPEND, 0, 0, 0];
+    bytes.extend_from_slice(&u32::try_from(batches.len()).unwrap().to_le_bytes());
+    let (index, of_term) = behind;
+    for number in [2, 1, term, of_term, index, 0, 0, 0, 0, 0] {
+        bytes.extend_from_slice(&u64::to_le_bytes(number));
+    }
+    for batch in batches {
+        for number in [batch.index, batch.term, batch.lsn.0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&u32::try_from(batch.payload.len()).unwrap().to_le_bytes());
+    }
+    batches.iter().for_each(|batch| bytes.extend_from_slice(&batch.payload));
+    bytes.into()
+}
+
+/// A certificate of the group is no right to end another instance.
+#[test]
+fn a_batch_of_a_peer_that_does_not_fit_is_refused_and_the_next_one_that_fits_is_taken() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let hard_state =
+        HardState { term: 1, may_vote: true, knows_term: true, ..HardState::default() };
+    let (driver, on_end) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+    let hear = |behind, batches: &[Batch]| {
+        driver.hear(Message::decode(&append(1, behind, batches)).unwrap())
+    };
+    let batch = |index, lsn| Batch { index, term: 1, lsn: Lsn(lsn), payload: bytes::Bytes::new() };
+    let empty = driver.log().tail();
+    let first = empty.0.next_multiple_of(4_096);
+    let wrong = [
+        ("between two blocks", vec![batch(1, first + 7)]),
+        ("a block further", vec![batch(1, first + 4_096)]),
+        ("an extent further", vec![batch(1, first + 9 * EXTENT_BYTES_MIN)]),
+        ("over the one before", vec![batch(1, first), batch(2, first)]),
+        ("no records", vec![Batch { payload: vec![0xff; 40].into(), ..batch(1, first) }]),
+    ];
+    for (what, batches) in &wrong {
+        let why = hear((0, 0), batches).unwrap_err();
+        assert!(why.starts_with("it sent a batch that does not fit: batch "), "{what}: {why}");
+        assert_eq!(driver.log().tail(), empty, "{what}: none of it was taken");
+    }
+    hear((0, 0), &[batch(1, first)]).unwrap();
+    let end = batch(1, first).end();
+    assert_eq!(driver.log().tail(), end);
+    // What is here already is taken as it is, or not at all.
+    let next = end.0.next_multiple_of(4_096);
+    hear((0, 0), &[batch(1, first), batch(2, next)]).unwrap();
+    let why = hear((0, 0), &[batch(1, first + 4_096), batch(2, next)]).unwrap_err();
+    assert!(why.contains("a batch of it lies elsewhere in this log"), "{why}");
+    assert_eq!(driver.log().tail(), batch(2, next).end());
+    assert!(on_end.try_recv().is_err(), "the instance goes on");
+    driver.log().shutdown();
+}

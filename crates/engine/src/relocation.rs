@@ -1,0 +1,109 @@
+//! Relocates live messages of the oldest extents: logs them again, so that one message that no
+//! client gets does not retain all that was logged after it.
+//!
+//! Not here: when housekeeping runs, and reclaiming what is free afterwards (`housekeeping`); which
+//! extents hold how many live bodies (`towline_node`).
+//!
+//! Invariants: it leaves half of the reserve to gets ([`towline_log::Log::room_for_relocation`]);
+//! when free space is short it frees at least twice what it logs, and not before all is reclaimed
+//! that can be without it. So a log that is full of live messages is left as it is.
+
+use towline_core::{Body, RelocationCursor, RelocationSearch};
+use towline_log::{Log, Space};
+use towline_node::{MESSAGE_OVERHEAD_BYTES, OldBody};
+use towline_types::Lsn;
+
+use crate::bodies;
+use crate::door::Door;
+use crate::images::Images;
+
+/// Extents that the log may have beyond twice its live bytes before old messages are relocated.
+const EXTENTS_SPARE: u64 = 4;
+/// A log of which this part (one in so many) is in use relocates messages sooner than that, if it
+/// is cheap: a log of a few extents would be full before.
+const PART_IN_USE: u64 = 2;
+/// What is freed, as a multiple of what is logged for it: while there is enough free space it must
+/// not cost a noticeable part of the writes of a queue whose messages are got in order.
+const GAIN_WITH_SPACE: u64 = 8;
+/// The same when free space is short.
+const GAIN_UNDER_PRESSURE: u64 = 2;
+/// A message that is logged alone fills a block of a batch.
+const BLOCK_BYTES: u64 = 4_096;
+
+/// Relocates the messages of the oldest extents if it is worth it: see the constants. `usable`:
+/// bytes that puts may fill. Yields the end of the log after that: until all up to there is applied
+/// (in a group that may be long after it is on this disk), the same messages would be found, and
+/// logged, a second time.
+pub(crate) fn relocate_if_due(door: &Door, images: &Images, usable: u64, relocated: Lsn) -> Lsn {
+    if door.look(|instance| instance.applied()) < relocated {
+        return relocated;
+    }
+    if let Some(before) = relocate_before(door, usable) {
+        relocate(door, images, before);
+    }
+    door.log().tail()
+}
+
+/// The position before which messages are to be relocated; `None`: none is.
+fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
+    let log = door.log();
+    let extent_bytes = log.extent_bytes();
+    let (live_bytes, keep_from) =
+        door.look(|instance| (instance.live_bytes(), instance.keep_from()));
+    let in_use = log.durable().0.saturating_sub(keep_from.0);
+    let gain = match log.space() {
+        Space::Ample if in_use >= 2 * live_bytes + EXTENTS_SPARE * extent_bytes => {
+            return Some(Lsn(keep_from.0.saturating_add(extent_bytes)));
+        }
+        Space::Ample if in_use >= usable / PART_IN_USE => GAIN_WITH_SPACE,
+        Space::Ample => return None,
+        // An image, or the end of a hold, frees space without it.
+        Space::Low | Space::Full
+            if log.first_held().0 / extent_bytes < keep_from.0 / extent_bytes =>
+        {
+            return None;
+        }
+        Space::Low | Space::Full => GAIN_UNDER_PRESSURE,
+    };
+    let cost_max = log.room_for_relocation().min(extent_bytes);
+    let sparse = door.look(|instance| instance.sparse_extents(gain, cost_max))?;
+    assert!(
+        sparse.cost_bytes <= cost_max && sparse.cost_bytes * gain <= sparse.freed_bytes,
+        "relocation frees more than it takes"
+    );
+    Some(sparse.before)
+}
+
+fn relocate(door: &Door, images: &Images, before: Lsn) {
+    let log = door.log();
+    let mut cursor = RelocationCursor::default();
+    let mut found = Vec::new();
+    loop {
+        let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
+        for OldBody { queue, sequence, body } in found.drain(..) {
+            if !has_room(&log, &body) {
+                return;
+            }
+            match bodies::read_or_repair(&log, &body, door.repairs()) {
+                Ok(content) => door.relocate(queue, sequence, content),
+                Err(error) => {
+                    door.unreadable(queue, sequence, None, &error);
+                }
+            }
+        }
+        match step {
+            RelocationSearch::More => {}
+            RelocationSearch::All => return,
+            RelocationSearch::Needs(request) => match images.pages().read(request.page) {
+                Ok(content) => door.page(request, &content),
+                Err(error) => door.page_unreadable(request, &error.to_string()),
+            },
+        }
+    }
+}
+
+/// Whether the message can be logged again and leave the gets their part of the reserve.
+fn has_room(log: &Log, body: &Body) -> bool {
+    let bytes = body.bytes().saturating_add(MESSAGE_OVERHEAD_BYTES + BLOCK_BYTES);
+    bytes <= log.room_for_relocation()
+}
