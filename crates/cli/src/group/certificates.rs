@@ -17,7 +17,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use serde_json::json;
-use towline_tls::{Identity, SubjectNames, certificates_in, subject_names};
+use towline_admin::catalogue::KEY_OPEN;
+use towline_tls::{Identity, SubjectNames, certificates_in, mode_open_to_all, subject_names};
 
 use crate::arguments::GroupCertificates;
 use crate::failure::Failure;
@@ -105,6 +106,10 @@ fn authority_is_ours(out: &Path, common_name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let authority = Identity::read(&certificate, &key).map_err(Failure::failed)?;
+    if let Some(mode) = mode_open_to_all(&key) {
+        let file = key.display().to_string();
+        eprintln!("towline: {}", KEY_OPEN.message(&[&file, &format!("{mode:o}")]));
+    }
     let names = subject_names(authority.own());
     let names = names.map_err(|why| Failure::about(certificate.display(), why))?;
     let is_other = |name: &&String| name.starts_with(AUTHORITY_NAME) && *name != common_name;

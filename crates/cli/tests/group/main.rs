@@ -324,3 +324,17 @@ fn every_time_out_holds_and_names_the_process_that_does_not_answer() {
     }
     assert_eq!(fake.asked(), [""; 0]);
 }
+
+#[test]
+fn an_authority_whose_key_every_user_can_read_is_used_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let issue = || {
+        err(&towline(&["group", "certificates", "--out", out, "--instances", "a,b,c"]).success())
+    };
+    assert_eq!(issue(), "");
+    let key = folder.path().join("authority-key.pem");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let said = issue();
+    assert!(said.contains("TWL1101W") && said.contains("authority-key.pem"), "{said}");
+}
