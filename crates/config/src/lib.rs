@@ -403,11 +403,14 @@ impl Config {
     }
 }
 
+/// An extent is a whole number of the log's blocks (`BLOCK_BYTES` of its format).
+pub const LOG_BLOCK_BYTES: u64 = 4_096;
+
 impl LogConfig {
     fn check(&self) -> Result<(), String> {
         within("log.extent_bytes", self.extent_bytes, 4 << 20, 1 << 30)?;
-        if !self.extent_bytes.is_multiple_of(4_096) {
-            return Err("log.extent_bytes must be a multiple of 4096".into());
+        if !self.extent_bytes.is_multiple_of(LOG_BLOCK_BYTES) {
+            return Err(format!("log.extent_bytes must be a multiple of {LOG_BLOCK_BYTES}"));
         }
         within("log.reserve_bytes", self.reserve_bytes, 1 << 20, 1 << 40)?;
         if self.log_bytes_max != 0 {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use towline_config::Config;
+use towline_config::{Config, LOG_BLOCK_BYTES};
 use towline_core::{AutoDefine, Limits};
 use towline_log::Options;
+use towline_log::format::BLOCK_BYTES;
 use towline_types::limits;
+
+const _: () = assert!(LOG_BLOCK_BYTES == BLOCK_BYTES as u64, "the two are the same blocks");
 
 /// The bound of the log in bytes; without one, the largest number.
 pub(crate) fn log_bytes_max(config: &Config) -> u64 {

@@ -12,6 +12,7 @@ use std::io::Write;
 use std::path::Path;
 
 use towline_admin::catalogue::SYSTEM_REFUSED;
+use towline_log::format::BLOCK_BYTES;
 use towline_logging::log as say;
 
 /// Written, synced and removed, where the log is and beside it.
@@ -44,7 +45,8 @@ pub fn wait_for_disk(
 
 fn probe(path: &Path) -> std::io::Result<()> {
     let mut file = File::create(path)?;
-    file.write_all(&[0; 4_096])?;
+    // As much as the log writes at least: an answer to it is one to the log.
+    file.write_all(&[0; BLOCK_BYTES])?;
     file.sync_all()?;
     std::fs::remove_file(path)
 }

@@ -62,11 +62,15 @@ const VERSION_BEFORE: u16 = 4;
 const VERSION_WITHOUT_STARTS: u16 = 3;
 /// Without an incarnation, and shorter still.
 const VERSION_UNMARKED: u16 = 2;
-/// Where the slots begin: what a disk writes as one, at most, is not larger.
-const SLOTS: [u64; 2] = [0, 4_096];
+/// What a disk writes, or loses, as one: its physical sectors have 512 or 4,096 bytes. No two slots
+/// share one. Part of the format: it does not follow the page size of a machine.
+const SECTOR_BYTES_MAX: usize = 4_096;
+/// Where the slots begin.
+const SLOTS: [u64; 2] = [0, SECTOR_BYTES_MAX as u64];
 /// Distance from each slot to its second copy.
-const AGAIN: u64 = 8_192;
-const FILE_BYTES: usize = 16_384;
+const AGAIN: u64 = 2 * SECTOR_BYTES_MAX as u64;
+/// Two slots, twice.
+const FILE_BYTES: usize = 4 * SECTOR_BYTES_MAX;
 const HARD_STATE_AT: usize = 24;
 const MARK_AT: usize = HARD_STATE_AT + HardState::BYTES;
 const WHOSE_AT: usize = 112;
@@ -76,7 +80,7 @@ const SLOT_BYTES: usize = SUMMED_BYTES + 4;
 const SUMMED_BYTES_WITHOUT_STARTS: usize = 124;
 const SUMMED_BYTES_UNMARKED: usize = 92;
 
-const _: () = assert!(SLOT_BYTES < 4_096, "a slot ends before the next one");
+const _: () = assert!(SLOT_BYTES < SECTOR_BYTES_MAX, "a slot ends before the next one");
 
 /// Which log the promises were made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
