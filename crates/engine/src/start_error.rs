@@ -33,6 +33,8 @@ pub enum StartError {
     /// The folder is that of an instance of a group, and no group is configured. Messages that it
     /// accepted alone would be cut off when it joins its group again.
     FolderOfGroup,
+    /// The folder is a shared one ([`FolderError::Shared`]), and this is no such instance.
+    Shared(FolderError),
     /// The data is that of a queue manager of another name.
     OtherName {
         /// The name that stands with the data.
@@ -73,6 +75,7 @@ impl std::fmt::Display for StartError {
                  [group]; name the configuration file of that instance with --config (to make a \
                  single queue manager of its messages, restore a backup into another folder)"
             ),
+            StartError::Shared(error) => write!(out, "{error}"),
             StartError::OtherName { theirs, ours } => {
                 write!(out, "it belongs to queue manager '{theirs}', not to '{ours}'")
             }
@@ -89,6 +92,7 @@ impl From<FolderError> for StartError {
         match error {
             FolderError::Io(error) => StartError::Folder(error),
             FolderError::Log(error) => StartError::Log(error),
+            FolderError::Shared => StartError::Shared(error),
         }
     }
 }

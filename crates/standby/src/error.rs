@@ -12,6 +12,8 @@ pub enum FolderError {
     Io(io::Error),
     /// The log folder that it starts from cannot be used, or another process uses it.
     Log(LogError),
+    /// It is a shared data folder, and was to be used without a lease.
+    Shared,
 }
 
 /// Why a process does not become the active instance of a data folder.
@@ -51,6 +53,12 @@ impl fmt::Display for FolderError {
         match self {
             FolderError::Io(error) => write!(out, "{error}"),
             FolderError::Log(error) => write!(out, "{error}"),
+            FolderError::Shared => write!(
+                out,
+                "it is a shared data folder (multi-instance mode), which an instance of a group \
+                 cannot use; name an empty folder for that instance with --data. Without a group, \
+                 it was shared a moment ago: start again"
+            ),
         }
     }
 }

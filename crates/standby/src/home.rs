@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use towline_log::{Disk, LogError, Options, REBUILD_MARKER};
+use towline_log::{Disk, Options, REBUILD_MARKER};
 
 use crate::epochs::{self, is_shared};
 use crate::error::FolderError;
@@ -78,10 +78,10 @@ impl Home {
     /// a lease is not shared.
     ///
     /// # Errors
-    /// Another process began to share it a moment ago.
+    /// It was shared once, or another process began to share it a moment ago.
     pub fn check(&self) -> Result<(), FolderError> {
         if self.lease.is_none() && is_shared(&self.data)? {
-            return Err(LogError::Locked { folder: self.data.clone(), pid: None }.into());
+            return Err(FolderError::Shared);
         }
         Ok(())
     }
@@ -109,5 +109,23 @@ impl Home {
         if let Some(lease) = &self.lease {
             lease.give_up();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not in use by any process: it stays shared when all of them have ended.
+    #[test]
+    fn a_shared_folder_is_refused_without_a_lease_for_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::single(folder.path());
+        assert!(home.check().is_ok());
+        std::fs::write(folder.path().join(epochs::epoch_name(1)), b"").unwrap();
+        let why = home.check().unwrap_err();
+        assert!(matches!(why, FolderError::Shared), "{why}");
+        let words = why.to_string();
+        assert!(words.contains("shared data folder") && !words.contains("in use"), "{words}");
     }
 }

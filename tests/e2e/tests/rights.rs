@@ -183,6 +183,27 @@ fn another_user_of_the_machine_does_not_administer_unless_the_group_says_so() ->
     Ok(())
 }
 
+/// Any user of the machine can cause it as often as it likes: the log must not grow with it.
+#[test]
+fn refusals_on_the_control_socket_are_logged_ten_times_a_minute_at_most() -> Try {
+    require!(rustix::process::geteuid().is_root(), "this test needs root, to be another user");
+    let (folder, program) = shared_program()?;
+    let mut site = Site::open()?;
+    site.data = folder.path().join("data");
+    let daemon = site.start()?;
+    fs::set_permissions(&site.data, fs::Permissions::from_mode(0o755))?;
+    let socket = site.data.join("towline-control.sock");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))?;
+    for _ in 0..25 {
+        let (done, words) = as_nobody(&site, &program, &["reload"])?;
+        require!(!done && words.contains("only the user that runs"), "{words}");
+    }
+    let lines = site.log().matches("TWL3024W").count();
+    // Where a minute ends meanwhile, another ten.
+    require!((1..=20).contains(&lines), "{lines} lines for 25 refusals");
+    daemon.stop()
+}
+
 #[test]
 fn users_and_certificates_are_read_again_and_what_cannot_be_used_changes_nothing() -> Try {
     let mut site = Site::open()?;

@@ -291,7 +291,9 @@ entries! {
          and with the same names of queue manager, group and instances and the same \
          log.extent_bytes. The reason has both values; correct the wrong one. A log with another \
          extent size must be made anew: empty the data folder of an instance that has no message \
-         that the others lack. Logged once a minute for each address and reason.";
+         that the others lack. A reason that names a batch: the logs of the two differ; if it is \
+         logged again and again, give the instance whose log differs from that of the third one a \
+         new copy ('towline instance replace'). Logged once a minute for each address and reason.";
     GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until \
                                          {time}.",
         "The files changed. Open connections keep the old ones.";

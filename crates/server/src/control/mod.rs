@@ -30,7 +30,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::net::sockopt::socket_peercred;
 use towline_admin::catalogue::LOCAL_REFUSED;
-use towline_logging::log;
+use towline_logging::log_seldom;
 use towline_types::limits;
 
 use crate::net::{LocalAccess, LocalRight};
@@ -184,7 +184,7 @@ fn accept(
 ) -> io::Result<()> {
     let uid = socket_peercred(&stream)?.uid.as_raw();
     if access.right_of(uid) != LocalRight::Owner {
-        log(&LOCAL_REFUSED, &[&uid.to_string()]);
+        log_seldom(&LOCAL_REFUSED, &[&uid.to_string()]);
         return refuse(
             &stream,
             "only the user that runs the queue manager, and root, may ask this",

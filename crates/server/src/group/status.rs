@@ -38,6 +38,8 @@ pub(crate) struct View {
 /// What the active instance reported of all instances.
 struct ActiveReport {
     from: Peer,
+    /// The term in which it was active.
+    term: u64,
     received: Instant,
     rows: Vec<InstanceStatus>,
     /// Up to where its own log was on its disk then; `None`: its row does not say.
@@ -45,13 +47,16 @@ struct ActiveReport {
 }
 
 impl ActiveReport {
-    fn new(from: Peer, rows: Vec<InstanceStatus>) -> ActiveReport {
+    fn new(from: Peer, term: u64, rows: Vec<InstanceStatus>) -> ActiveReport {
         let reached = rows.get(from).and_then(|row| row.ack_lsn.parse().ok());
-        ActiveReport { from, received: Instant::now(), rows, reached }
+        ActiveReport { from, term, received: Instant::now(), rows, reached }
     }
 
-    fn is_recent(&self) -> bool {
-        self.received.elapsed() < TOLD_MAX
+    /// Whether it is recent and of the instance that is active now. That of the former one, or of
+    /// an earlier term of this one, does not say that the door of this one is open.
+    fn holds(&self, active: Option<Peer>, term: u64) -> bool {
+        let is_of_active = active == Some(self.from) && term == self.term;
+        is_of_active && self.received.elapsed() < TOLD_MAX
     }
 
     /// What a replica shows of itself, of which the log is `committed` up to there on its disk.
@@ -105,9 +110,11 @@ impl View {
                 Where::Here => true,
                 // It reports when its door is open, and not before.
                 Where::At(peer) => {
+                    let Progress { leader, term, .. } = self.driver.group();
+                    let active = leader.map(peer_of);
                     let told = self.told.lock();
-                    let is_served = told.as_ref().is_some_and(ActiveReport::is_recent);
-                    is_served && self.driver.active_peer() == Some(peer)
+                    let holds = told.as_ref().is_some_and(|report| report.holds(active, term));
+                    holds && active == Some(peer)
                 }
                 Where::NoActive => false,
             };
@@ -148,12 +155,13 @@ impl View {
 
     /// The active instance reported this.
     pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
-        if self.driver.active_peer() != Some(peer) {
+        let progress = self.driver.group();
+        if progress.leader != Some(member_of(peer)) {
             return;
         }
         match serde_json::from_slice::<Vec<InstanceStatus>>(body) {
             Ok(rows) if rows.len() == self.config.member.len() => {
-                *self.told.lock() = Some(ActiveReport::new(peer, rows));
+                *self.told.lock() = Some(ActiveReport::new(peer, progress.term, rows));
                 self.news.notify_waiters();
             }
             Ok(_) => {}
@@ -165,10 +173,11 @@ impl View {
     fn apply_report(&self, rows: &mut [InstanceStatus], progress: &Progress) {
         let this = self.driver.this();
         let report = self.told.lock();
-        let from_active = |report: &&ActiveReport| {
-            report.is_recent() && progress.leader == Some(member_of(report.from))
+        let active = progress.leader.map(peer_of);
+        let Some(report) = report.as_ref().filter(|report| report.holds(active, progress.term))
+        else {
+            return;
         };
-        let Some(report) = report.as_ref().filter(from_active) else { return };
         for (peer, (row, reported)) in rows.iter_mut().zip(&report.rows).enumerate() {
             let connected_here = row.connected_here;
             let reason = std::mem::take(&mut row.reason);
@@ -407,8 +416,11 @@ mod tests {
             ..InstanceStatus::default()
         };
         let lags = state("b", false, InstanceState::Synchronizing, 50);
-        let report =
-            ActiveReport::new(0, vec![state("a", true, InstanceState::Normal, 80), lags.clone()]);
+        let report = ActiveReport::new(
+            0,
+            1,
+            vec![state("a", true, InstanceState::Normal, 80), lags.clone()],
+        );
         let shown = |in_sync, committed| {
             let status = if in_sync { InstanceState::Normal } else { InstanceState::Blank };
             let mut own = state("b", in_sync, status, committed);
@@ -418,10 +430,23 @@ mod tests {
         assert_eq!(shown(true, 79), (false, InstanceState::Synchronizing, 4), "it knows better");
         assert_eq!(shown(true, 80), (true, InstanceState::Normal, 0), "the report is out of date");
         assert_eq!(shown(false, 90), (false, InstanceState::Blank, 4), "its own no stands");
-        let silent = ActiveReport::new(7, vec![lags.clone()]);
+        let silent = ActiveReport::new(7, 1, vec![lags.clone()]);
         let mut own = state("b", true, InstanceState::Normal, 90);
         silent.apply_to_own(&mut own, &lags, Lsn(90));
         assert!(!own.in_sync, "nothing shows that the report is out of date");
+    }
+
+    /// A new active instance opens its door some time after its election.
+    #[test]
+    fn only_a_report_of_the_instance_that_is_active_now_says_that_clients_are_served() {
+        let report = ActiveReport::new(0, 5, Vec::new());
+        assert!(report.holds(Some(0), 5));
+        assert!(!report.holds(Some(2), 6), "that of the former active instance");
+        assert!(!report.holds(Some(0), 7), "that of its former term");
+        assert!(!report.holds(None, 5));
+        let old = Instant::now().checked_sub(TOLD_MAX).unwrap();
+        let late = ActiveReport { received: old, ..report };
+        assert!(!late.holds(Some(0), 5), "it may have ended since");
     }
 
     #[test]
