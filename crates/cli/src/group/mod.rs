@@ -2,8 +2,8 @@
 //! instances decide.
 //!
 //! Reading order: `switch`, `rolling`, `question`, `stopped` (an instance that does not run),
-//! `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo` with
-//! `plan` (its files).
+//! `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo`
+//! with `plan` (its files).
 
 mod address;
 mod certificates;
