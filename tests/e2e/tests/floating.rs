@@ -396,6 +396,28 @@ fn an_announcement_wins_over_a_dead_machine_that_still_has_the_address() -> Try 
     })
 }
 
+/// Without `--yes`, an address on which clients are served is not removed.
+#[test]
+fn the_address_of_a_running_instance_is_removed_only_with_yes_and_comes_back() -> Try {
+    Group::with(("10.77.0.50", LEASE), "", |group| {
+        let active = group.until_active()?;
+        group.until_only_on(active)?;
+        let Err(refusal) = ask_for_address(group, active, &["--drop"]) else {
+            fail!("it was removed without a question")
+        };
+        require!(refusal.to_string().contains("add --yes"), "{refusal}");
+        require!(group.holders()? == [NAMES[active]], "it was removed");
+        let words = ask_for_address(group, active, &["--drop", "--yes"])?;
+        require!(words.contains("removed"), "{words}");
+        group.until_only_on(active)?;
+        // Where it is not, there is no question.
+        let other = (active + 1) % NAMES.len();
+        let words = ask_for_address(group, other, &["--drop"])?;
+        require!(words.contains("was not here"), "{words}");
+        Ok(())
+    })
+}
+
 /// `towline group address` on a machine.
 fn ask_for_address(group: &Group, number: usize, arguments: &[&str]) -> Try<String> {
     let config = group.site(number).scratch().join("towline.toml");

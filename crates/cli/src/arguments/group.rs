@@ -161,6 +161,9 @@ pub(crate) enum Group {
         /// it again
         #[arg(long)]
         drop: bool,
+        /// Do not ask for confirmation when an instance runs on this machine
+        #[arg(long, requires = "drop")]
+        yes: bool,
         /// Answer in JSON
         #[arg(long)]
         json: bool,

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use towline_log::offline::{self, Filter, Item};
 use towline_server::{Answer, HardStateReport, Stand, force_vote, hard_state};
 
+use super::question::{can_ask, confirm};
 use super::stopped::StoppedInstance;
 use crate::arguments::ForceVote;
 use crate::failure::Failure;
@@ -34,7 +35,7 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     let stopped = StoppedInstance::of(data, &arguments.config)?;
     let name = &stopped.instance;
     stopped.log_is_there("has no log; start the instance once without one")?;
-    stopped.can_ask(arguments.yes)?;
+    can_ask(arguments.yes)?;
     let lock = stopped.lock()?;
     let own = Own::read(data, &stopped.log())?;
     if own.state.is_some_and(|state| state.may_vote && state.is_of_this_log) {
@@ -64,7 +65,7 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     let question = format!(
         "Acknowledged messages that are in no log of a voting instance will be lost for ever.\nGive the vote back to {name}, with the log that it has?"
     );
-    stopped.confirm(arguments.yes, &question)?;
+    confirm(arguments.yes, &question)?;
     let heard = answers.iter().filter_map(|answer| Some(answer.told.as_ref().ok()?.stand.term));
     let term = heard.fold(own.last.1, u64::max);
     force_vote(data, term).map_err(|error| Failure::about(data.display(), error))?;

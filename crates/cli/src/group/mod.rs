@@ -1,9 +1,9 @@
 //! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
 //! instances decide.
 //!
-//! Reading order: `switch`, `rolling`, `stopped` (an instance that does not run), `replace`,
-//! `force`; `certificates`, `check` and `address`, which talk to no instance; `demo` with `plan`
-//! (its files).
+//! Reading order: `switch`, `rolling`, `question`, `stopped` (an instance that does not run),
+//! `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo`
+//! with `plan` (its files).
 
 mod address;
 mod certificates;
@@ -11,6 +11,7 @@ mod check;
 mod demo;
 mod force;
 mod plan;
+mod question;
 mod replace;
 mod rolling;
 mod stopped;
@@ -18,6 +19,8 @@ mod switch;
 
 pub(crate) use rolling::rolling;
 pub(crate) use switch::switch;
+
+use address::Removal;
 
 use crate::arguments::{Group, Instance};
 use crate::failure::Failure;
@@ -37,7 +40,9 @@ pub(crate) fn run(command: &Group) -> Result<(), Failure> {
         Group::Check { config, name, instance, json } => {
             check::run(config, name, instance.as_deref(), *json)
         }
-        Group::Address { config, drop, json } => address::run(config, *drop, *json),
+        Group::Address { config, drop, yes, json } => {
+            address::run(config, drop.then_some(Removal { yes: *yes }), *json)
+        }
         Group::Demo(arguments) => demo::run(arguments),
     }
 }

@@ -14,6 +14,7 @@ use serde_json::json;
 use towline_server::Answer;
 use towline_types::{CivilTime, Time};
 
+use super::question::{can_ask, confirm};
 use super::stopped::StoppedInstance;
 use crate::arguments::Replace;
 use crate::failure::Failure;
@@ -33,7 +34,7 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     let name = &stopped.instance;
     let what = "has no log to set aside; the next start copies it from the group";
     stopped.log_is_there(what)?;
-    stopped.can_ask(arguments.yes)?;
+    can_ask(arguments.yes)?;
     // Held until the folder has its new name: an instance that starts meanwhile is refused, or
     // begins blank.
     let lock = stopped.lock()?;
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
          (towline status on one of them). Set its log aside?",
         data.display()
     );
-    stopped.confirm(arguments.yes, &question)?;
+    confirm(arguments.yes, &question)?;
     // First: a blank log must not help to elect an instance that lacks what the old one
     // acknowledged.
     towline_server::give_up_vote(data).map_err(|error| Failure::about(data.display(), error))?;

@@ -1,9 +1,8 @@
 //! An instance of a group that does not run, and what an operator is about to do to its files:
-//! whether it really does not run, what the others say, and a question.
+//! whether it really does not run, and what the others say.
 //!
 //! Invariant: nothing is changed here.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,30 +73,6 @@ impl StoppedInstance<'_> {
         longest: Duration,
     ) -> Result<Vec<Answer>, String> {
         ask_group(queue_manager, &self.group, longest.max(ANSWERS_MIN))
-    }
-
-    /// Refuses when there is a question and no terminal to ask at.
-    pub(super) fn can_ask(&self, yes: bool) -> Result<(), Failure> {
-        match yes || std::io::stdin().is_terminal() {
-            true => Ok(()),
-            false => Err(Failure::Usage("there is no terminal for the question; add --yes".into())),
-        }
-    }
-
-    /// Asks the person at the terminal.
-    pub(super) fn confirm(&self, yes: bool, question: &str) -> Result<(), Failure> {
-        if yes {
-            return Ok(());
-        }
-        let mut errors = std::io::stderr();
-        write!(errors, "{question} (yes/no) ")?;
-        errors.flush()?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        match answer.trim() {
-            "y" | "yes" => Ok(()),
-            _ => Err(Failure::failed("nothing was changed")),
-        }
     }
 }
 
