@@ -5,12 +5,15 @@
 //! no password is right; a file that does not parse leaves in force what was read before.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use nix::unistd::{Uid, User, geteuid};
 use parking_lot::RwLock;
 use towline_amqp::sasl::{ScramCredentials, prepared};
 
@@ -157,8 +160,7 @@ impl UserTable {
         };
         let Some(path) = &config.file else { return Ok(table) };
         refuse_readable_by_others(path)?;
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("cannot read users file {}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -204,17 +206,7 @@ fn parse(text: &str) -> Option<ScramCredentials> {
 }
 
 fn refuse_readable_by_others(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).map_err(|error| {
-        let file = path.display();
-        let way = match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("; add a user with 'towline user NAME --file {file}'")
-            }
-            _ => String::new(),
-        };
-        format!("cannot read users file {file}: {error}{way}")
-    })?;
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if metadata.mode() & 0o007 != 0 {
         return Err(format!(
             "users file {} can be read or written by everybody; chmod 600 it",
@@ -222,6 +214,43 @@ fn refuse_readable_by_others(path: &Path) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Why a users file cannot be read, and what to do.
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    let file = path.display();
+    let way = match (error.kind(), std::fs::metadata(path)) {
+        (io::ErrorKind::NotFound, _) => {
+            format!("; add a user with 'towline user NAME --file {file}'")
+        }
+        (io::ErrorKind::PermissionDenied, metadata) => {
+            let owner = metadata.ok().map(|found| (user_name(found.uid()), found.mode() & 0o777));
+            forbidden(path, owner, &user_name(geteuid().as_raw()))
+        }
+        (_, _) => String::new(),
+    };
+    format!("cannot read users file {file}: {error}{way}")
+}
+
+/// What to do about a file of `owner` (name and mode; `None`: it cannot be reached) that the user
+/// `ours` may not read.
+fn forbidden(path: &Path, owner: Option<(String, u32)>, ours: &str) -> String {
+    let file = path.display();
+    match owner {
+        Some((owner, mode)) => format!(
+            ": it belongs to {owner} with mode {mode:o}, and this process runs as {ours}; give it the \
+             file: chown {ours} {file} && chmod 600 {file}"
+        ),
+        None => {
+            format!("; this process runs as {ours}, which must be able to enter the folders above")
+        }
+    }
+}
+
+/// The name of a user, or the number where there is none.
+fn user_name(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 #[cfg(test)]
@@ -303,6 +332,19 @@ mod tests {
             assert!(refusal.contains("line 2"), "{refusal}");
             assert!(!refusal.contains("secret"), "{refusal}");
         }
+    }
+
+    // Tests may run as root, which reads every file.
+    #[test]
+    fn a_file_of_another_user_is_reported_with_owner_mode_and_the_command_that_mends_it() {
+        let file = Path::new("/etc/towline/users");
+        let said = forbidden(file, Some(("root".into(), 0o600)), "towline");
+        let expected = ": it belongs to root with mode 600, and this process runs as towline; give it \
+                        the file: chown towline /etc/towline/users && chmod 600 /etc/towline/users";
+        assert_eq!(said, expected);
+        assert!(forbidden(file, None, "towline").contains("enter the folders above"));
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(4_000_000_000), "4000000000");
     }
 
     #[test]

@@ -12,13 +12,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use towline_admin::status::{GroupStatus, ProcessMode, ProcessPhase, ProcessReport};
+use towline_client::path_too_long;
 use towline_server::control_sockets;
 
 use crate::failure::Failure;
+use crate::patience::Patience;
 use crate::process::Process;
 
 /// What can be asked for.
@@ -34,11 +37,15 @@ const REPLY_BYTES_MAX: u64 = 256 << 20;
 /// Of several processes of a data folder, one that does not say what it is within this may stand
 /// still.
 const PROCESS_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Zero means without end for a socket.
+pub(crate) const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// A connection to a process.
 pub(crate) struct ControlClient {
     stream: BufReader<UnixStream>,
     socket: PathBuf,
+    /// For all answers together.
+    patience: Patience,
 }
 
 /// What there is at the control sockets of a data folder.
@@ -65,6 +72,8 @@ pub(crate) enum AskError {
     Io {
         /// Where it was asked.
         socket: PathBuf,
+        /// Its process id, where the system knows it.
+        pid: Option<u32>,
         /// Why.
         error: io::Error,
     },
@@ -86,10 +95,16 @@ impl fmt::Display for AskError {
             AskError::Lost { socket } => {
                 write!(out, "{}: the process ended before it answered", socket.display())
             }
-            AskError::Io { socket, error } if is_timeout(error) => {
+            AskError::Io { socket, pid: Some(pid), error } if is_timeout(error) => write!(
+                out,
+                "{}: process {pid} did not answer in time: it is stopped or busy; `kill -CONT {pid}` \
+                 lets a stopped one go on",
+                socket.display()
+            ),
+            AskError::Io { socket, error, .. } if is_timeout(error) => {
                 write!(out, "{}: no answer in time", socket.display())
             }
-            AskError::Io { socket, error } => write!(out, "{}: {error}", socket.display()),
+            AskError::Io { socket, error, .. } => write!(out, "{}: {error}", socket.display()),
             AskError::Strange(reason) => {
                 write!(out, "the reply of the process was not understood: {reason}")
             }
@@ -129,15 +144,27 @@ impl ControlClient {
             sockets => sockets.map_err(|error| Failure::about(data.display(), error))?,
         };
         let mut found = Vec::new();
+        let patience = Patience::of(timeout);
         for socket in sockets {
-            match UnixStream::connect(&socket) {
-                Ok(stream) => found.push(ControlClient::of(stream, socket, timeout)?),
+            if let Some(why) = path_too_long(&socket) {
+                return Err(Failure::CannotConnect(format!("{}: {why}", socket.display())));
+            }
+            match reach_within(&socket, patience.left()) {
+                Ok(stream) => {
+                    found.push(ControlClient { stream: BufReader::new(stream), socket, patience });
+                }
                 Err(error) => match error.kind() {
                     // The second: a process that was killed, or one of another machine.
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
                     io::ErrorKind::PermissionDenied => return denied(&error),
                     _ => {
-                        let text = format!("{}: {error}", socket.display());
+                        let shown = socket.display();
+                        let text = match is_timeout(&error) {
+                            true => format!(
+                                "{shown}: its process takes no connection: it is stopped or busy"
+                            ),
+                            false => format!("{shown}: {error}"),
+                        };
                         return Err(Failure::CannotConnect(text));
                     }
                 },
@@ -153,7 +180,7 @@ impl ControlClient {
         match found.len() {
             0 => Ok(ControlReach::NotRunning),
             1 => Ok(found.pop().map_or(ControlReach::NotRunning, ControlReach::Connected)),
-            _ => choose(found, data, timeout).map(ControlReach::Connected),
+            _ => choose(found, data).map(ControlReach::Connected),
         }
     }
 
@@ -175,21 +202,16 @@ impl ControlClient {
         ControlClient::connect(data, timeout)?.ok_or_else(|| not_running(data))
     }
 
-    fn of(
-        stream: UnixStream,
-        socket: PathBuf,
-        timeout: Duration,
-    ) -> Result<ControlClient, Failure> {
-        let client = ControlClient { stream: BufReader::new(stream), socket };
-        client.wait_at_most(timeout)?;
-        Ok(client)
+    /// How long it waits for answers from now on, all of them together.
+    pub(crate) fn wait_at_most(&mut self, longest: Duration) {
+        self.patience = Patience::of(longest);
     }
 
-    /// How long it waits for an answer from now on.
-    pub(crate) fn wait_at_most(&self, timeout: Duration) -> Result<(), Failure> {
-        let timeout = timeout.max(Duration::from_millis(1));
-        self.stream.get_ref().set_read_timeout(Some(timeout))?;
-        Ok(self.stream.get_ref().set_write_timeout(Some(timeout))?)
+    /// Bounds what follows on the socket by what is left of the patience.
+    fn bound(&self) -> io::Result<()> {
+        let left = self.patience.left().max(WAIT_MIN);
+        self.stream.get_ref().set_read_timeout(Some(left))?;
+        self.stream.get_ref().set_write_timeout(Some(left))
     }
 
     /// The process.
@@ -209,6 +231,7 @@ impl ControlClient {
 
     /// Asks, and gives what is under `ok`.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, AskError> {
+        self.bound().map_err(|error| self.unanswered(error))?;
         match self.stream.get_ref().write_all(format!("{request}\n").as_bytes()) {
             // A process that refuses to listen says so first.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -265,7 +288,7 @@ impl ControlClient {
     /// Waits until this connection ends, as it does when the process executes its program again.
     /// False: it did not within `longest`.
     pub(crate) fn wait_for_end(&mut self, longest: Duration) -> Result<bool, Failure> {
-        let longest = longest.max(Duration::from_millis(1));
+        let longest = longest.max(WAIT_MIN);
         self.stream.get_ref().set_read_timeout(Some(longest))?;
         let mut rest = [0; 64];
         loop {
@@ -284,9 +307,21 @@ impl ControlClient {
         let socket = self.socket.clone();
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => AskError::Lost { socket },
-            _ => AskError::Io { socket, error },
+            _ => AskError::Io { socket, pid: self.pid(), error },
         }
     }
+}
+
+/// Connects within `longest`: a process that stands still takes no connection from its queue, and
+/// when that is full, a connect waits.
+pub(crate) fn reach_within(socket: &Path, longest: Duration) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let stream = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    // It bounds a connect too (socket(7), SO_SNDTIMEO).
+    set_socket_timeout(&stream, Timeout::Send, Some(longest.max(WAIT_MIN)))?;
+    connect(&stream, &address)?;
+    Ok(stream.into())
 }
 
 /// No process has its control socket in the folder.
@@ -308,21 +343,18 @@ fn no_such_process(data: &Path, pid: u32, running: &[u32]) -> Failure {
 }
 
 /// Of several processes, the one that does not stand by.
-fn choose(
-    found: Vec<ControlClient>,
-    data: &Path,
-    timeout: Duration,
-) -> Result<ControlClient, Failure> {
+fn choose(found: Vec<ControlClient>, data: &Path) -> Result<ControlClient, Failure> {
     let mut chosen = Vec::new();
     let mut said = Vec::new();
     for mut client in found {
-        client.wait_at_most(timeout.min(PROCESS_ANSWER_MAX))?;
+        let patience = client.patience;
+        client.wait_at_most(patience.left().min(PROCESS_ANSWER_MAX));
         let (pid, phase) = match client.report() {
             Ok(report) => (report.pid, Some(report.phase)),
             Err(AskError::Lost { .. }) => continue,
             Err(_) => (client.pid().unwrap_or_default(), None),
         };
-        client.wait_at_most(timeout)?;
+        client.patience = patience;
         let phase_text = phase.map_or("does not answer", ProcessPhase::as_str);
         said.push(format!("{pid} ({phase_text})"));
         if phase != Some(ProcessPhase::Standby) {

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use towline_client::{Client, Message, Receiver, ReceiverOptions, Unit};
+use towline_client::{Client, Error, Message, Receiver, ReceiverOptions, Unit};
 
 use crate::arguments::{Browse, Get, Take};
 use crate::failure::Failure;
@@ -119,7 +119,9 @@ impl Taker<'_> {
         let (mut count, mut damaged) = (0_u64, 0_u64);
         let mut unit = None;
         while self.total.is_none_or(|total| count < total) {
-            let Some(delivery) = client.receive(receiver, wait)? else { break };
+            let next = client.receive(receiver, wait);
+            let waits = unit.is_some() || client.has_unconfirmed(receiver);
+            let Some(delivery) = next.map_err(|error| not_confirmed(error, waits))? else { break };
             count = count.saturating_add(1);
             let message = delivery.message()?;
             if self.browse && stands_for_damaged(&message) {
@@ -161,6 +163,18 @@ impl Taker<'_> {
             show::head(message)?;
         }
         show::body(message)
+    }
+}
+
+/// Why there are no more messages, and what an operator cannot see: when the link ends before the
+/// outcome of a message that was shown reaches the server, that message returns to its queue.
+fn not_confirmed(error: Error, waits: bool) -> Failure {
+    match Failure::from(error) {
+        Failure::Failed(text) if waits => Failure::Failed(format!(
+            "{text}; the last messages shown were not confirmed as taken and may still be on the \
+             queue"
+        )),
+        failure => failure,
     }
 }
 
@@ -232,6 +246,13 @@ mod tests {
         assert_eq!(both, "JMSCorrelationID = 'x' AND (a = 1 OR b = 2)");
         assert_eq!(selector(Some("a = 1"), None).unwrap(), "a = 1");
         assert_eq!(selector(None, None), None);
+    }
+
+    #[test]
+    fn messages_that_were_shown_and_not_confirmed_are_mentioned() {
+        let lost = || Error::Lost("the server closed the socket".into());
+        assert!(not_confirmed(lost(), true).reason().contains("may still be on the queue"));
+        assert!(!not_confirmed(lost(), false).reason().contains("still"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod load;
 mod log;
 mod move_messages;
 mod mqsc;
+mod patience;
 mod process;
 mod progress;
 mod put;

@@ -5,16 +5,22 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use towline_client::{Address, Client, Options, Sasl};
+use towline_admin::status::{ProcessPhase, ProcessReport};
+use towline_client::{Address, Client, Error, Options, Sasl};
 
 use crate::arguments::{Mechanism, Reach};
+use crate::control::{ControlClient, WAIT_MIN, reach_within};
 use crate::failure::Failure;
+use crate::process::Process;
 
 /// Name of the socket in a data folder.
 pub(crate) const SOCKET: &str = "towline.sock";
+
+/// Until a process says what it is doing.
+const PHASE_MAX: Duration = Duration::from_secs(1);
 
 /// The default folder of a queue manager's data.
 const DATA_DEFAULT: &str = "./data/QM1";
@@ -28,7 +34,48 @@ pub(crate) struct Connector {
 impl Connector {
     /// Connects.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::connect(&self.address, &self.options)?)
+        let began = Instant::now();
+        Client::connect(&self.address, &self.options).map_err(|error| match error {
+            Error::CannotConnect { address, reason } if began.elapsed() >= self.options.timeout => {
+                let listens = self.listener().map(|pid| {
+                    format!(
+                        "; process {pid} listens there: `kill -CONT {pid}` lets a stopped one go on"
+                    )
+                });
+                let reason = reason + &listens.unwrap_or_default();
+                Error::CannotConnect { address, reason }.into()
+            }
+            Error::CannotConnect { address, reason } => {
+                let reason = self.unserved().unwrap_or(reason);
+                Error::CannotConnect { address, reason }.into()
+            }
+            other => other.into(),
+        })
+    }
+
+    /// What the process in the data folder is doing, where it serves no client now, and what to do.
+    fn unserved(&self) -> Option<String> {
+        let Address::Local(socket) = &self.address else { return None };
+        let mut process = ControlClient::connect(socket.parent()?, PHASE_MAX).ok()??;
+        let ProcessReport { queue_manager, pid, phase, active, .. } = process.report().ok()?;
+        let what_to_do = match phase {
+            ProcessPhase::Running => return None,
+            ProcessPhase::Starting => "try again when `towline status` shows it running".to_owned(),
+            ProcessPhase::Standby => format!("process {active} is the active one: see --url"),
+            ProcessPhase::Ending => {
+                "it accepts no new clients; start it again when it has ended, and then try again"
+                    .into()
+            }
+        };
+        let phase = phase.as_str();
+        Some(format!("queue manager {queue_manager} (process {pid}) is {phase}: {what_to_do}"))
+    }
+
+    /// The process that listens in the data folder, where one is meant.
+    fn listener(&self) -> Option<u32> {
+        let Address::Local(socket) = &self.address else { return None };
+        let process = Process::behind(reach_within(socket, WAIT_MIN).ok()?).ok()?;
+        Some(process.number())
     }
 }
 

@@ -59,7 +59,7 @@ fn ask(
 ) -> Result<Stopping, Failure> {
     let process = client.process()?;
     let answer_max = timeout.min(ANSWER_MAX);
-    client.wait_at_most(answer_max)?;
+    client.wait_at_most(answer_max);
     match client.ask(&json!({ "do": STOP, "force": arguments.force })) {
         Ok(_) => Ok(Stopping { process, signal: None }),
         Err(lost @ AskError::Lost { .. }) => match process.wait(LOST_ANSWER_MAX.min(timeout))? {

@@ -2,49 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod process;
+
+use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use process::Daemon;
+
 const CONTROL: &str = "towline-control.sock";
 
-/// A process that ends with its test.
-struct Daemon {
-    process: Child,
-    lines: BufReader<std::process::ChildStdout>,
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
 impl Daemon {
-    fn start(data: &Path, more: &[&str]) -> Daemon {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
-        command.args(["run", "QMT", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap());
-        Daemon { process, lines }
-    }
-
-    /// Waits for a line that begins so.
-    fn says(&mut self, beginning: &str) {
-        let mut line = String::new();
-        while !line.starts_with(beginning) {
-            line.clear();
-            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended before {beginning}");
-        }
-    }
-
     fn pid(&self) -> String {
         self.process.id().to_string()
     }
@@ -145,7 +118,7 @@ fn of_several_processes_that_stand_by_one_must_be_chosen() {
     let mut active = Daemon::start(&data, &["--standby"]);
     active.says("ready");
     let mut standbys = [(); 2].map(|()| Daemon::start(&data, &["--standby"]));
-    standbys.iter_mut().for_each(|standby| standby.says("standby"));
+    standbys.iter_mut().for_each(|standby| drop(standby.says("standby")));
     // As if it ran on another machine.
     let found = control_sockets(&data);
     let of_active = found.iter().find(|name| name.contains(&format!("-{}.", active.pid())));
@@ -247,6 +220,10 @@ fn a_stop_waits_for_open_units_and_a_second_one_waits_for_the_same_end() {
     assert_eq!(asked(json!({ "do": "stop" })), json!({ "ok": {} }));
     let phase = asked(json!({ "do": "status" }))["ok"]["process"]["phase"].clone();
     assert_eq!(phase, "ending", "it waits for the unit");
+    said(&data, &["status"], 0);
+    let refused = said(&data, &["put", "DEV.QUEUE.1", "two"], 4);
+    let what = format!("queue manager QMT (process {}) is ending", daemon.pid());
+    assert!(refused.contains(&what) && refused.contains("start it again"), "{refused}");
     get.kill().unwrap();
     get.wait().unwrap();
     daemon.ended();

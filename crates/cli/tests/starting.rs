@@ -2,40 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod process;
+
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-/// A queue manager that ends with its test.
-struct Daemon {
-    process: Child,
-    /// Its first line.
-    ready: String,
-    stdout: BufReader<std::process::ChildStdout>,
-}
+use process::{Daemon, command};
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
-fn command(data: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
-    command.args(["run", "QMT", "--data"]).arg(data).args(arguments);
-    command.env_remove("TOWLINE_LOG").env_remove("TOWLINE_LOG_FORMAT");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn start(data: &Path) -> Daemon {
-    let mut process = command(data, &["--listen", "127.0.0.1:0"]).spawn().unwrap();
-    let mut stdout = BufReader::new(process.stdout.take().unwrap());
-    let mut ready = String::new();
-    stdout.read_line(&mut ready).unwrap();
-    Daemon { process, ready, stdout }
+/// A queue manager, and its first line.
+fn start(data: &Path) -> (Daemon, String) {
+    let mut daemon = Daemon::start(data, &[]);
+    let ready = daemon.says("ready");
+    (daemon, ready)
 }
 
 /// Standard error of a start that is refused.
@@ -60,11 +40,11 @@ fn reason(words: &str) -> &str {
 #[test]
 fn after_ready_it_says_what_to_try_and_that_works() {
     let folder = tempfile::tempdir().unwrap();
-    let mut daemon = start(folder.path());
-    let url = daemon.ready.strip_prefix("ready amqp://127.0.0.1:").unwrap().trim().to_owned();
-    assert!(url.parse::<u16>().is_ok(), "{}", daemon.ready);
+    let (mut daemon, ready) = start(folder.path());
+    let url = ready.strip_prefix("ready amqp://127.0.0.1:").unwrap().trim().to_owned();
+    assert!(url.parse::<u16>().is_ok(), "{ready}");
     let mut tried = 0;
-    for line in daemon.stdout.by_ref().lines().map(Result::unwrap) {
+    for line in daemon.lines.by_ref().lines().map(Result::unwrap) {
         if let Some(command) = line.strip_prefix("  ") {
             let mut shell = Command::new("sh");
             shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -108,14 +88,14 @@ fn the_data_folder_and_the_socket_are_the_owners_only() {
 #[test]
 fn a_folder_in_use_an_address_in_use_and_a_wrong_file_are_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let daemon = start(folder.path());
+    let (daemon, ready) = start(folder.path());
     let words = refused(folder.path(), &["--listen", "127.0.0.1:0"]);
     let process = format!("is in use by process {}.", daemon.process.id());
     assert!(reason(&words).starts_with("towline: TWL1011E: Data folder /"), "{words}");
     assert!(reason(&words).ends_with(&process), "{words}");
 
     let other = tempfile::tempdir().unwrap();
-    let address = daemon.ready.trim().strip_prefix("ready amqp://").unwrap();
+    let address = ready.trim().strip_prefix("ready amqp://").unwrap();
     let words = refused(other.path(), &["--listen", address]);
     let expected = format!("towline: TWL1012E: Cannot listen on {address}: ");
     assert!(reason(&words).starts_with(&expected), "{words}");
@@ -136,7 +116,7 @@ fn a_folder_in_use_an_address_in_use_and_a_wrong_file_are_reported_in_one_line()
 #[test]
 fn stop_ends_a_queue_manager_in_order_and_waits_for_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut daemon = start(folder.path());
+    let (mut daemon, _) = start(folder.path());
     let stop = || {
         let mut stop = Command::new(env!("CARGO_BIN_EXE_towline"));
         stop.args(["stop", "--json", "--data"]).arg(folder.path()).output().unwrap()
@@ -194,7 +174,7 @@ fn a_lost_log_is_set_aside_only_of_an_instance_that_does_not_run_and_has_a_group
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (output.status.code(), said)
     };
-    let mut daemon = start(&data);
+    let (mut daemon, _) = start(&data);
     let (code, said) = replace(&group, &["--yes"]);
     assert!(code == Some(1) && said.contains("stop it first"), "{said}");
     daemon.process.kill().unwrap();
@@ -217,4 +197,25 @@ fn a_lost_log_is_set_aside_only_of_an_instance_that_does_not_run_and_has_a_group
     assert!(!data.join("log").exists());
     let (code, said) = replace(&group, &["--yes"]);
     assert!(code == Some(1) && said.contains("has no log to set aside"), "{said}");
+}
+
+#[test]
+fn the_unit_and_the_guides_restart_a_process_in_the_same_way() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = 0;
+    let mut look = |file: &Path| {
+        let text = std::fs::read_to_string(file).unwrap();
+        // The name alone, without a value, is in the text too.
+        let values = text.split("Restart=").skip(1).filter(|rest| !rest.starts_with('`'));
+        for value in values {
+            let word = value.split(|letter: char| !letter.is_ascii_alphabetic()).next();
+            assert_eq!(word, Some("always"), "{}", file.display());
+            found += 1;
+        }
+    };
+    look(&sources.join("examples/towline.service"));
+    for entry in std::fs::read_dir(sources.join("docs/guides")).unwrap() {
+        look(&entry.unwrap().path());
+    }
+    assert!(found >= 5, "{found} values");
 }

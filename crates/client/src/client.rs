@@ -236,7 +236,7 @@ impl Client {
 
     fn failed(&mut self, error: std::io::Error) -> Error {
         self.connection.disconnected();
-        self.lost = Some(error.to_string());
+        self.lost = Some(towline_tls::reason(&error));
         Error::Io(error)
     }
 

@@ -50,10 +50,10 @@ impl fmt::Display for Error {
             }
             Error::Lost(reason) => write!(out, "the connection was lost: {reason}"),
             Error::NoAnswer { what, after } => {
-                write!(out, "no answer to {what} within {} s", after.as_secs())
+                write!(out, "no answer to {what} within {} s", after.as_secs_f64())
             }
             Error::Unexpected(what) => write!(out, "the server violated the protocol: {what}"),
-            Error::Io(error) => write!(out, "{error}"),
+            Error::Io(error) => out.write_str(&towline_tls::reason(error)),
         }
     }
 }

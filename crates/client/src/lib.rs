@@ -25,7 +25,7 @@ mod stream;
 mod tests;
 mod unit;
 
-pub use address::Address;
+pub use address::{Address, path_too_long};
 pub use client::Client;
 pub use credentials::user_line;
 pub use error::Error;

@@ -193,6 +193,14 @@ impl Client {
         }
     }
 
+    /// Whether messages of a receiver were accepted outside of units, and the server has not
+    /// answered that they are gone for good: when its link or connection ends then, they may come
+    /// again.
+    #[must_use]
+    pub fn has_unconfirmed(&self, receiver: &Receiver) -> bool {
+        self.unconfirmed.iter().any(|id| id.link == receiver.link)
+    }
+
     /// Waits until all messages of a receiver that were accepted outside of units are gone for
     /// good: they do not come again, whatever happens to the server.
     ///
@@ -200,11 +208,11 @@ impl Client {
     /// When the server does not say so.
     pub fn confirm(&mut self, receiver: &Receiver) -> Result<(), Error> {
         let link = receiver.link;
-        let waits = move |client: &Client| client.unconfirmed.iter().any(|id| id.link == link);
         self.wait("the settlement of the messages", |client| {
-            !waits(client) || client.links.get(&link).is_none_or(|link| link.ended.is_some())
+            !client.has_unconfirmed(receiver)
+                || client.links.get(&link).is_none_or(|link| link.ended.is_some())
         })?;
-        if waits(self) { self.check(link) } else { Ok(()) }
+        if self.has_unconfirmed(receiver) { self.check(link) } else { Ok(()) }
     }
 
     /// Gives a message back as if it had not been delivered.

@@ -12,7 +12,7 @@ use rustls::{ClientConnection, StreamOwned};
 use towline_amqp::Url;
 use towline_tls::{Authorities, Identity};
 
-use crate::address::Address;
+use crate::address::{Address, path_too_long};
 use crate::options::Options;
 
 /// A connected socket.
@@ -30,6 +30,9 @@ impl Stream {
     pub(crate) fn connect(address: &Address, options: &Options) -> Result<Stream, String> {
         let stream = match address {
             Address::Local(path) => {
+                if let Some(why) = path_too_long(path) {
+                    return Err(why);
+                }
                 Stream::Unix(UnixStream::connect(path).map_err(|error| nobody_there(path, &error))?)
             }
             Address::Remote(Url { tls, host, port, .. }) => {
@@ -150,7 +153,7 @@ fn unreachable_for(error: &io::Error, timeout: Duration) -> String {
         (ErrorKind::ConnectionRefused, _) => {
             format!("{error}: no queue manager is listening at this address")
         }
-        (_, _) => error.to_string(),
+        (_, _) => towline_tls::reason(error),
     }
 }
 
@@ -219,6 +222,20 @@ mod tests {
             assert!(why.contains(&named) && why.contains(&typed), "{why}");
             assert!(why.contains("--url") && !why.contains("os error"), "{why}");
             drop(std::os::unix::net::UnixListener::bind(&socket));
+        }
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_reported_with_its_length_and_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let longest = 107 - folder.path().as_os_str().len() - 1;
+        let connect = |bytes: usize| {
+            refused(&Address::Local(folder.path().join("s".repeat(bytes))), &Options::default())
+        };
+        assert!(connect(longest).contains("no queue manager is running"));
+        let why = connect(longest + 1);
+        for part in ["has 108 bytes, and 107 are allowed", "shorter path with --data"] {
+            assert!(why.contains(part), "no '{part}' in: {why}");
         }
     }
 

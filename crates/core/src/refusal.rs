@@ -160,7 +160,7 @@ impl fmt::Display for Refusal {
                 out,
                 "the recovery log has no space for new messages; get some, free disk space, or raise log_bytes_max"
             ),
-            R::Ending => write!(out, "the queue manager is ending"),
+            R::Ending => write!(out, "the queue manager is ending: try again when it runs"),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
             R::MessageDamaged { queue, place, moved } => write_damaged(out, queue, place, *moved),

@@ -6,7 +6,7 @@
 //!
 //! Not here: what follows from the answers (the command). Invariants: no connection for frames is
 //! made, nor taken, so nothing is reported to any member; no answer is waited for longer than
-//! [`ANSWER_MAX`].
+//! [`ANSWER_MAX`], and all of them together no longer than the caller wants.
 
 use std::io;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct MemberAnswer {
     pub said: Result<Vec<u8>, String>,
 }
 
-/// Asks all members but `this`.
+/// Asks all members but `this`, one after the other, within `longest`.
 ///
 /// # Errors
 /// When the certificates of `this` cannot be used.
@@ -49,13 +49,19 @@ pub fn ask(
     queue_manager: &str,
     config: &GroupConfig,
     this: Peer,
+    longest: Duration,
 ) -> Result<Vec<MemberAnswer>, String> {
     let asker = Asker::new(queue_manager, config, this)?;
-    let others = (0..config.member.len()).filter(|peer| *peer != this);
-    let answers = others.map(|peer| {
+    let began = Instant::now();
+    let others: Vec<Peer> = (0..config.member.len()).filter(|peer| *peer != this).collect();
+    let still_to_ask = (1..=u32::try_from(others.len()).unwrap_or(u32::MAX)).rev();
+    let answers = others.into_iter().zip(still_to_ask).map(|(peer, still_to_ask)| {
+        // One that hangs leaves the next one its share.
+        let share = longest.saturating_sub(began.elapsed()) / still_to_ask;
         let answer = asker.runtime.block_on(async {
             let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
-            timeout(ANSWER_MAX, answer(&asker, peer)).await.unwrap_or_else(|_| Err(late()))
+            let answer = timeout(share.min(ANSWER_MAX), answer(&asker, peer));
+            answer.await.unwrap_or_else(|_| Err(late()))
         });
         let name = asker.shared.settings.name(peer).to_owned();
         MemberAnswer { name, said: answer.map_err(|error| error.to_string()) }

@@ -268,6 +268,15 @@ impl Links {
         async move { dial::stream(&shared, peer, &purpose).await }
     }
 
+    /// Looks at the certificate files at once. Files that changed apply to the connections that
+    /// come: the time until which their certificate is valid. `None`: they have not changed.
+    ///
+    /// # Errors
+    /// A text that names the file and what is wrong with it; those in use stay in use.
+    pub fn reload(&self) -> Result<Option<String>, String> {
+        rotation::reload(&self.shared)
+    }
+
     /// The statistics of the link to `peer`.
     pub fn state(&self, peer: Peer) -> LinkState {
         let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };

@@ -1,5 +1,6 @@
-//! Looks at the certificate files every few seconds: new ones count for the connections that come,
-//! without a restart. Warns when this instance's certificate is about to expire.
+//! Looks at the certificate files every few seconds, and when an operator asks for it: new ones
+//! count for the connections that come, without a restart. Warns when this instance's certificate
+//! is about to expire.
 //!
 //! Connections that stand are not ended: a certificate counts when a connection begins.
 //!
@@ -16,8 +17,9 @@ use towline_admin::catalogue::{
 
 use super::identity::TlsIdentity;
 use super::{Shared, names};
+use rustls::pki_types::UnixTime;
 use towline_logging::log;
-use towline_tls::Expiry;
+use towline_tls::{Expiry, in_date};
 
 /// Between two looks at the files.
 #[cfg(not(test))]
@@ -41,8 +43,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => (reported, seen) = Default::default(),
             Ok(Some(identity)) => {
-                log(&GROUP_CERTIFICATE_READ, &[&identity.expires().to_string()]);
-                *shared.identity.write() = Arc::new(identity);
+                put_in_force(&shared, identity);
                 (reported, seen) = Default::default();
             }
             Err(why) => {
@@ -58,6 +59,26 @@ pub(super) async fn watch(shared: Arc<Shared>) {
     }
 }
 
+/// Looks at once, for an operator. New files are in force afterwards: the time until which their
+/// certificate is valid.
+///
+/// # Errors
+/// Why the files cannot be used, changed or not; the ones in use stay.
+pub(super) fn reload(shared: &Shared) -> Result<Option<String>, String> {
+    let Some(identity) = look_again(shared)? else {
+        in_date_now(shared, &shared.identity())?;
+        return Ok(None);
+    };
+    let until = identity.expires().to_string();
+    put_in_force(shared, identity);
+    Ok(Some(until))
+}
+
+fn put_in_force(shared: &Shared, identity: TlsIdentity) {
+    log(&GROUP_CERTIFICATE_READ, &[&identity.expires().to_string()]);
+    *shared.identity.write() = Arc::new(identity);
+}
+
 /// The files' new content, checked, if it is another one.
 fn look_again(shared: &Shared) -> Result<Option<TlsIdentity>, String> {
     let settings = &shared.settings;
@@ -68,7 +89,17 @@ fn look_again(shared: &Shared) -> Result<Option<TlsIdentity>, String> {
     let file = settings.identity.certificate.display();
     names::belongs(identity.own(), &settings.names(settings.this))
         .map_err(|why| format!("certificate {file}: {why}"))?;
+    in_date_now(shared, &identity)?;
     Ok(Some(identity))
+}
+
+/// Refuses a certificate that all peers would refuse: the one in use may be a better one.
+fn in_date_now(shared: &Shared, identity: &TlsIdentity) -> Result<(), String> {
+    let file = shared.settings.identity.certificate.display();
+    let own = [identity.own().clone()];
+    in_date(Some(&own), UnixTime::now()).map_err(|why| {
+        format!("certificate {file}: {why}; issue a new one (towline group certificates)")
+    })
 }
 
 /// What was reported last, and how long ago.

@@ -13,10 +13,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{Entry, MESSAGES_LEFT_OUT, Severity};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
 
-const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-const LEVEL_DEFAULT: &str = "info";
+const LEVELS: [(&str, LevelFilter); 5] = [
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
+const LEVEL_DEFAULT: LevelFilter = LevelFilter::INFO;
 /// The variable that sets the level, whatever the configuration says.
 const LEVEL_VARIABLE: &str = "TOWLINE_LOG";
 const FORMAT_VARIABLE: &str = "TOWLINE_LOG_FORMAT";
@@ -38,7 +48,7 @@ pub struct BadVariable {
 }
 
 /// Puts another level in force.
-type SetLevel = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+type SetLevel = Box<dyn Fn(Targets) -> Result<(), String> + Send + Sync>;
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
 /// Starts logging: text, or JSON with `TOWLINE_LOG_FORMAT=json`; level from `TOWLINE_LOG`
@@ -51,26 +61,22 @@ pub fn start() -> Result<(), BadVariable> {
         Ok(chosen) => (chosen, None),
         Err(bad) => (None, Some(bad)),
     };
-    let filter = chosen.unwrap_or_else(|| EnvFilter::new(LEVEL_DEFAULT));
+    let filter = chosen.unwrap_or_else(|| Targets::new().with_default(LEVEL_DEFAULT));
     let json = variable(FORMAT_VARIABLE, is_json);
-    let builder = tracing_subscriber::fmt()
+    let (filter, handle) = reload::Layer::new(filter);
+    let set: SetLevel = Box::new(move |to| handle.reload(to).map_err(|why| why.to_string()));
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // Files and pipes get plain text: escapes there are only in the way of a search.
         .with_ansi(std::io::stderr().is_terminal() && !no_color(std::env::var_os("NO_COLOR")))
         .with_target(false);
     let started = if matches!(json, Ok(Some(true))) {
-        let builder = builder.json().with_env_filter(filter).with_filter_reloading();
-        let handle = builder.reload_handle();
-        let set: SetLevel = Box::new(move |to| handle.reload(to).map_err(|why| why.to_string()));
-        builder.try_init().map(|()| set)
+        tracing_subscriber::registry().with(filter).with(layer.json()).try_init()
     } else {
-        let builder = builder.with_env_filter(filter).with_filter_reloading();
-        let handle = builder.reload_handle();
-        let set: SetLevel = Box::new(move |to| handle.reload(to).map_err(|why| why.to_string()));
-        builder.try_init().map(|()| set)
+        tracing_subscriber::registry().with(filter).with(layer).try_init()
     };
     match started {
-        Ok(set) => {
+        Ok(()) => {
             SET_LEVEL.get_or_init(|| set);
         }
         Err(_) => tracing::debug!("logging was started before"),
@@ -128,35 +134,33 @@ fn is_json(text: &str) -> Result<bool, String> {
 ///
 /// # Errors
 /// What is allowed.
-pub fn level(text: &str) -> Result<EnvFilter, String> {
+pub fn level(text: &str) -> Result<Targets, String> {
     let wrong = || {
         format!(
             "there are {}, and with commas levels of single modules as in info,towline_server=debug",
-            LEVELS.join(", ")
+            LEVELS.map(|(name, _)| name).join(", ")
         )
     };
-    let mut all = LEVEL_DEFAULT;
-    let mut modules = Vec::new();
+    let mut levels = Targets::new().with_default(LEVEL_DEFAULT);
     for part in text.split(',').map(str::trim) {
         let (module, level) = match part.split_once('=') {
             Some((module, level)) => (Some(module.trim()), level.trim()),
             None => (None, part),
         };
-        if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
-            return Err(wrong());
-        }
+        let known = LEVELS.iter().find(|(name, _)| name.eq_ignore_ascii_case(level));
+        let (_, level) = known.ok_or_else(wrong)?;
         match module {
-            None => all = level,
+            None => levels = levels.with_default(*level),
             Some(module) => {
                 let fits = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
                 if module.is_empty() || !module.chars().all(fits) {
                     return Err(wrong());
                 }
-                modules.push(format!(",{module}={level}"));
+                levels = levels.with_target(module, *level);
             }
         }
     }
-    EnvFilter::try_new(format!("{all}{}", modules.concat())).map_err(|_| wrong())
+    Ok(levels)
 }
 
 /// Puts the level of the configuration in force, unless the environment names one.
@@ -167,7 +171,10 @@ pub fn set_level(configured: Option<&str>) -> Result<(), String> {
     if std::env::var_os(LEVEL_VARIABLE).is_some() {
         return Ok(());
     }
-    let filter = level(configured.unwrap_or(LEVEL_DEFAULT))?;
+    let filter = match configured {
+        Some(configured) => level(configured)?,
+        None => Targets::new().with_default(LEVEL_DEFAULT),
+    };
     match SET_LEVEL.get() {
         Some(set) => set(filter),
         // Another program, such as a test, has logging of its own.
@@ -237,6 +244,8 @@ impl Seldom {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
 
     #[test]
@@ -268,7 +277,10 @@ mod tests {
 
     #[test]
     fn a_level_for_one_module_leaves_the_others_at_info() {
-        assert_eq!(level("towline_log=trace").unwrap().to_string(), "towline_log=trace,info");
+        let levels = level("towline_log=trace").unwrap();
+        let logs = |module, level| levels.would_enable(module, &level);
+        assert!(logs("towline_log::writer", Level::TRACE));
+        assert!(logs("towline_server", Level::INFO) && !logs("towline_server", Level::DEBUG));
     }
 
     #[test]

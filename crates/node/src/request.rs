@@ -288,7 +288,7 @@ pub enum Farewell {
 impl fmt::Display for Farewell {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Farewell::Ending => "the queue manager is ending",
+            Farewell::Ending => "the queue manager is ending: connect again when it runs",
             Farewell::NotActive => {
                 "this instance is not the active one any more: connect again, and the active one \
                  serves you"

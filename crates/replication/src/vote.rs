@@ -10,6 +10,7 @@ use std::path::Path;
 use towline_group::HardState;
 use towline_types::Lsn;
 
+use crate::frames::peer_of;
 use crate::hard_state_file::HardStateFile;
 use crate::incarnation;
 
@@ -42,6 +43,13 @@ pub fn hard_state(data: &Path) -> std::io::Result<Option<HardStateReport>> {
         committed,
     };
     Ok(hard_state_file.read().map(state))
+}
+
+/// Which instance of its group a data folder belongs to: its position among the members, ordered by
+/// name. `None`: it is not known.
+#[must_use]
+pub fn instance_position(data: &Path) -> Option<usize> {
+    HardStateFile::of(data).owner().map(peer_of)
 }
 
 /// Takes the vote away, durably, because the log is about to be set aside: what was known to be
@@ -126,6 +134,14 @@ mod tests {
         let blank = tempfile::tempdir().unwrap();
         give_up_vote(blank.path()).unwrap();
         assert_eq!(hard_state(blank.path()).unwrap(), None, "there was none to give up");
+    }
+
+    #[test]
+    fn a_data_folder_says_which_instance_it_belongs_to() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(instance_position(folder.path()), None);
+        let folder = with_state(&HardState::default());
+        assert_eq!(instance_position(folder.path()), Some(0));
     }
 
     #[test]

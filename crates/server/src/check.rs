@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towline_admin::catalogue::{
-    FLOATING_NOT_HELD, GROUP_CERTIFICATE_EXPIRED, GROUP_CERTIFICATE_EXPIRES,
+    FLOATING_NOT_HELD, GROUP_CERTIFICATE_EXPIRED, GROUP_CERTIFICATE_EXPIRES, KEY_OPEN,
     LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING,
     NO_DEAD_LETTER_QUEUE, NO_MODEL,
 };
@@ -20,6 +20,7 @@ use towline_log::LinuxDisk;
 use crate::endpoints::check_socket;
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
+use crate::reload::{OpenKey, open_keys};
 use crate::run::check_group_folder;
 use crate::run_args::{RunArgs, of_file, with_command_line};
 use towline_access::Attempts;
@@ -71,6 +72,10 @@ pub fn check(args: &RunArgs) -> Vec<CheckResult> {
         for one in &config.listener {
             listener(&mut seen, args, &config, (one, &users));
         }
+    }
+    for OpenKey { file, mode } in open_keys(&config) {
+        let message = KEY_OPEN.message(&[&file, &mode]).to_string();
+        seen.push(&format!("private key {file}"), Verdict::Warning(message));
     }
     if let Some(group) = &config.group {
         match of_group(args, group) {

@@ -31,7 +31,7 @@ pub use check::{CheckResult, Verdict, check, check_listeners};
 pub use control::names::control_sockets;
 pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
-    is_folder_of_group,
+    instance_position, is_folder_of_group,
 };
 pub use refused::RunError;
 pub use run::run;

@@ -1,28 +1,31 @@
 //! What can change while the queue manager runs: users and administrators, certificates of
-//! listeners, folders of backups, the log level. Read again on SIGHUP and for `towline reload`;
-//! certificates also when their files change.
+//! listeners, those between the instances of a group, folders of backups, the log level. Read again
+//! on SIGHUP and for `towline reload`; certificates also when their files change.
 //!
-//! Not here: the control socket and the signal; certificates between instances (`link::rotation`).
+//! Not here: the control socket and the signal; when the files of the group are in force
+//! (`link::rotation`).
 //!
 //! Invariant: what cannot be used leaves in force what was read before, and is reported.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use towline_admin::catalogue::{
-    Entry, LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_READ,
-    LISTENER_CERTIFICATE_UNREADABLE, NO_USER_LEFT, RELOAD_FAILED, RELOAD_LATER, RELOADED,
+    Entry, KEY_OPEN, LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES,
+    LISTENER_CERTIFICATE_READ, LISTENER_CERTIFICATE_UNREADABLE, NO_USER_LEFT, RELOAD_FAILED,
+    RELOAD_LATER, RELOADED,
 };
 
 use crate::net::ListenerTls;
 use towline_access::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
+use towline_link::Links;
 use towline_logging::{log, set_level};
-use towline_tls::Expiry;
+use towline_tls::{Expiry, mode_open_to_all};
 
 /// Between two looks at the files of certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -55,6 +58,8 @@ pub(crate) struct Reload {
     pub(crate) users: Arc<Users>,
     pub(crate) folders: Arc<BackupFolders>,
     listeners: Mutex<Vec<Arc<ListenerTls>>>,
+    /// Of an instance of a group, once they are started.
+    links: OnceLock<Weak<Links>>,
 }
 
 impl Reload {
@@ -66,7 +71,24 @@ impl Reload {
         let users = Arc::new(Users::read(&config.users)?);
         let folders = Arc::new(BackupFolders::new(&config.backup.folders));
         let (in_force, listeners) = (Mutex::new(config.clone()), Mutex::default());
-        Ok(Arc::new(Reload { file, in_force, users, folders, listeners }))
+        let links = OnceLock::new();
+        Ok(Arc::new(Reload { file, in_force, users, folders, listeners, links }))
+    }
+
+    /// The configuration file, in full.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        let file = self.file.as_deref()?;
+        Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()))
+    }
+
+    /// Logs each private key that every user of this machine can read, and gives what was logged.
+    pub(crate) fn tell_open_keys(&self) -> Vec<String> {
+        let open = open_keys(&self.in_force.lock());
+        let told = open.iter().map(|OpenKey { file, mode }| {
+            log(&KEY_OPEN, &[file, mode]);
+            KEY_OPEN.message(&[file, mode]).to_string()
+        });
+        told.collect()
     }
 
     /// What administration jobs of the queue manager `name` need.
@@ -78,6 +100,14 @@ impl Reload {
     pub(crate) fn watch(&self, tls: &Arc<ListenerTls>) {
         tell_expiry(tls);
         self.listeners.lock().push(Arc::clone(tls));
+    }
+
+    /// Reads the certificates of these links too.
+    ///
+    /// # Panics
+    /// When there were some before: a process starts them once.
+    pub(crate) fn of_group(&self, links: &Arc<Links>) {
+        assert!(self.links.set(Arc::downgrade(links)).is_ok(), "a process has one set of links");
     }
 
     /// Reads everything again on another thread, and logs what changed.
@@ -115,6 +145,16 @@ impl Reload {
                 Err(why) => done.failed(format!("certificate of {}: {why}", tls.address())),
             }
         }
+        if let Some(links) = self.links.get().and_then(Weak::upgrade) {
+            match links.reload() {
+                Ok(Some(until)) => {
+                    done.changed.push(format!("certificate of the group, valid until {until}"));
+                }
+                Ok(None) => {}
+                Err(why) => done.failed(format!("certificates of the group: {why}")),
+            }
+        }
+        done.warnings.extend(self.tell_open_keys());
         let nothing = ["nothing has changed".to_owned()];
         let told = if done.changed.is_empty() { &nothing } else { done.changed.as_slice() };
         log(&RELOADED, &[&told.join("; ")]);
@@ -180,6 +220,27 @@ impl Reload {
     }
 }
 
+/// A private key that every user of this machine can read or change.
+pub(crate) struct OpenKey {
+    pub(crate) file: String,
+    /// In octal.
+    pub(crate) mode: String,
+}
+
+/// Those that a configuration names, of listeners and of the group.
+pub(crate) fn open_keys(config: &Config) -> Vec<OpenKey> {
+    let of_listeners = config.listener.iter().filter_map(|listener| listener.private_key.as_ref());
+    let of_group = config.group.iter().map(|group| &group.private_key);
+    let mut keys: Vec<_> = of_listeners.chain(of_group).collect();
+    keys.sort();
+    keys.dedup();
+    let open = keys.into_iter().filter_map(|file| {
+        let mode = format!("{:o}", mode_open_to_all(file)?);
+        Some(OpenKey { file: file.display().to_string(), mode })
+    });
+    open.collect()
+}
+
 /// Tables of the file that differ and cannot change now.
 fn later(now: &Config, new: &Config) -> Vec<&'static str> {
     let users = |config: &Config| (config.users.file.is_some(), config.users.local_group.clone());
@@ -235,5 +296,53 @@ fn tell_expiry(tls: &ListenerTls) -> Option<String> {
             told(&LISTENER_CERTIFICATE_EXPIRES, &[&address, &days.to_string(), &time])
         }
         Expiry::Over => told(&LISTENER_CERTIFICATE_EXPIRED, &[&address, &time]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_config::ListenerConfig;
+    use towline_link::testing::Bench;
+
+    use super::*;
+
+    #[test]
+    fn files_of_the_group_that_cannot_be_used_are_a_failed_reload() {
+        let bench = Bench::new(1);
+        let (links, _recorder) = bench.start(0);
+        let links = Arc::new(links);
+        let reload = Reload::new(None, &Config::default()).unwrap();
+        reload.of_group(&links);
+        assert_eq!(reload.now(), ReloadReport::default());
+        let key = bench.authority.issue(bench.folder.path(), "x", 100).private_key;
+        std::fs::rename(key, bench.files("a").private_key).unwrap();
+        let ReloadReport { changed, failed, .. } = reload.now();
+        let [why] = failed.as_slice() else { panic!("{failed:?}") };
+        for part in ["certificates of the group: ", "a-key.pem", "does not belong to certificate"] {
+            assert!(why.contains(part), "no '{part}' in: {why}");
+        }
+        assert!(changed.is_empty(), "{changed:?}");
+    }
+
+    #[test]
+    fn a_private_key_that_every_user_can_read_is_a_warning_at_each_reload() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("server.key");
+        std::fs::write(&key, "").unwrap();
+        let plain = ListenerConfig::plain("127.0.0.1:0".parse().unwrap());
+        let listener = ListenerConfig { private_key: Some(key.clone()), ..plain };
+        let config = Config { listener: vec![listener.clone(), listener], ..Config::default() };
+        let reload = Reload::new(None, &config).unwrap();
+        for (mode, expected) in [(0o600, 0), (0o644, 1), (0o640, 0)] {
+            std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+            let ReloadReport { warnings, failed, .. } = reload.now();
+            assert_eq!((warnings.len(), failed.len()), (expected, 0), "{mode:o}: {warnings:?}");
+            for warning in warnings {
+                let parts = ["TWL1101W", "server.key", "644"];
+                assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
+            }
+        }
     }
 }

@@ -57,6 +57,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let reload = Reload::new(args.config.clone(), &file).map_err(refused)?;
     let mut config = with_command_line(args, file)?;
     check_socket(args, &config)?;
+    reload.tell_open_keys();
     check_group_folder(&args.data, &config).map_err(|error| args.refused(error))?;
     let control = start_control(args, &config, &reload, clock, &signals)?;
     let clients_max = descriptors::clients_of(&config, descriptors);

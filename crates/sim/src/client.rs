@@ -70,9 +70,6 @@ pub(crate) struct Connection {
 struct OpenUnit {
     number: usize,
     id: Option<UnitId>,
-    /// All puts of a unit are persistent, or none: the other case breaks an assertion of `core`
-    /// (see docs/internals/simulator.md).
-    persistent: bool,
 }
 
 /// An answer to a client.
@@ -326,8 +323,7 @@ impl Act<'_> {
 
     fn begin(&mut self) -> Vec<Request> {
         let number = self.history.declare();
-        let persistent = self.is_persistent();
-        self.connection.unit = Some(OpenUnit { number, id: None, persistent });
+        self.connection.unit = Some(OpenUnit { number, id: None });
         self.connection.waits(self.now);
         vec![Request::Declare { token: number as u64 }]
     }
@@ -400,7 +396,8 @@ impl Act<'_> {
         };
         let mut requests = Vec::new();
         for _ in 0..self.dice.between(0, 3) {
-            requests.push(self.put(producer, Some((unit.number, id)), unit.persistent));
+            let persistent = self.is_persistent();
+            requests.push(self.put(producer, Some((unit.number, id)), persistent));
         }
         for _ in 0..self.dice.between(0, 3) {
             requests.extend(self.settle(consumer, Some((unit.number, id))));

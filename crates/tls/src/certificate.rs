@@ -2,12 +2,15 @@
 //!
 //! Not here: whether it is trusted (`chain`), and which names are wanted.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
+use crate::error::{FileError, FileRole};
 use crate::expiry::ExpiryTime;
+use crate::pem::PemFile;
 
 /// The names of the owner of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +19,14 @@ pub struct SubjectNames {
     pub common: Vec<String>,
     /// Its DNS names (subjectAltName, RFC 5280 section 4.2.1.6).
     pub dns: Vec<String>,
+}
+
+/// The certificates in a file, in their order; at least one.
+///
+/// # Errors
+/// Why the file cannot be used.
+pub fn certificates_in(file: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    PemFile::read(file, FileRole::Certificate)?.certificates()
 }
 
 /// The names in a certificate.

@@ -39,6 +39,8 @@ pub enum FileFault {
     Missing,
     /// This user may not read it.
     Forbidden,
+    /// It is a folder.
+    Folder,
     /// It cannot be read for another reason.
     Unreadable(io::Error),
     /// It has no text.
@@ -95,6 +97,9 @@ impl fmt::Display for FileError {
                 "permission denied; allow the user that runs this program to read it, and to \
                  enter the folders above it",
             ),
+            FileFault::Folder => {
+                write!(out, "it is a folder; name the file in it with the {wanted}")
+            }
             FileFault::Unreadable(error) => write!(out, "it cannot be read: {error}"),
             FileFault::Empty => write!(out, "the file is empty; name the file with the {wanted}"),
             FileFault::NotPem => self.not_pem(out),

@@ -22,7 +22,10 @@ pub(crate) fn words(error: &Error) -> String {
             format!("the certificate is not valid yet ({error})")
         }
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "the certificate is of an authority that we do not trust".into()
+            "the certificate is of an authority that we do not trust; the certificate of that \
+             authority must be in the file of trusted ones (--ca of a command, `authorities` of \
+             [group])"
+                .into()
         }
         Error::NoCertificatesPresented => "it showed no certificate".into(),
         Error::AlertReceived(Alert::CertificateExpired) => {
@@ -30,7 +33,9 @@ pub(crate) fn words(error: &Error) -> String {
         }
         // The second one is for an authority of the same name with another key.
         Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
-            "it does not trust the authority of our certificate".into()
+            "it does not trust the authority of our certificate, which must be in its file of \
+             trusted ones (`authorities` of [group], `client_authorities` of a listener)"
+                .into()
         }
         other => format!("TLS: {other}"),
     }

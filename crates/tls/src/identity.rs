@@ -2,6 +2,7 @@
 //!
 //! Not here: what it trusts (`authorities`).
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,6 +78,14 @@ impl Identity {
     pub(crate) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
     }
+}
+
+/// The mode of a private key that users other than its owner and group can read or change; `None`:
+/// they cannot, or there is no such file.
+#[must_use]
+pub fn mode_open_to_all(private_key: &Path) -> Option<u32> {
+    let mode = std::fs::metadata(private_key).ok()?.mode() & 0o777;
+    (mode & 0o006 != 0).then_some(mode)
 }
 
 /// Which of the two files is to blame.

@@ -31,9 +31,9 @@ mod pem;
 mod tests;
 
 pub use authorities::Authorities;
-pub use certificate::{SubjectNames, common_name, in_date, subject_names};
+pub use certificate::{SubjectNames, certificates_in, common_name, in_date, subject_names};
 pub use configuration::{client, mutual_client, mutual_server, server};
 pub use error::{FileError, FileFault, FileRole};
 pub use expiry::{Expiry, ExpiryTime};
 pub use failure::reason;
-pub use identity::Identity;
+pub use identity::{Identity, mode_open_to_all};

@@ -28,6 +28,7 @@ impl PemFile {
             let fault = match error.kind() {
                 ErrorKind::NotFound => FileFault::Missing,
                 ErrorKind::PermissionDenied => FileFault::Forbidden,
+                ErrorKind::IsADirectory => FileFault::Folder,
                 _ => FileFault::Unreadable(error),
             };
             FileError { file: path.to_owned(), role, fault }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +135,15 @@ fn a_file_that_cannot_be_read_is_named_with_its_role_and_what_to_do() {
     says(&refused(Identity::read(&bed.certificate, &gone)), "private key", &gone, &missing);
     let folder = bed.folder.path();
     let text = refused(Authorities::read(folder));
-    says(&text, "authorities", folder, &["cannot be read", "directory"]);
+    let named = ["it is a folder", "name the file in it with the certificates of the trusted"];
+    says(&text, "authorities", folder, &named);
+    let text = refused(Identity::read(&bed.certificate, folder));
+    says(
+        &text,
+        "private key",
+        folder,
+        &["it is a folder; name the file in it with the private key"],
+    );
     // Tests may run as root, which reads every file.
     let forbidden =
         FileError { file: gone.clone(), role: FileRole::PrivateKey, fault: FileFault::Forbidden };
@@ -224,10 +233,21 @@ fn a_certificate_is_checked_against_the_authorities_of_peers() {
     let now = UnixTime::now();
     assert!(bed.identity().check(&bed.trusted(), now).is_ok());
     let text = refused(bed.identity().check(&other.trusted(), now));
-    says(&text, "certificate", &bed.certificate, &["an authority that we do not trust"]);
+    let parts = ["an authority that we do not trust", "--ca", "`authorities` of [group]"];
+    says(&text, "certificate", &bed.certificate, &parts);
     let late = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs() + 2 * 86_400));
     let text = refused(bed.identity().check(&bed.trusted(), late));
     says(&text, "certificate", &bed.certificate, &["has expired"]);
+}
+
+#[test]
+fn a_private_key_that_any_user_can_read_or_change_is_noticed() {
+    let bed = Bed::new();
+    for (mode, open) in [(0o600, None), (0o640, None), (0o644, Some(0o644)), (0o602, Some(0o602))] {
+        fs::set_permissions(&bed.key, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(mode_open_to_all(&bed.key), open, "{mode:o}");
+    }
+    assert_eq!(mode_open_to_all(&bed.folder.path().join("none")), None);
 }
 
 #[test]

@@ -6,10 +6,10 @@
 //! [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a plain peer on one socket), [`tls`] (a TLS
 //! client under it), [`lossy`] (a file system that forgets), [`slow`] (one that takes its time),
 //! [`slow_net`] (a network that does), [`history`] (the answers that clients got), [`workload`]
-//! (producers and movers for the kill tests), [`through`] (messages in and out again), [`deep`]
-//! (deep queues), [`extent`] (the log's bytes), [`papers`] (certificates), [`lan`] (machines on a
-//! bridge). Nothing here is part of the product, and the product's crates are not used: what is
-//! tested is what a stranger sees.
+//! (producers and movers for the kill tests), [`through`] (messages in and out again), [`numbered`]
+//! (messages that are told apart), [`deep`] (deep queues), [`extent`] (the log's bytes), [`papers`]
+//! (certificates), [`lan`] (machines on a bridge). Nothing here is part of the product, and the
+//! product's crates are not used: what is tested is what a stranger sees.
 
 pub mod chance;
 pub mod chaos;
@@ -20,6 +20,7 @@ pub mod group;
 pub mod history;
 pub mod lan;
 pub mod lossy;
+pub mod numbered;
 pub mod papers;
 pub mod paths;
 pub mod peer;

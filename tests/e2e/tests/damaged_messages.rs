@@ -2,13 +2,17 @@
 //! aside on the dead-letter queue, or the client is notified. Runs the commands of
 //! docs/guides/damaged-log.md.
 //!
-//! Not here: damage that a start finds (`log_damage.rs`), pages and images (`deep_damage.rs`).
+//! Not here: damage that a start finds (`log_damage.rs`), missing extents (`missing_extents.rs`),
+//! pages and images (`deep_damage.rs`).
 
 use std::fs;
-use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
 
-use towline_e2e::daemon::{Daemon, Site, said};
+use towline_e2e::daemon::{Site, said};
 use towline_e2e::extent::flip;
+use towline_e2e::numbered::{WITH_DLQ, numbers, text};
+use towline_e2e::wait::until_true;
 use towline_e2e::{Try, require};
 
 const Q: &str = "OLD";
@@ -18,11 +22,6 @@ const COUNT: usize = 100;
 const HIT: usize = 41;
 /// What a backup says of it.
 const DAMAGED: &str = "a damaged batch, 1 messages in it cannot be read";
-const WITH_DLQ: &str = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
-
-fn text(number: usize) -> String {
-    format!("message {number:03} {}", "x".repeat(4_000))
-}
 
 /// A hundred messages of one unit of work, which a start does not read: an image lies behind them.
 fn written(config: &str) -> Try<Site> {
@@ -56,18 +55,8 @@ fn damage_text(site: &Site, text: &str) -> Try {
     Err(format!("{:.12} is nowhere", text).into())
 }
 
-/// The numbers of the messages that a command printed.
-fn numbers(printed: &str) -> Vec<usize> {
-    let lines = printed.lines().filter_map(|line| line.strip_prefix("message "));
-    lines.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
-}
-
 fn others() -> Vec<usize> {
     (0..COUNT).filter(|number| *number != HIT).collect()
-}
-
-fn stop(daemon: Daemon) -> Try {
-    daemon.stop().map(|_| ())
 }
 
 #[test]
@@ -93,7 +82,7 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     require!(shown.contains("Damaged") && shown.contains("1 messages"), "{shown}");
     let log = site.log();
     require!(log.matches("TWL2050E").count() == 1, "told once: {log}");
-    stop(daemon)?;
+    daemon.stop()?;
 
     // It is a fact of the log, and not the message that is left but what is known of it.
     let daemon = site.start()?;
@@ -107,7 +96,7 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     let note = site.runs(&["get", DLQ, "--transaction", "1"], 0)?;
     require!(numbers(&note).is_empty() && note.contains("log repair"), "{note}");
     require!(site.queue_number(DLQ, "depth")? == 0, "a note that was got is gone");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -125,11 +114,17 @@ fn without_a_dead_letter_queue_the_consumer_is_told_and_nothing_overtakes() -> T
         require!(told.contains(words), "no {words} in {told}");
     }
     let output = site.towline(&["browse", Q])?.output()?;
-    let found = numbers(&String::from_utf8_lossy(&output.stdout));
-    require!(found == (HIT + 1..COUNT).collect::<Vec<_>>(), "browsed: {found:?}");
+    let left = numbers(&String::from_utf8_lossy(&output.stdout));
     require!(output.status.code() == Some(1), "{}", said(&output));
+    // The server may close the link before it has read the last outcomes: those messages return to
+    // the head of the queue, in their order, and the command says so.
+    require!(others().ends_with(&left), "browsed: {left:?}");
+    require!(left.len() >= COUNT - HIT - 1, "browsed: {left:?}");
+    let returned = left.len() - (COUNT - HIT - 1);
+    let mentioned = told.contains("may still be on the queue");
+    require!(mentioned || returned == 0, "{returned} returned: {told}");
     let depth = site.queue_number(Q, "depth")?;
-    require!(depth == (COUNT - HIT) as u64, "{depth} are left");
+    require!(depth == (left.len() + 1) as u64, "{depth} are left");
     require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
     require!(site.log().matches("TWL2051E").count() == 1, "told once");
     let shown = site.mqsc(&format!("DIS QS({Q}) DAMAGED"))?;
@@ -139,13 +134,37 @@ fn without_a_dead_letter_queue_the_consumer_is_told_and_nothing_overtakes() -> T
     site.mqsc(&format!("ALTER QMGR DEADQ({DLQ})"))?;
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     let rest = numbers(&String::from_utf8_lossy(&output.stdout));
-    require!(rest == (HIT + 1..COUNT).collect::<Vec<_>>(), "{rest:?}");
+    require!(rest == left, "{rest:?}");
     // It was known before, and is reported all the same.
     require!(output.status.code() == Some(1), "{}", said(&output));
     require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
     require!(site.queue_number(Q, "damaged")? == 1, "counted once");
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
-    stop(daemon)
+    daemon.stop()
+}
+
+/// The link of a client that prints slowly is closed while most of what it was sent waits in it.
+#[test]
+fn what_a_slow_consumer_showed_after_its_link_was_closed_stays_and_it_says_so() -> Try {
+    let site = written("")?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    site.mqsc("ALTER QMGR DEADQ(' ')")?;
+    let mut command = site.towline(&["get", Q, "--all"])?;
+    let getting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // Its output, which is not read yet, holds fewer messages than stand before the damaged one.
+    let limit = Duration::from_secs(20);
+    until_true("the close of the link", limit, || site.log().contains("TWL2051E"))?;
+    let output = getting.wait_with_output()?;
+    let shown = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(shown == (0..HIT).collect::<Vec<_>>(), "{shown:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    require!(told.contains("may still be on the queue"), "{told}");
+    let output = site.towline(&["browse", Q])?.output()?;
+    let left = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(others().ends_with(&left), "in their order: {left:?}");
+    require!(left.len() > COUNT - HIT, "none returned: {left:?}");
+    daemon.stop()
 }
 
 #[test]
@@ -183,7 +202,7 @@ fn a_browse_reports_what_is_damaged_goes_on_and_changes_nothing() -> Try {
     require!(site.queue_number(DLQ, "depth")? == 1, "now it is set aside");
     // The note itself can be browsed, as any dead letter.
     site.runs(&["browse", DLQ], 0)?;
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -197,7 +216,7 @@ fn a_selector_does_not_pass_over_a_message_that_cannot_be_judged() -> Try {
     require!(found == others(), "{found:?}");
     require!(output.status.code() == Some(1), "{}", said(&output));
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -209,7 +228,7 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
     let daemon = site.start()?;
     site.towline(&["get", Q, "--all"])?.output()?;
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
-    stop(daemon)?;
+    daemon.stop()?;
 
     let verified = said(&site.towline(&["log", "verify"])?.output()?);
     require!(verified.contains("towline log repair"), "verify says what to do: {verified}");
@@ -224,7 +243,7 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
     require!(shown.contains("message-damaged"), "why it is there stays: {shown}");
     let whole = site.runs(&["get", DLQ], 0)?;
     require!(whole.trim_end() == text(HIT), "it is not whole: {whole}");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -244,7 +263,7 @@ fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_s
     let again: serde_json::Value = serde_json::from_str(&again)?;
     require!(again["damaged"][0]["messages"] == 1, "it is known still: {again}");
     require!(again["full"] == false, "{again}");
-    stop(daemon)?;
+    daemon.stop()?;
     let told = site.runs(&["backup", "--to", &at_rest], 1)?;
     require!(told.contains(DAMAGED), "{told}");
 
@@ -260,7 +279,7 @@ fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_s
         let output = copy.towline(&["get", Q, "--all"])?.output()?;
         let found = numbers(&String::from_utf8_lossy(&output.stdout));
         require!(found == others(), "all others came back: {found:?}");
-        stop(daemon)?;
+        daemon.stop()?;
     }
 
     // Repaired, the next backup has all of it.
@@ -302,7 +321,7 @@ fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them(
     site.runs(&["get", Q, "--transaction", "1"], 0)?;
     site.mqsc(&format!("MOVE QLOCAL({DLQ}) TOQLOCAL({Q})"))?;
     require!(site.queue_number(Q, "depth")? == 1, "the note is in its queue again");
-    stop(daemon)?;
+    daemon.stop()?;
     site.runs(&["log", "repair", "--from", &backup], 0)?;
     let daemon = site.start()?;
     site.runs(&["move", Q, "NEW"], 0)?;
@@ -310,7 +329,7 @@ fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them(
     let found = numbers(&String::from_utf8_lossy(&all.stdout));
     let wanted: Vec<usize> = others().into_iter().chain([HIT]).collect();
     require!(found == wanted, "whole again, it can be moved: {found:?}");
-    stop(daemon)
+    daemon.stop()
 }
 
 #[test]
@@ -324,228 +343,6 @@ fn a_repair_from_what_is_no_backup_and_no_instance_is_refused() -> Try {
     Ok(())
 }
 
-/// Messages in several extents, which a start does not read, a backup of them, and the oldest
-/// extents.
-fn in_several_extents() -> Try<(Site, String, Vec<PathBuf>)> {
-    let config = format!("{WITH_DLQ}imgintvl = 0\n[log]\nextent_bytes = 4194304\n");
-    let site = Site::open()?.with_config(&config);
-    let daemon = site.start()?;
-    let lines: Vec<String> = (0..LARGE).map(|number| text(number) + &"y".repeat(96_000)).collect();
-    site.runs_with(&["put", Q, "--lines"], (lines.join("\n") + "\n").as_bytes(), 0)?;
-    site.runs(&["image"], 0)?;
-    stop(daemon)?;
-    let backup = site.scratch().join("backup").to_string_lossy().into_owned();
-    site.runs(&["backup", "--to", &backup], 0)?;
-    let names = fs::read_dir(site.data.join("log"))?.map(|entry| entry.map(|it| it.path()));
-    let mut extents: Vec<PathBuf> = names.collect::<Result<_, _>>()?;
-    extents.retain(|path| path.to_string_lossy().contains("extent-"));
-    extents.sort();
-    require!(extents.len() >= 3, "only {} extents", extents.len());
-    Ok((site, backup, extents))
-}
-
-/// Messages of [`in_several_extents`]: fewer than a client takes at once.
-const LARGE: usize = 90;
-
-#[test]
-fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired() -> Try {
-    let (site, backup, extents) = in_several_extents()?;
-    // The oldest one, which leaves no gap, and one between others.
-    for (extent, what) in extents.iter().zip(["before the oldest one", "between others"]) {
-        let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        fs::remove_file(extent)?;
-        let verify = site.towline(&["log", "verify"])?.output()?;
-        require!(!verify.status.success(), "verify did not notice: {}", said(&verify));
-        require!(said(&verify).contains(&name), "which one: {}", said(&verify));
-        let verified = site.runs(&["log", "verify", "--json"], 1)?;
-        require!(verified.contains("\"extents_missing\""), "{verified}");
-        let refused = site.start_refused()?;
-        require!(!refused.status.success(), "started without {name}");
-        for words in ["TWL2060E", &name] {
-            require!(said(&refused).contains(words), "no {words}: {}", said(&refused));
-        }
-        let log = site.log() + &said(&refused);
-        require!(!log.contains("TWL2040W"), "it does not say that nothing is to be done: {log}");
-        let repaired = site.runs(&["log", "repair", "--from", &backup], 0)?;
-        require!(repaired.contains(&name), "{repaired}");
-        require!(repaired.contains(&format!("an extent {what} is missing")), "{repaired}");
-        let verified = site.runs(&["log", "verify"], 0)?;
-        require!(verified.contains("The log is sound."), "{verified}");
-    }
-    let daemon = site.start()?;
-    let output = site.towline(&["get", Q, "--all"])?.output()?;
-    let found = numbers(&String::from_utf8_lossy(&output.stdout));
-    require!(found == (0..LARGE).collect::<Vec<_>>(), "{found:?}");
-    stop(daemon)
-}
-
-#[test]
-fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try {
-    let (mut site, _, extents) = in_several_extents()?;
-    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
-    fs::remove_file(oldest)?;
-    require!(said(&site.start_refused()?).contains("TWL2060E"), "refused");
-    site.arguments.push("--without-missing-extents".into());
-    let daemon = site.start()?;
-    require!(site.log().contains("TWL2061W"), "what is given up is logged: {}", site.log());
-    let output = site.towline(&["get", Q, "--all"])?.output()?;
-    require!(output.status.code() == Some(1), "{}", said(&output));
-    let found = numbers(&String::from_utf8_lossy(&output.stdout));
-    require!(found.last() == Some(&(LARGE - 1)) && found.len() < LARGE, "{found:?}");
-    let aside = site.queue_number(DLQ, "depth")?;
-    let got = found.len() as u64;
-    require!(aside + got == LARGE as u64, "{aside} set aside, {got} got");
-    require!(site.queue_number(Q, "damaged")? == aside, "status counts them");
-    stop(daemon)?;
-
-    // Now they are given up, and the option is not needed again: from the log, and from pages too.
-    site.arguments.pop();
-    let daemon = site.start()?;
-    require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
-    site.runs(&["image"], 0)?;
-    stop(daemon)?;
-    let verified = site.runs(&["log", "verify"], 0)?;
-    require!(verified.contains("The log is sound."), "{verified}");
-    let daemon = site.start()?;
-    require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
-    stop(daemon)
-}
-
-#[test]
-fn notes_of_a_missing_extent_are_messages_again_when_it_is_repaired() -> Try {
-    let (mut site, backup, extents) = in_several_extents()?;
-    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
-    let name = oldest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    fs::remove_file(oldest)?;
-    site.arguments.push("--without-missing-extents".into());
-    let daemon = site.start()?;
-    let output = site.towline(&["get", Q, "--all"])?.output()?;
-    let mut found = numbers(&String::from_utf8_lossy(&output.stdout));
-    let aside = site.queue_number(DLQ, "depth")?;
-    require!(aside > 0, "nothing was set aside: {}", said(&output));
-    stop(daemon)?;
-    site.arguments.pop();
-
-    let verified = site.runs(&["log", "verify"], 0)?;
-    for words in [&name, &format!("{aside} messages that were set aside need"), "is sound"] {
-        require!(verified.contains(words), "no {words} in {verified}");
-    }
-    let told = site.runs(&["log", "verify", "--json"], 0)?;
-    let told: serde_json::Value = serde_json::from_str(&told)?;
-    require!(told["extents_missing_of_notes"][0]["messages"] == aside, "{told}");
-    let repaired = site.runs(&["log", "repair", "--from", &backup], 0)?;
-    require!(repaired.contains(&name), "{repaired}");
-    let verified = site.runs(&["log", "verify"], 0)?;
-    require!(!verified.contains("set aside"), "{verified}");
-    let daemon = site.start()?;
-    let output = site.towline(&["get", DLQ, "--all"])?.output()?;
-    found.extend(numbers(&String::from_utf8_lossy(&output.stdout)));
-    found.sort_unstable();
-    require!(found == (0..LARGE).collect::<Vec<_>>(), "all came in the end: {found:?}");
-    stop(daemon)
-}
-
-/// Files of a backup, but for its lock.
-fn held(backup: &str) -> Try<Vec<(String, Vec<u8>)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(backup)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name != "lock" {
-            files.push((name, fs::read(entry.path())?));
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-#[test]
-fn a_backup_at_rest_without_an_extent_of_live_messages_is_refused_and_costs_none_before() -> Try {
-    let (mut site, backup, extents) = in_several_extents()?;
-    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
-    let name = oldest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    fs::remove_file(oldest)?;
-    let before = held(&backup)?;
-    let new = site.scratch().join("new").to_string_lossy().into_owned();
-    let refused = |site: &Site| -> Try {
-        let folders: [&[&str]; 3] = [&[&backup], &[&backup, "--full"], &[&new]];
-        for more in folders {
-            let output = site.towline(&[&["backup", "--to"], more].concat())?.output()?;
-            let told = said(&output);
-            require!(output.status.code() == Some(1), "{more:?}: {told}");
-            for words in [name.as_str(), "is gone", "log repair", "--without-missing-extents"] {
-                require!(told.contains(words), "{more:?}: no {words} in {told}");
-            }
-        }
-        require!(held(&backup)? == before, "the backup was changed");
-        require!(!fs::exists(&new)?, "a folder was made for nothing");
-        Ok(())
-    };
-    refused(&site)?;
-    // What waits as a note needs its extent too.
-    site.arguments.push("--without-missing-extents".into());
-    let daemon = site.start()?;
-    site.towline(&["get", Q, "--all"])?.output()?;
-    stop(daemon)?;
-    refused(&site)?;
-    site.runs(&["log", "repair", "--from", &backup], 0)?;
-    site.runs(&["backup", "--to", &backup], 0)?;
-    let told = site.runs(&["backup", "verify", &backup], 0)?;
-    require!(told.contains("The backup is sound."), "{told}");
-    Ok(())
-}
-
-#[test]
-fn a_check_refuses_what_a_start_refuses_when_the_extent_of_the_image_is_gone() -> Try {
-    let (site, _, extents) = in_several_extents()?;
-    let arguments = ["run", "QM1", "--check"];
-    let daemon = site.start()?;
-    site.runs(&arguments, 0)?;
-    stop(daemon)?;
-    site.runs(&arguments, 0)?;
-    // The image was taken behind all messages; extents that are made ready lie behind it.
-    for extent in extents.iter().rev() {
-        let away = extent.with_extension("away");
-        fs::rename(extent, &away)?;
-        let verified = site.towline(&["log", "verify"])?.output()?;
-        if said(&verified).contains("image needs") {
-            break;
-        }
-        fs::rename(&away, extent)?;
-    }
-    let refused = said(&site.start_refused()?);
-    require!(refused.contains("TWL2004E"), "{refused}");
-    let checked = site.runs(&arguments, 1)?;
-    require!(checked.contains("TWL2004E") && checked.contains("would not start"), "{checked}");
-    Ok(())
-}
-
-#[test]
-fn a_start_is_refused_until_the_last_message_of_a_missing_extent_was_set_aside() -> Try {
-    const OPTION: &str = "--without-missing-extents";
-    let (mut site, _, extents) = in_several_extents()?;
-    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
-    fs::remove_file(oldest)?;
-    site.arguments.push(OPTION.into());
-    let daemon = site.start()?;
-    site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(5)"))?;
-    site.towline(&["get", Q, "--all"])?.output()?;
-    require!(site.queue_number(DLQ, "depth")? == 5, "no more notes than fit");
-    stop(daemon)?;
-
-    site.arguments.pop();
-    let refused = said(&site.start_refused()?);
-    require!(refused.contains("TWL2060E"), "the others still count: {refused}");
-    site.arguments.push(OPTION.into());
-    let daemon = site.start()?;
-    site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(1000)"))?;
-    site.towline(&["get", Q, "--all"])?.output()?;
-    require!(site.queue_number(DLQ, "depth")? > 5, "the others are set aside too");
-    stop(daemon)?;
-    site.arguments.pop();
-    stop(site.start()?)
-}
-
 #[test]
 fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
     for (deadq, queue) in [(DLQ, DLQ), (" ", Q)] {
@@ -554,7 +351,7 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
         let daemon = site.start()?;
         site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
         site.towline(&["get", Q, "--all"])?.output()?;
-        stop(daemon)?;
+        daemon.stop()?;
         // A note is one after a restart too; a message that stays is found again by the next
         // reader.
         let daemon = site.start()?;
@@ -564,7 +361,7 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
         let purge = if queue == DLQ { "" } else { " PURGE" };
         let said = site.mqsc(&format!("{order}({queue}){purge}"))?;
         require!(said.contains("TWL2062W: 1 of the messages"), "{said}");
-        stop(daemon)?;
+        daemon.stop()?;
     }
     Ok(())
 }
@@ -583,7 +380,7 @@ fn a_damaged_message_in_a_deep_queue_does_not_end_the_link_of_its_consumer() -> 
         let input = lines.join("\n") + "\n";
         site.runs_with(&["put", Q, "--lines", "--transaction", "500"], input.as_bytes(), 0)?;
         site.runs(&["image"], 0)?;
-        stop(daemon)?;
+        daemon.stop()?;
         damage_text(&site, &line(hit))?;
         let daemon = site.start()?;
         let output = site.towline(&["get", Q, "--all"])?.output()?;
@@ -593,7 +390,7 @@ fn a_damaged_message_in_a_deep_queue_does_not_end_the_link_of_its_consumer() -> 
         require!(printed.lines().eq(wanted), "{} came: {told}", printed.lines().count());
         require!(told.contains("1 damaged messages"), "{told}");
         require!(site.queue_number(Q, "depth")? == 0, "all were taken");
-        stop(daemon)?;
+        daemon.stop()?;
     }
     Ok(())
 }

@@ -126,8 +126,8 @@ const MATRIX: &[CrateRule] = &[
     CrateRule {
         folder: "crates/cli",
         may_use: &[
-            "types", "core", "admin", "log", "backup", "client", "load", "disktest", "config",
-            "floating", "server",
+            "types", "core", "admin", "log", "backup", "tls", "client", "load", "disktest",
+            "config", "floating", "server",
         ],
         tests_may_use: &[],
     },

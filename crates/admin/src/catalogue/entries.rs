@@ -119,6 +119,12 @@ entries! {
          manager, give the folder to its user (chown) with mode 700, and check that everything in \
          it belongs to that user. If a volume or a shared folder sets the owner, make sure that \
          no other user of this machine can reach it.";
+    KEY_OPEN = "TWL1101W" "Every user of this machine can read or change private key {file}: its \
+                           mode is {mode}.",
+        "Such a user could pass for this queue manager, or for this instance in its group. Give the \
+         file to the user that runs the queue manager, with mode 600 (chmod 600 FILE). If other \
+         users may have read it, replace the key and its certificate. Repeated at each start and \
+         reload.";
     CONNECTION_STALLED = "TWL1110W" "The connection from {address} was closed: it stopped in the \
                                      middle of a large message, and others waited for the memory.",
         "All connections together have bounded memory for large messages that are being received, \

@@ -25,6 +25,9 @@ pub struct ProcessReport {
     /// In multi-instance mode, the name of this process (host:pid); in a group, of this instance.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance: String,
+    /// Its configuration file, in full; empty: it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub config: String,
     /// The process that a standby waits for (host:pid).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub active: String,
@@ -105,6 +108,7 @@ mod tests {
             uptime_s: 61,
             instance: "left:12".into(),
             active: "right\u{1b}[2J:7".into(),
+            config: String::new(),
         };
         let text = process_table(&standby);
         assert!(text.contains("standby, process 12, up "), "{text}");

@@ -13,15 +13,15 @@ use super::question::{can_ask, confirm};
 use crate::failure::Failure;
 use crate::show;
 
-/// How to remove the address.
+/// The removal of the address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drop {
+pub(super) struct Removal {
     /// Without a question.
     pub(super) yes: bool,
 }
 
 /// Runs the command: shows whether the address is here, or removes it.
-pub(super) fn run(file: &Path, drop: Option<Drop>, json: bool) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, drop: Option<Removal>, json: bool) -> Result<(), Failure> {
     let config = Config::read(file).map_err(|error| Failure::about(file.display(), error))?;
     let group = config.group.as_ref();
     let Some((group, floating)) = group.and_then(|group| Some((group, group.floating.as_ref()?)))
@@ -34,7 +34,7 @@ pub(super) fn run(file: &Path, drop: Option<Drop>, json: bool) -> Result<(), Fai
     let text = match drop {
         None if is_here()? => "here",
         None => "not here",
-        Some(Drop { yes }) => {
+        Some(Removal { yes }) => {
             if is_here()? && runs_here(group) {
                 can_ask(yes)?;
                 let question = format!(
@@ -93,7 +93,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("towline.toml");
         std::fs::write(&file, "").unwrap();
-        let reason = run(&file, Some(Drop { yes: true }), false).unwrap_err().reason().to_owned();
+        let reason =
+            run(&file, Some(Removal { yes: true }), false).unwrap_err().reason().to_owned();
         assert!(reason.contains("no [group.floating]"), "{reason}");
     }
 

@@ -7,6 +7,7 @@
 //! back is to start this one and let it catch up.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use towline_log::offline::{self, Filter, Item};
@@ -17,6 +18,9 @@ use super::stopped::StoppedInstance;
 use crate::arguments::ForceVote;
 use crate::failure::Failure;
 use crate::show;
+
+/// Until both others have answered.
+const ANSWERS_MAX: Duration = Duration::from_secs(10);
 
 /// What is known of the instance itself.
 struct Own {
@@ -37,7 +41,7 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     if own.state.is_some_and(|state| state.may_vote && state.is_of_this_log) {
         return Err(Failure::Failed(format!("Instance {name} has its vote: nothing was changed")));
     }
-    let answers = match stopped.ask_others(&arguments.name) {
+    let answers = match stopped.ask_others(&arguments.name, ANSWERS_MAX) {
         Ok(answers) => answers,
         Err(why) if arguments.force => {
             show::line(&format!("No other instance can be asked: {why}"))?;

@@ -1,16 +1,15 @@
 //! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
 //! instances decide.
 //!
-//! Reading order: `patience` (waiting for something on another process), `switch`, `rolling`,
-//! `question`, `stopped` (an instance that does not run), `replace`, `force`; `certificates`,
-//! `check` and `address`, which talk to no instance; `demo` with `plan` (its files).
+//! Reading order: `switch`, `rolling`, `question`, `stopped` (an instance that does not run),
+//! `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo`
+//! with `plan` (its files).
 
 mod address;
 mod certificates;
 mod check;
 mod demo;
 mod force;
-mod patience;
 mod plan;
 mod question;
 mod replace;
@@ -21,7 +20,7 @@ mod switch;
 pub(crate) use rolling::rolling;
 pub(crate) use switch::switch;
 
-use address::Drop;
+use address::Removal;
 
 use crate::arguments::{Group, Instance};
 use crate::failure::Failure;
@@ -42,7 +41,7 @@ pub(crate) fn run(command: &Group) -> Result<(), Failure> {
             check::run(config, name, instance.as_deref(), *json)
         }
         Group::Address { config, drop, yes, json } => {
-            address::run(config, drop.then_some(Drop { yes: *yes }), *json)
+            address::run(config, drop.then_some(Removal { yes: *yes }), *json)
         }
         Group::Demo(arguments) => demo::run(arguments),
     }

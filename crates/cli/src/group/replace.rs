@@ -14,11 +14,11 @@ use serde_json::json;
 use towline_server::Answer;
 use towline_types::{CivilTime, Time};
 
-use super::patience::Patience;
 use super::question::{can_ask, confirm};
 use super::stopped::StoppedInstance;
 use crate::arguments::Replace;
 use crate::failure::Failure;
+use crate::patience::Patience;
 use crate::{progress, show};
 
 /// What an instance keeps that is worth nothing without its log.
@@ -30,6 +30,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     let data = &arguments.data;
     let stopped = StoppedInstance::of(data, &arguments.config)?;
+    stopped.folder_is_its_own()?;
     let name = &stopped.instance;
     let what = "has no log to set aside; the next start copies it from the group";
     stopped.log_is_there(what)?;
@@ -83,11 +84,11 @@ enum Obstacle {
 /// Waits until the others can do without the log of `stopped`, for as long as `arguments` allow.
 fn wait_for_others(stopped: &StoppedInstance<'_>, arguments: &Replace) -> Result<(), Failure> {
     let spinner = progress::spinner(arguments.json);
-    let ask = || match stopped.ask_others(&arguments.name) {
+    let patience = Patience::of(Duration::from_secs_f64(arguments.timeout));
+    let ask = || match stopped.ask_others(&arguments.name, patience.left()) {
         Ok(answers) => obstacle(&answers),
         Err(why) => Some(Obstacle::Lasting(format!("No other instance can be asked: {why}"))),
     };
-    let patience = Patience::of(Duration::from_secs_f64(arguments.timeout));
     let why =
         wait_while_passing(ask, patience, |why| spinner.set_message(format!("{why}; waiting")));
     spinner.finish_and_clear();

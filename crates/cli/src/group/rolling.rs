@@ -14,17 +14,17 @@ use serde_json::json;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus, ProcessMode};
 use towline_types::Lsn;
 
-use super::patience::Patience;
 use super::switch::hand_over;
 use crate::arguments::RollingRestart;
 use crate::control::{AskError, ControlClient, ControlReach, RESTART};
 use crate::failure::Failure;
+use crate::patience::Patience;
 use crate::process::Process;
 use crate::{log, progress, show};
 
 /// An active instance that handed over re-executes by itself; after so long it is asked to.
 const BY_ITSELF: Duration = Duration::from_secs(10);
-/// What only looks is answered within this.
+/// What only looks is answered within this, and within the time-out.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// An instance on this machine.
@@ -51,14 +51,16 @@ struct Restarted {
 /// Runs the command.
 pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
     let mut members = Vec::new();
-    for (folder, mut client) in instances(arguments)? {
+    let timeout = Duration::from_secs_f64(arguments.timeout);
+    let look = Patience::of(timeout);
+    for (folder, mut client) in instances(arguments, look)? {
         let group = client.group().map_err(|error| Failure::about(folder.display(), error))?;
         members.push(Member { name: group.instance.clone(), folder, group });
     }
     belong_together(&members, arguments)?;
     let roll = Roll { members: &members, arguments };
     if !arguments.force {
-        roll.whole()?;
+        roll.whole(look)?;
     }
     // The active one last, so that there is one switch.
     let (active, replicas): (Vec<&Member>, Vec<&Member>) =
@@ -74,7 +76,7 @@ pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
         done.push(restarted);
     }
     bar.finish_and_clear();
-    let group = roll.view()?;
+    let group = roll.view(Patience::of(timeout))?;
     if arguments.json {
         let restarted = serde_json::to_value(&done).unwrap_or_default();
         return show::json(&json!({
@@ -88,10 +90,19 @@ pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
     show::line(&format!("{name}: restarted {}, {active} is active, quorum {quorum}", done.len()))
 }
 
+/// How long one look may take.
+fn answer_max(patience: Patience) -> Duration {
+    ANSWER.min(patience.left())
+}
+
 /// The data folders that were meant, and their processes.
-fn instances(arguments: &RollingRestart) -> Result<Vec<(PathBuf, ControlClient)>, Failure> {
+fn instances(
+    arguments: &RollingRestart,
+    look: Patience,
+) -> Result<Vec<(PathBuf, ControlClient)>, Failure> {
     let Some(dir) = &arguments.dir else {
-        let reach = |data: &PathBuf| Ok((data.clone(), ControlClient::reach(data, ANSWER)?));
+        let reach =
+            |data: &PathBuf| Ok((data.clone(), ControlClient::reach(data, answer_max(look))?));
         return arguments.data.iter().map(reach).collect();
     };
     let of = |error| Failure::about(dir.display(), error);
@@ -102,7 +113,7 @@ fn instances(arguments: &RollingRestart) -> Result<Vec<(PathBuf, ControlClient)>
         if !folder.is_dir() {
             continue;
         }
-        match ControlClient::find(&folder, None, ANSWER)? {
+        match ControlClient::find(&folder, None, answer_max(look))? {
             // There may be other queue managers.
             ControlReach::Connected(mut client) => {
                 if client.report()?.mode == ProcessMode::Group {
@@ -190,11 +201,12 @@ struct Roll<'a> {
 
 impl Roll<'_> {
     /// The group as its active instance sees it now, else as any that we have does.
-    fn view(&self) -> Result<GroupStatus, Failure> {
+    fn view(&self, patience: Patience) -> Result<GroupStatus, Failure> {
         let mut any = None;
         for member in self.members {
             // One that begins anew does not answer for a moment.
-            let Some(mut asking) = ControlClient::connect(&member.folder, ANSWER)? else {
+            let Some(mut asking) = ControlClient::connect(&member.folder, answer_max(patience))?
+            else {
                 continue;
             };
             let Ok(group) = asking.group() else { continue };
@@ -208,8 +220,8 @@ impl Roll<'_> {
 
     /// Whether all instances are in sync, as far as can be seen from here: of the others, a replica
     /// knows only which ones are connected.
-    fn whole(&self) -> Result<(), Failure> {
-        let group = self.view()?;
+    fn whole(&self, look: Patience) -> Result<(), Failure> {
+        let group = self.view(look)?;
         let fit = |row: &&InstanceStatus| match group.role {
             GroupRole::Active => row.in_sync,
             _ if row.instance == group.instance => group.in_sync,
@@ -288,11 +300,11 @@ impl Roll<'_> {
         // believe what it knew of the instance before.
         let mut target = None;
         loop {
-            let own = match ControlClient::connect(&member.folder, ANSWER)? {
+            let own = match ControlClient::connect(&member.folder, answer_max(patience))? {
                 Some(mut asking) => asking.group().ok(),
                 None => None,
             };
-            let state = match (own, self.view().ok()) {
+            let state = match (own, self.view(patience).ok()) {
                 (Some(own), Some(view)) => {
                     let target = *target.get_or_insert_with(|| position_of(&view.group_lsn));
                     if self.is_caught_up(name, &own, &view, target) {

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use towline_config::{Config, GroupConfig};
 use towline_log::{LinuxDisk, LogError};
-use towline_server::{Answer, ask_group};
+use towline_server::{Answer, ask_group, instance_position};
 
-use super::patience::Patience;
 use crate::control::ControlClient;
 use crate::failure::Failure;
 
 const LOG: &str = "log";
 /// An instance that runs does not take longer to say so.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Both others have time to answer once, however short a time-out is.
+const ANSWERS_MIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct StoppedInstance<'a> {
@@ -30,10 +31,18 @@ impl StoppedInstance<'_> {
     /// The instance in `data`, of which `config` is the configuration.
     pub(super) fn of<'a>(data: &'a Path, config: &Path) -> Result<StoppedInstance<'a>, Failure> {
         let group = group(config)?;
-        if ControlClient::connect(data, Patience::of(ANSWER).left())?.is_some() {
+        if ControlClient::connect(data, ANSWER)?.is_some() {
             return Err(in_use(data, "a process of a queue manager is running there"));
         }
         Ok(StoppedInstance { instance: group.instance.clone(), data, group })
+    }
+
+    /// Refuses a data folder that belongs to another instance than the configuration.
+    pub(super) fn folder_is_its_own(&self) -> Result<(), Failure> {
+        match instance_position(self.data) {
+            Some(owner) => belongs_to(self.data, owner, &self.group),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -56,14 +65,44 @@ impl StoppedInstance<'_> {
         })
     }
 
-    /// What the other instances say; the error says why none could be asked at all.
-    pub(super) fn ask_others(&self, queue_manager: &str) -> Result<Vec<Answer>, String> {
-        ask_group(queue_manager, &self.group)
+    /// What the other instances say within `longest`, or a second if that is longer; the error says
+    /// why none could be asked at all.
+    pub(super) fn ask_others(
+        &self,
+        queue_manager: &str,
+        longest: Duration,
+    ) -> Result<Vec<Answer>, String> {
+        ask_group(queue_manager, &self.group, longest.max(ANSWERS_MIN))
     }
+}
+
+/// Refuses a folder of the member at `owner` unless the configuration is for that one.
+fn belongs_to(data: &Path, owner: usize, group: &GroupConfig) -> Result<(), Failure> {
+    if group.position(&group.instance) == Some(owner) {
+        return Ok(());
+    }
+    let owner = group.member.get(owner).map_or("none of these", |member| member.name.as_str());
+    let (data, instance) = (data.display(), &group.instance);
+    Err(Failure::Failed(format!(
+        "{data} belongs to instance '{owner}', and the configuration is that of instance \
+         '{instance}'; nothing was changed: give --data and --config of the same instance. (If the \
+         folder was copied from {owner}, start {instance} with an empty one instead.)"
+    )))
 }
 
 fn in_use(data: &Path, why: &str) -> Failure {
     Failure::Failed(format!("{}: {why}; stop it first", data.display()))
+}
+
+/// What the other instances of the instance with this configuration say within `longest`; the error
+/// says why none could be asked at all.
+pub(super) fn ask_others_of(
+    config: &Path,
+    queue_manager: &str,
+    longest: Duration,
+) -> Result<Vec<Answer>, String> {
+    let group = group(config).map_err(|failure| failure.reason().to_owned())?;
+    ask_group(queue_manager, &group, longest)
 }
 
 /// The group of a configuration that says which instance it is for.
@@ -77,4 +116,30 @@ fn group(file: &Path) -> Result<GroupConfig, Failure> {
         return Err(wrong(&"group.instance is missing: the name of this instance"));
     }
     Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_another_instance_is_refused_with_both_names() {
+        let mut text = String::from(
+            "[group]\nname = \"G\"\ninstance = \"b\"\ncertificate = \"b.pem\"\n\
+             private_key = \"b-key.pem\"\nauthorities = \"authority.pem\"\n",
+        );
+        for name in ["c", "a", "b"] {
+            text += &format!("[[group.member]]\nname = \"{name}\"\naddress = \"{name}:1\"\n");
+        }
+        let group = Config::parse(&text).unwrap().group.unwrap();
+        let of = |owner: usize| belongs_to(Path::new("/var/x"), owner, &group);
+        assert!(of(1).is_ok(), "members are numbered by name");
+        let why = of(0).unwrap_err();
+        for part in
+            ["/var/x belongs to instance 'a'", "instance 'b'", "nothing was changed", "--data"]
+        {
+            assert!(why.reason().contains(part), "no '{part}' in: {why:?}");
+        }
+        assert!(of(7).unwrap_err().reason().contains("none of these"));
+    }
 }

@@ -7,7 +7,9 @@ mod fake;
 mod terminal;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use assert_cmd::assert::Assert;
 use serde_json::Value;
@@ -192,7 +194,7 @@ fn nobody_there_is_exit_code_4() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     // As a killed instance leaves it.
-    let left = std::os::unix::net::UnixListener::bind(folder.path().join("towline-control.sock"));
+    let left = UnixListener::bind(folder.path().join("towline-control.sock"));
     drop(left);
     for command in ["switch", "stop", "rolling-restart", "status"] {
         towline(&[command, "--data", data]).code(4).stdout("");
@@ -276,6 +278,49 @@ fn a_rolling_restart_needs_all_instances_of_one_group() {
     ] {
         let refused = towline(&[&["rolling-restart"], arguments].concat()).code(2);
         assert!(err(&refused).contains(why), "{}", err(&refused));
+    }
+    assert_eq!(fake.asked(), [""; 0]);
+}
+
+/// A process that listens and never answers, as one that was stopped does.
+fn silent(data: &str) -> [UnixListener; 2] {
+    ["towline-control.sock", "towline.sock"].map(|name| {
+        let socket = format!("{data}/{name}");
+        std::fs::remove_file(&socket).ok();
+        UnixListener::bind(socket).unwrap()
+    })
+}
+
+#[test]
+fn every_time_out_holds_and_names_the_process_that_does_not_answer() {
+    // Far more than half a second, and less than any default.
+    const SOON: Duration = Duration::from_secs(9);
+    let fake = Fake::start();
+    let (data, dir) = (fake.data("b"), fake.dir());
+    let _silent = silent(&data);
+    // It is of a group: so `stop` sends it no signal.
+    std::fs::write(format!("{data}/group-state"), b"").unwrap();
+    let dir = dir.to_str().unwrap();
+    let listener = format!("process {}", std::process::id());
+    for command in [
+        &["switch", "--data", &data][..],
+        &["stop", "--data", &data],
+        &["reload", "--data", &data],
+        &["status", "--data", &data],
+        &["rolling-restart", "--dir", dir],
+        &["rolling-restart", "--this-one", "--data", &data],
+        &["put", "Q", "one", "--data", &data],
+        &["get", "Q", "--data", &data],
+        &["browse", "Q", "--data", &data],
+        &["move", "Q", "R", "--data", &data],
+        &["mqsc", "--command", "PING QMGR", "--data", &data],
+        &["image", "--data", &data],
+    ] {
+        let began = Instant::now();
+        let failed = towline(&[command, &["--timeout", "0.5"]].concat()).failure();
+        let (took, said) = (began.elapsed(), err(&failed));
+        assert!(took < SOON, "{command:?}: {took:?}: {said}");
+        assert!(said.contains(&listener), "{command:?}: {said}");
     }
     assert_eq!(fake.asked(), [""; 0]);
 }

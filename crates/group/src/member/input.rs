@@ -1,4 +1,7 @@
-//! What each input does to a member.
+//! Takes in what happened to a member: time passed, a message arrived, the log wrote a batch, a
+//! link opened or closed. [`Member::step`] is the only entry; it has one arm for each input.
+//!
+//! Not here: what the driver has to do as a result (`out`).
 
 use super::{
     Entry, Input, Member, MemberId, Message, MessageType, Output, ProgressState, Role,
@@ -8,7 +11,8 @@ use raft::eraftpb::Message as RaftMessage;
 use towline_types::{Batch, Lsn};
 
 impl Member {
-    /// The one way in. `out` is added to; the caller carries it out and empties it.
+    /// Takes in one input and adds to `out` what follows from it. The caller executes `out` and
+    /// empties it.
     pub fn step(&mut self, now: Time, input: Input, out: &mut Output) {
         self.now = self.now.max(now);
         if let Input::PeerOpened { peer, .. } = &input {

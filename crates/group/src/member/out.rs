@@ -1,4 +1,7 @@
-//! Turns what the library wants into what the driver has to do.
+//! Translates the results of the Raft library into an [`Output`]: hard state to store, batches for
+//! the log, messages to peers, batches to read from the log. The driver executes it.
+//!
+//! Invariant: a message that acknowledges a batch leaves when that batch is durable, not before.
 
 use bytes::Bytes;
 use towline_types::Lsn;

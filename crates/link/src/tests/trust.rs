@@ -182,6 +182,53 @@ fn new_papers_count_without_a_restart_and_broken_ones_do_not() {
 }
 
 #[test]
+fn a_reload_takes_new_papers_and_says_why_it_leaves_those_in_use() {
+    let bench = Bench::new(1);
+    let (links, _recorder) = bench.start(0);
+    let (folder, files) = (bench.folder.path(), bench.files("a"));
+    assert_eq!(links.reload(), Ok(None), "nothing has changed");
+    let right = [&files.certificate, &files.private_key, &files.authorities]
+        .map(|file| (file, fs::read(file).unwrap()));
+    let before = links.shared.identity();
+    // A certificate without its key, another instance's, an expired one, and none at all.
+    let spoilt: [(&dyn Fn(), &str, &str); 4] = [
+        (
+            &|| {
+                drop(fs::rename(
+                    bench.authority.issue(folder, "x", 9).private_key,
+                    &files.private_key,
+                ))
+            },
+            "a-key.pem",
+            "does not belong to certificate",
+        ),
+        (
+            &|| {
+                let other = bench.authority.issue(folder, "b", 100);
+                fs::rename(other.certificate, &files.certificate).unwrap();
+                fs::rename(other.private_key, &files.private_key).unwrap();
+            },
+            "a.pem",
+            "not for 'QM1.G.a'",
+        ),
+        (&|| drop(bench.authority.issue(folder, "a", -1)), "a.pem", "the certificate has expired"),
+        (&|| fs::remove_file(&files.certificate).unwrap(), "a.pem", "there is no such file"),
+    ];
+    for (spoil, file, why) in spoilt {
+        spoil();
+        let said = links.reload().unwrap_err();
+        assert!(said.contains(file) && said.contains(why), "{why}: {said}");
+        for (file, bytes) in &right {
+            fs::write(file, bytes).unwrap();
+        }
+    }
+    assert!(Arc::ptr_eq(&before, &links.shared.identity()), "what was in use stays in use");
+    bench.authority.issue(folder, "a", 50);
+    // The look of every few milliseconds may have found them first.
+    until(|| links.reload() == Ok(None) && !Arc::ptr_eq(&before, &links.shared.identity()));
+}
+
+#[test]
 fn streams_are_resumed_and_new_papers_end_that() {
     let (bench, [(a, of_a), (b, _)]) = Bench::pair();
     let open = |links: &Links, to| run(links.open_stream(to, StreamPurpose::Copy));

@@ -362,7 +362,7 @@ fn dynamic_queues_that_are_kept_are_bounded() {
 #[test]
 fn a_client_that_is_let_go_reads_whether_it_is_the_queue_manager_or_the_instance_that_ends() {
     let said = [
-        (Farewell::Ending, "the queue manager is ending"),
+        (Farewell::Ending, "the queue manager is ending: connect again when it runs"),
         (Farewell::NotActive, "this instance is not the active one any more: connect again"),
         (Farewell::HandsOver, "this instance hands over to another one: connect again"),
     ];

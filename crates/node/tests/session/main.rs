@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod annotations;
+mod any_frames;
 mod arriving;
 mod asking;
 mod full;

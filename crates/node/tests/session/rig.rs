@@ -1,5 +1,6 @@
 //! The bench on which client and instance stand.
 
+mod any;
 mod narrow;
 mod raw;
 mod slow;
@@ -28,6 +29,7 @@ use towline_node::{
 };
 use towline_types::{Lsn, Payload, Time};
 
+pub(crate) use self::any::{AnyPeer, Seen};
 pub(crate) use self::narrow::Narrow;
 pub(crate) use self::slow::Slow;
 use super::log::MemoryLog;

@@ -91,6 +91,7 @@ impl ControlDesk {
             version: towline_types::program_version().to_owned(),
             mode,
             instance,
+            config: reload.file().map(|file| file.display().to_string()).unwrap_or_default(),
             ..ProcessReport::default()
         };
         let phase = Mutex::new((ProcessPhase::Starting, String::new()));

@@ -27,7 +27,7 @@ mod switch;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
 pub use towline_replication::hard_state_file::is_folder_of_group;
-pub use towline_replication::vote::{HardStateReport, give_up_vote, hard_state};
+pub use towline_replication::vote::{HardStateReport, give_up_vote, hard_state, instance_position};
 
 /// See [`towline_replication::vote::force_vote`].
 ///

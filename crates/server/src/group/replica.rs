@@ -1,7 +1,7 @@
-//! An instance that does not lead: what the group committed is applied as it comes, so that it is
-//! ready to lead at any moment. It is a restart that does not end before it must.
+//! An instance that does not lead. It applies committed batches as they arrive, with the code of
+//! recovery, so that it can lead at any moment; when it does, it completes the recovery.
 //!
-//! Not here: what is committed (`driver`); what comes after the end of the restart (`active`).
+//! Not here: what is committed (`driver`); what comes after the recovery (`active`).
 //!
 //! Invariants: only what is committed is applied; images are taken between runs; the restart is
 //! moved out of here once, when all is applied that this instance leads from, and no extent is

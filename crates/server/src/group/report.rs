@@ -3,6 +3,8 @@
 //!
 //! Not here: the way of the question (`link::ask`), and what follows (the command).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use towline_admin::status::GroupStatus;
@@ -51,14 +53,19 @@ pub struct Answer {
     pub told: Result<Report, String>,
 }
 
-/// Asks all other instances of the group, in the name of the one that `config` is for.
+/// Asks all other instances of the group within `longest`, in the name of the one that `config` is
+/// for.
 ///
 /// # Errors
 /// When it is no member, or its certificates cannot be used.
-pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer>, String> {
+pub fn ask_group(
+    queue_manager: &str,
+    config: &GroupConfig,
+    longest: Duration,
+) -> Result<Vec<Answer>, String> {
     let this = config.position(&config.instance);
     let this = this.ok_or_else(|| format!("'{}' is not a [[group.member]]", config.instance))?;
-    let answers = link::ask(queue_manager, config, this)?;
+    let answers = link::ask(queue_manager, config, this, longest)?;
     let read = |bytes: Vec<u8>| {
         serde_json::from_slice(&bytes).map_err(|error| format!("its answer: {error}"))
     };

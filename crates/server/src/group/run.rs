@@ -178,7 +178,8 @@ async fn serve(
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
     let mut listeners = Listeners::bind(args, (config, group), reload, sockets)?;
     let names = listeners.urls.clone();
-    let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
+    let about = (&listeners, sockets);
+    let entrance = start_links(args, (config, group), opened, &admission, about, reload)?;
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
     let desk = of_process.control.desk();
@@ -445,6 +446,7 @@ fn start_links(
     opened: &Arc<OpenReplica>,
     admission: &Arc<Admission>,
     (listeners, sockets): (&Listeners, &InheritedSockets),
+    reload: &Reload,
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
@@ -467,6 +469,7 @@ fn start_links(
     let settings = LinkSettings::of(&args.name, group, terms, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
+    reload.of_group(&links);
     let serving = Arc::new(Serving::new(driver, opened.clock).map_err(RunError::System)?);
     let reception = Reception::new(
         Arc::clone(&links),
