@@ -23,6 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use rustix::thread::{CapabilitySet, capabilities};
 use towline_admin::catalogue::{
     FLOATING_DROPPED, FLOATING_FOUND, FLOATING_HELD, FLOATING_NOT_DROPPED, FLOATING_NOT_HELD,
     FLOATING_UNANNOUNCED,
@@ -40,6 +41,18 @@ use towline_logging::log;
 /// When there is no such interface.
 pub fn is_here(config: &FloatingConfig) -> io::Result<bool> {
     Ok(Interface::find(&config.interface)?.has(config.address.ip))
+}
+
+/// Why this process cannot put the address on the interface, as far as that is known without
+/// trying; `None`: nothing speaks against it.
+#[must_use]
+pub fn obstacle(config: &FloatingConfig) -> Option<String> {
+    if let Err(error) = Interface::find(&config.interface) {
+        return Some(error.to_string());
+    }
+    let is_permitted =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
+    (!is_permitted).then(|| said(&io::ErrorKind::PermissionDenied.into()))
 }
 
 /// Takes the address from the interface of this machine, whichever process put it there. False: it
@@ -216,6 +229,7 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_reported_by_name_and_nothing_else_happens() {
         let config = of("no-such-face");
+        assert!(obstacle(&config).unwrap().contains("no-such-face"));
         for error in [is_here(&config).unwrap_err(), take_away(&config).unwrap_err()] {
             assert!(error.to_string().contains("no-such-face"), "{error}");
         }
@@ -239,6 +253,21 @@ mod tests {
     fn what_is_not_there_is_not_taken_away() {
         assert!(!is_here(&of("lo")).unwrap());
         assert!(!take_away(&of("lo")).unwrap());
+    }
+
+    #[test]
+    fn a_process_without_the_capability_knows_so_before_it_tries() {
+        let sets = capabilities(None).unwrap();
+        let is_permitted = sets.effective.contains(CapabilitySet::NET_ADMIN);
+        assert_eq!(obstacle(&of("lo")).is_none(), is_permitted);
+        let without = std::thread::spawn(move || {
+            let mut sets = sets;
+            sets.effective.remove(CapabilitySet::NET_ADMIN);
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            obstacle(&of("lo"))
+        });
+        let why = without.join().unwrap().unwrap();
+        assert!(why.contains("CAP_NET_ADMIN"), "{why}");
     }
 
     #[test]

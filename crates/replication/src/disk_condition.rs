@@ -1,8 +1,10 @@
 //! The condition of an instance's disk, as instances report it to each other: whether the log has
-//! free space, and how long a sync has been overdue.
+//! free space, and how long a sync has been overdue; and whether it cannot hold the floating
+//! address.
 //!
 //! Not here: when it is reported, and what follows from it (`disk_watch`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -21,15 +23,35 @@ pub struct DiskCondition {
     pub log_full: bool,
     /// For so long the disk has not answered; 0: it does.
     pub sync_overdue_ms: u64,
+    /// It cannot put the floating address of the group on its machine.
+    pub address_refused: bool,
 }
 
 /// The newest report of each of the others, and when it came.
 #[derive(Default)]
 pub struct DiskConditions {
     reports: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
+    /// That of this instance.
+    address_refused: AtomicBool,
 }
 
 impl DiskConditions {
+    /// This instance cannot hold the floating address, or can.
+    pub fn refuses_address(&self, refused: bool) {
+        self.address_refused.store(refused, Ordering::Relaxed);
+    }
+
+    /// Whether this instance cannot hold the floating address.
+    pub fn address_refused(&self) -> bool {
+        self.address_refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients at the floating address would find no instance when this peer is active,
+    /// although they find this one.
+    pub fn loses_address(&self, peer: Peer) -> bool {
+        !self.address_refused() && self.of(peer).is_some_and(|reported| reported.address_refused)
+    }
+
     /// Takes a report of a peer.
     pub fn enter(&self, peer: Peer, body: &[u8]) {
         match serde_json::from_slice(body) {
@@ -60,10 +82,28 @@ mod tests {
         let conditions = DiskConditions::default();
         assert_eq!(conditions.of(1), None);
         conditions.enter(1, b"{\"log_full\":true,\"colour\":\"red\"}");
-        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: true, sync_overdue_ms: 0 }));
+        assert_eq!(
+            conditions.of(1),
+            Some(DiskCondition { log_full: true, ..DiskCondition::default() })
+        );
         conditions.enter(1, b"nonsense");
         conditions.enter(1, b"{\"sync_overdue_ms\":7}");
-        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: false, sync_overdue_ms: 7 }));
+        assert_eq!(
+            conditions.of(1),
+            Some(DiskCondition { sync_overdue_ms: 7, ..DiskCondition::default() })
+        );
         assert_eq!(conditions.of(2), None);
+    }
+
+    #[test]
+    fn an_address_is_lost_only_to_a_peer_that_cannot_hold_it_when_this_instance_can() {
+        let conditions = DiskConditions::default();
+        assert!(!conditions.loses_address(1), "it has reported nothing");
+        conditions.enter(1, b"{}");
+        assert!(!conditions.loses_address(1), "an earlier version");
+        conditions.enter(1, b"{\"address_refused\":true}");
+        assert!(conditions.loses_address(1));
+        conditions.refuses_address(true);
+        assert!(!conditions.loses_address(1), "it is not here either");
     }
 }

@@ -17,6 +17,7 @@ use crate::disk_condition::DiskCondition;
 use crate::driver::Driver;
 use crate::frames::{KIND_CONDITION, peer_of};
 use crate::hand_over;
+use towline_group::PeerProgress;
 use towline_link::{FrameBody, Peer};
 use towline_logging::log as say;
 
@@ -37,6 +38,7 @@ pub fn own(driver: &Driver) -> DiskCondition {
     DiskCondition {
         log_full: driver.log().space() == Space::Full,
         sync_overdue_ms: overdue.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX)),
+        address_refused: driver.conditions().address_refused(),
     }
 }
 
@@ -126,7 +128,10 @@ impl Fullness {
             let reported = driver.conditions().of(peer_of(peer.id));
             reported.is_some_and(|reported| !reported.log_full && reported.sync_overdue_ms == 0)
         });
-        let heir = with_room.max_by_key(|peer| peer.acknowledged).map(|peer| peer_of(peer.id));
+        let fitness = |peer: &&PeerProgress| {
+            (!driver.conditions().loses_address(peer_of(peer.id)), peer.acknowledged)
+        };
+        let heir = with_room.max_by_key(fitness).map(|peer| peer_of(peer.id));
         match self.judge(heir, now) {
             FullnessVerdict::Nothing => {}
             FullnessVerdict::AllFull => say(&GROUP_ALL_FULL, &[]),

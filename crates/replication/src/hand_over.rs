@@ -12,6 +12,7 @@ use towline_admin::catalogue::{GROUP_SWITCH_FAILED, GROUP_SWITCHED};
 
 use crate::driver::Driver;
 use crate::frames::{KIND_WISH, peer_of};
+use towline_group::PeerProgress;
 use towline_link::{FrameBody, Peer, Where};
 use towline_logging::log as say;
 
@@ -110,7 +111,9 @@ fn choose(
     }
     let fit = group.peers.iter().filter(|peer| peer.is_in_sync && answers(peer_of(peer.id)));
     let fit = fit.filter(|peer| wanted.is_none_or(|wanted| peer_of(peer.id) == wanted));
-    let best = fit.max_by_key(|peer| peer.acknowledged);
+    // Clients at the floating address matter more than a few batches that are on their way.
+    let loses_address = |peer: &PeerProgress| driver.conditions().loses_address(peer_of(peer.id));
+    let best = fit.max_by_key(|peer| (!loses_address(peer), peer.acknowledged));
     match (best, to) {
         (Some(best), _) => Ok(peer_of(best.id)),
         (None, Some(name)) => Err(format!("'{name}' is not in sync: see `towline status`")),

@@ -69,7 +69,9 @@ fn seen(driver: &Driver, preferred: Peer) -> PreferenceInputs {
     let serves = group.role == Role::Leader && driver.active().is_some();
     let member = member_of(preferred);
     let in_sync = group.peers.iter().any(|peer| peer.id == member && peer.is_in_sync);
-    PreferenceInputs { leader: group.leader.map(peer_of), can_take: serves && in_sync }
+    // With an address that only this instance can hold, it would serve no client there.
+    let can_take = serves && in_sync && !driver.conditions().loses_address(preferred);
+    PreferenceInputs { leader: group.leader.map(peer_of), can_take }
 }
 
 /// Writes down whether the preferred instance is held off. When that fails it is forgotten at the
@@ -85,7 +87,8 @@ fn keep(file: &Path, held_off: bool) {
 #[derive(Clone, Copy, Debug)]
 struct PreferenceInputs {
     leader: Option<Peer>,
-    /// This instance serves clients, and the preferred one is in sync with it.
+    /// This instance serves clients, the preferred one is in sync with it, and can hold the
+    /// floating address, if this one can.
     can_take: bool,
 }
 

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towline_admin::catalogue::{
-    GROUP_CERTIFICATE_EXPIRED, GROUP_CERTIFICATE_EXPIRES, KEY_OPEN, LISTENER_CERTIFICATE_EXPIRED,
-    LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING, NO_DEAD_LETTER_QUEUE, NO_MODEL,
+    FLOATING_NOT_HELD, GROUP_CERTIFICATE_EXPIRED, GROUP_CERTIFICATE_EXPIRES, KEY_OPEN,
+    LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING,
+    NO_DEAD_LETTER_QUEUE, NO_MODEL,
 };
 use towline_log::LinuxDisk;
 
@@ -25,7 +26,7 @@ use crate::run_args::{RunArgs, of_file, with_command_line};
 use towline_access::Attempts;
 use towline_access::LoginPolicy;
 use towline_access::Users;
-use towline_config::{Config, GroupConfig, ListenerConfig};
+use towline_config::{Config, FloatingConfig, GroupConfig, ListenerConfig};
 use towline_engine::inspection::{self, Inspection, InspectionError, UndefinedNames};
 use towline_engine::{StartError, defaults, name_file, settings};
 use towline_link as link;
@@ -80,6 +81,9 @@ pub fn check(args: &RunArgs) -> Vec<CheckResult> {
         match of_group(args, group) {
             Ok(verdict) => seen.push("group", verdict),
             Err(error) => seen.add("group", Err(error)),
+        }
+        if let Some(floating) = &group.floating {
+            seen.push("floating address", of_floating(floating));
         }
     }
     let socket = check_socket(args, &config).map(|()| "its path is short enough".to_owned());
@@ -200,6 +204,17 @@ fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<Verdict, RunError> {
             "instance '{instance}' of '{name}', certificate valid until {until}"
         )),
     })
+}
+
+/// A start takes it whether or not this user could hold the address.
+fn of_floating(floating: &FloatingConfig) -> Verdict {
+    let (address, interface) = (floating.address.to_string(), floating.interface.as_str());
+    match towline_floating::obstacle(floating) {
+        None => Verdict::Fine(format!("{address} can be added to {interface} by this user")),
+        Some(why) => {
+            Verdict::Warning(FLOATING_NOT_HELD.message(&[&address, interface, &why]).to_string())
+        }
+    }
 }
 
 /// The data folder, and what is known of names from the log in it.

@@ -520,6 +520,54 @@ fn the_preferred_instance_gets_the_active_part_back_and_not_twice_in_a_row_when_
     })
 }
 
+/// Clients know only the address: where it cannot be, they find no queue manager.
+#[test]
+fn an_instance_that_cannot_hold_the_address_is_shown_and_not_switched_to() -> Try {
+    const WITHOUT: usize = 2;
+    let mut group = Group::prepare(("10.77.0.50", LEASE), "")?;
+    group.begin(0)?;
+    group.begin(1)?;
+    let site = &group.sites[WITHOUT];
+    let checked = group.lan.on(NAMES[WITHOUT], || {
+        remove_capability_from_bounding_set(CapabilitySet::NET_ADMIN)?;
+        let output = site.command()?.arg("--check").output()?;
+        Ok(towline_e2e::daemon::said(&output))
+    })?;
+    require!(checked.contains("TWL4304E") && checked.contains("CAP_NET_ADMIN"), "{checked}");
+    let daemon = group.lan.on(NAMES[WITHOUT], || {
+        remove_capability_from_bounding_set(CapabilitySet::NET_ADMIN)?;
+        site.start()
+    })?;
+    group.daemons[WITHOUT] = Some(daemon);
+    group.until_in_sync()?;
+    let active = group.until_active()?;
+    require!(active != WITHOUT, "it was started last");
+    let shown = || -> Try<bool> {
+        let status = group.site(active).status()?;
+        let rows = status["group"]["instances"].as_array().ok_or("no rows")?;
+        let refused: Vec<bool> = rows.iter().map(|row| row["address_refused"] == true).collect();
+        Ok(refused == [false, false, true])
+    };
+    wait::until_true("the status shows it", LIMIT, || shown().is_ok_and(|shown| shown))?;
+    let text = group.site(active).runs(&["status"], 0)?;
+    require!(text.contains("10.77.0.50/24, TWL4304E at c"), "{text}");
+    // Asked at the active instance, and at the one that cannot.
+    for asked in [active, WITHOUT] {
+        let mut command = group.site(asked).towline(&["switch", "--to", NAMES[WITHOUT]])?;
+        let output = command.output()?;
+        let words = towline_e2e::daemon::said(&output);
+        let explained = words.contains("'c' cannot hold the floating address 10.77.0.50/24");
+        require!(!output.status.success() && explained, "{words}");
+    }
+    require!(group.until_active()? == active, "it was switched");
+    // Without a name, to the other one that can.
+    group.site(active).runs(&["switch"], 0)?;
+    let next = group.until_another_is_active(active)?;
+    require!(next != WITHOUT, "switched to {}", NAMES[next]);
+    group.until_only_on(next)?;
+    Ok(())
+}
+
 #[test]
 fn without_the_capability_the_queue_manager_serves_and_says_what_is_missing() -> Try {
     let mut group = Group::prepare(("10.77.0.50", LEASE), "")?;

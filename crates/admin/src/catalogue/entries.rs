@@ -442,7 +442,8 @@ entries! {
         "The previous process was active, and re-executed itself or was killed. Another instance \
          may have the address now.";
     FLOATING_NOT_HELD = "TWL4304E" "Address {address} cannot be added to {interface}: {reason}.",
-        "The queue manager serves clients, but not at this address. The process needs \
+        "Clients are served, but not at this address, while this instance is active; 'towline \
+         switch' to it is refused while the active one can hold the address. The process needs \
          CAP_NET_ADMIN and CAP_NET_RAW: see docs/guides/floating-ip.md. Retried.";
     FLOATING_NOT_DROPPED = "TWL4305E" "Address {address} cannot be removed from {interface}: \
                                        {reason}.",

@@ -42,6 +42,9 @@ pub struct GroupStatus {
     pub repaired_batches: u64,
     /// How often a damaged batch was asked for, and no other instance had it.
     pub unrepaired_batches: u64,
+    /// The address that follows the active instance, with the bits of its network; empty: none is
+    /// configured.
+    pub floating_address: String,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
 }
@@ -92,6 +95,9 @@ pub struct InstanceStatus {
     pub log_full: bool,
     /// For so long its disk has not answered, milliseconds; 0: it does.
     pub sync_overdue_ms: u64,
+    /// Whether it cannot hold the floating address: its process lacks CAP_NET_ADMIN, or its machine
+    /// the interface.
+    pub address_refused: bool,
     /// Version of its program; empty: not known.
     pub version: String,
     /// Bytes sent to it over the link, and what they were before compression.

@@ -60,8 +60,22 @@ pub(super) fn rows(text: &mut String, group: &GroupStatus) {
         let what = format!("{done} batches from other instances, {left} times none had it");
         row(text, "Repaired", &what);
     }
+    if !group.floating_address.is_empty() {
+        row(text, "Floating address", &floating(group));
+    }
     row(text, "QUORUM", &group.quorum());
     row(text, "GRPLSN", &cut(&printable(&group.group_lsn), 58));
+}
+
+/// The floating address, and which instances cannot hold it.
+fn floating(group: &GroupStatus) -> String {
+    let address = printable(&group.floating_address);
+    let refused = group.instances.iter().filter(|instance| instance.address_refused);
+    let names: Vec<String> = refused.map(|row| cut(&printable(&row.instance), NAME)).collect();
+    match names.is_empty() {
+        true => cut(&address, 58),
+        false => cut(&format!("{address}, TWL4304E at {}", names.join(", ")), 58),
+    }
 }
 
 /// A row for each instance.
@@ -203,6 +217,7 @@ mod tests {
             sync_overdue_file: String::new(),
             repaired_batches: 0,
             unrepaired_batches: 0,
+            floating_address: String::new(),
             instances: vec![
                 InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
                 instance("b", GroupRole::Replica),
@@ -244,6 +259,18 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
     }
 
     #[test]
+    fn the_instances_that_cannot_hold_the_floating_address_stand_beside_it() {
+        let mut group = group();
+        group.floating_address = "10.0.0.50/24".into();
+        let text = group_table(&group, None, NOW);
+        assert!(text.contains("\nFloating address    10.0.0.50/24\n"), "{text}");
+        group.instances[1].address_refused = true;
+        group.instances[2].address_refused = true;
+        let text = group_table(&group, None, NOW);
+        assert!(text.contains("\nFloating address    10.0.0.50/24, TWL4304E at b, c\n"), "{text}");
+    }
+
+    #[test]
     fn the_active_shows_the_group_within_its_status() {
         let text = table(&Status {
             name: "QM1".into(),
@@ -280,7 +307,9 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
         group.active = "x".repeat(99);
         group.term = u64::MAX;
         group.group_lsn = "<65535:65535:65535:65535>".into();
+        group.floating_address = "a".repeat(99);
         for row in &mut group.instances {
+            row.address_refused = true;
             row.instance = "i\u{1b}[2J".repeat(40);
             row.ack_lsn = "<65535:65535:65535:65535>".into();
             row.backlog_kb = u64::MAX;

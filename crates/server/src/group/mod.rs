@@ -12,6 +12,7 @@
 
 mod active;
 mod adapters;
+mod address_watch;
 mod control;
 mod copy_source;
 mod host;

@@ -15,6 +15,7 @@ use towline_log::Stats;
 use towline_node::{Elsewhere, Farewell};
 
 use super::active::{self, Serving};
+use super::address_watch;
 use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
@@ -360,6 +361,7 @@ fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet
     let mut tasks = JoinSet::new();
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
     tasks.spawn(no_active::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    tasks.spawn(address_watch::watch(Arc::clone(driver), group.floating.clone()));
     tasks
 }
 

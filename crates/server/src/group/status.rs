@@ -256,7 +256,7 @@ impl View {
             true => disk_watch::own(&self.driver),
             false => self.driver.conditions().of(peer).unwrap_or_default(),
         };
-        let DiskCondition { log_full, sync_overdue_ms } = condition;
+        let DiskCondition { log_full, sync_overdue_ms, address_refused } = condition;
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
             Some(row) => leads && (row.needs_copy || self.driver.retention().is_rebasing(peer)),
@@ -283,6 +283,7 @@ impl View {
             },
             log_full,
             sync_overdue_ms,
+            address_refused,
             sync_time,
             round_trip_us: link.round_trip_us.unwrap_or(0),
             version: match row {
@@ -396,6 +397,10 @@ impl GroupView for View {
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
             unrepaired_batches: self.driver.repairs().lacking(),
+            floating_address: match &self.config.floating {
+                Some(floating) => floating.address.to_string(),
+                None => String::new(),
+            },
             ..of_rows(instances, self.driver.this())
         }
     }

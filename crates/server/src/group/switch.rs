@@ -93,10 +93,14 @@ fn wait_unless_refused(
 
 fn prospect_of(group: &GroupStatus, to: Option<&str>) -> Prospect {
     let Some(to) = to else {
-        let mut others = group.instances.iter().filter(|row| row.instance != group.active);
-        return match others.any(may_take_over) {
+        let others = group.instances.iter().filter(|row| row.instance != group.active);
+        let mut fit = others.filter(|row| may_take_over(row)).peekable();
+        if fit.peek().is_none() {
+            return Prospect::Bad("no other instance is in sync: see `towline status`".into());
+        }
+        return match fit.any(|row| !loses_address(group, row)) {
             true => Prospect::Good,
-            false => Prospect::Bad("no other instance is in sync: see `towline status`".into()),
+            false => Prospect::Bad(address_lost(group, "no other instance in sync can hold")),
         };
     };
     if to == group.active {
@@ -104,6 +108,9 @@ fn prospect_of(group: &GroupStatus, to: Option<&str>) -> Prospect {
     }
     let row = group.instances.iter().find(|row| row.instance == to);
     match row.filter(|row| !may_take_over(row)) {
+        None if row.is_some_and(|row| loses_address(group, row)) => {
+            Prospect::Bad(address_lost(group, &format!("'{to}' cannot hold")))
+        }
         None => Prospect::Good,
         Some(InstanceStatus { status, reason, .. }) => {
             let reason = if reason.is_empty() { reason } else { &format!(": {reason}") };
@@ -111,6 +118,23 @@ fn prospect_of(group: &GroupStatus, to: Option<&str>) -> Prospect {
             Prospect::Bad(format!("'{to}' is not in sync, but '{status}'{reason}"))
         }
     }
+}
+
+/// Whether clients at the floating address would find no instance when this one is active, although
+/// they find one now.
+fn loses_address(group: &GroupStatus, row: &InstanceStatus) -> bool {
+    let active = group.instances.iter().find(|row| row.instance == group.active);
+    row.address_refused && active.is_some_and(|active| !active.address_refused)
+}
+
+/// What an operator can do then: the address must not keep a machine from being taken out of
+/// service.
+fn address_lost(group: &GroupStatus, what: &str) -> String {
+    format!(
+        "{what} the floating address {}, so its clients would find no queue manager (TWL4304E in the \
+         log of that instance says why); to do without the address, stop instance '{}'",
+        group.floating_address, group.active
+    )
 }
 
 /// As far as is known: an instance that is not active may not have heard of another one yet.
@@ -171,5 +195,21 @@ mod tests {
         let told = why(prospect_of(&gone, Some("b")));
         assert_eq!(told, "'b' is not in sync, but 'disconnected': Connection refused");
         assert!(why(prospect_of(&gone, None)).starts_with("no other instance is in sync"));
+    }
+
+    #[test]
+    fn a_switch_to_one_that_cannot_hold_the_floating_address_is_refused_while_the_active_one_can() {
+        let mut group = group(InstanceState::Normal, "");
+        group.floating_address = "10.0.0.50/24".into();
+        group.instances[1].address_refused = true;
+        let told = why(prospect_of(&group, Some("b")));
+        assert!(told.starts_with("'b' cannot hold the floating address 10.0.0.50/24"), "{told}");
+        assert!(told.contains("stop instance 'a'"), "{told}");
+        let told = why(prospect_of(&group, None));
+        assert!(told.starts_with("no other instance in sync can hold"), "{told}");
+        group.instances[0].address_refused = true;
+        for to in [Some("b"), None] {
+            assert_eq!(prospect_of(&group, to), Prospect::Good, "no client loses anything");
+        }
     }
 }
