@@ -66,7 +66,7 @@ clippy: ## lints are errors
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 unit: ## tests of every crate
-	$(CARGO) test --workspace --exclude towline-e2e --locked
+	$(CARGO) xtask test unit
 
 # A folder of its own: the flag would have everything built anew.
 loom: ## all interleavings of the delegation lock
@@ -74,7 +74,7 @@ loom: ## all interleavings of the delegation lock
 	  $(CARGO) test --release --package towline-delegation --locked
 
 e2e: build ## black box: the real daemon with other people's clients, kill -9, torn logs
-	$(CARGO) test --package towline-e2e --locked
+	$(CARGO) xtask test e2e
 
 # Knobs of the simulator: `make sim SECONDS=600`, `SEEDS=0..10000`, `SEED=17`, `ARGS='--json --threads 1'`.
 SIM_KNOBS = $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)))

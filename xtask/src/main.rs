@@ -3,24 +3,29 @@
 //! Reading order: [`tidy`] (the list of rules, and the test that runs it), [`rules`] (one file a
 //! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and
 //! strings separated), [`imports`] (which file uses which), [`licences`] (what the dependencies may
-//! be licensed under), [`wording`] (how many words of the prose only this project uses).
+//! be licensed under), [`wording`] (how many words of the prose only this project uses),
+//! [`test_programs`] (building and running the tests).
 //!
-//! It does *not* build, test or start the product: the Makefile does. It changes no file.
+//! It does *not* build or start the product: the Makefile does. It changes no file.
 
 mod finding;
 mod imports;
 mod licences;
 mod rules;
 mod source;
+mod test_programs;
 mod tidy;
 mod tree;
 mod wording;
 
 use std::process::ExitCode;
 
+use test_programs::Part;
+
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
+  test unit|e2e   build all tests, and run those of the crates, or the end-to-end tests
   licences        check licence and origin of every dependency against deny.toml
   circles [CRATE] list the files that import each other in a circle, with the names that tie them
   names [CRATE]   list the type names that stand for two types, or are no nouns
@@ -32,6 +37,8 @@ fn main() -> ExitCode {
     let outcome = match command.as_slice() {
         ["tidy"] => tree::Tree::of_this_project().map(|tree| tidy::check(&tree)),
         ["tidy", folder] => tree::Tree::read(folder.as_ref()).map(|tree| tidy::check(&tree)),
+        ["test", "unit"] => return test(Part::Unit),
+        ["test", "e2e"] => return test(Part::EndToEnd),
         ["licences"] => licences::check_this_project(),
         ["circles"] => return show(|tree| rules::circles::report(tree, None)),
         ["circles", only] => return show(|tree| rules::circles::report(tree, Some(only))),
@@ -62,6 +69,17 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("cannot check: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test(part: Part) -> ExitCode {
+    match test_programs::run(part) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cannot test: {error}");
             ExitCode::FAILURE
         }
     }

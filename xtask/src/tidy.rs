@@ -3,8 +3,8 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
-    matrix, message_ids, names, size, sleeping, type_names, width, without_io,
+    circles, configuration, configuration_read, doc_tests, documents, generated, headers,
+    left_open, manifest, matrix, message_ids, names, size, sleeping, type_names, width, without_io,
 };
 use crate::tree::Tree;
 use crate::wording;
@@ -21,6 +21,7 @@ const RULES: &[Rule] = &[
     without_io::check,
     matrix::check,
     manifest::check,
+    doc_tests::check,
     documents::check,
     generated::check,
     configuration::check,

@@ -3,6 +3,7 @@
 pub(crate) mod circles;
 pub(crate) mod configuration;
 pub(crate) mod configuration_read;
+pub(crate) mod doc_tests;
 pub(crate) mod documents;
 pub(crate) mod generated;
 pub(crate) mod headers;
