@@ -216,6 +216,8 @@ fn a_stop_waits_for_open_units_and_a_second_one_waits_for_the_same_end() {
     said(&data, &["put", "DEV.QUEUE.1", "one"], 0);
     // It has got the message, in a unit of work that stays open.
     get.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let status = || serde_json::from_str::<Value>(&said(&data, &["status", "--json"], 0)).unwrap();
+    assert!((0..500).any(|_| status()["units"]["open"] == 1), "{}", status()["units"]);
     assert_eq!(asked(json!({ "do": "stop" })), json!({ "ok": {} }));
     assert_eq!(asked(json!({ "do": "stop" })), json!({ "ok": {} }));
     let phase = asked(json!({ "do": "status" }))["ok"]["process"]["phase"].clone();

@@ -299,24 +299,23 @@ impl Roll<'_> {
         // What the group had when it was first looked at after the restart: the active may still
         // believe what it knew of the instance before.
         let mut target = None;
+        // What was last seen: the last look has hardly any time left for an answer.
+        let mut state = "no answer yet".to_owned();
         loop {
             let own = match ControlClient::connect(&member.folder, answer_max(patience))? {
                 Some(mut asking) => asking.group().ok(),
                 None => None,
             };
-            let state = match (own, self.view(patience).ok()) {
-                (Some(own), Some(view)) => {
-                    let target = *target.get_or_insert_with(|| position_of(&view.group_lsn));
-                    if self.is_caught_up(name, &own, &view, target) {
-                        return Ok(own);
-                    }
-                    let row = row_of(&view, name);
-                    row.map_or("not in the group".to_owned(), |row| {
-                        format!("{}, backlog {} KB", row.status.as_str(), row.backlog_kb)
-                    })
+            if let (Some(own), Some(view)) = (own, self.view(patience).ok()) {
+                let target = *target.get_or_insert_with(|| position_of(&view.group_lsn));
+                if self.is_caught_up(name, &own, &view, target) {
+                    return Ok(own);
                 }
-                (_, _) => "no answer yet".to_owned(),
-            };
+                let row = row_of(&view, name);
+                state = row.map_or("not in the group".to_owned(), |row| {
+                    format!("{}, backlog {} KB", row.status.as_str(), row.backlog_kb)
+                });
+            }
             if process.wait(Duration::ZERO)? {
                 return Err(Failure::about(name, "it ended instead of restarting: see its log"));
             }
