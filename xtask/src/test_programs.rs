@@ -23,7 +23,8 @@ use crate::tree::project_root;
 
 /// The package of the end-to-end tests.
 const E2E: &str = "towline-e2e";
-/// Programs at a time: `TOWLINE_TEST_JOBS`, else one more than processors, because they wait.
+/// Programs at a time: `TOWLINE_TEST_JOBS`, else as many as processors. Each has threads of its
+/// own, but most of them wait.
 const JOBS_VARIABLE: &str = "TOWLINE_TEST_JOBS";
 
 /// Which tests run.
@@ -101,7 +102,7 @@ fn rank(name: &str) -> usize {
 fn jobs() -> usize {
     let chosen = std::env::var(JOBS_VARIABLE).ok().and_then(|text| text.parse().ok());
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    chosen.unwrap_or(processors + 1).max(1)
+    chosen.unwrap_or(processors).max(1)
 }
 
 /// Has cargo build the tests of all packages; its messages go to standard error.
