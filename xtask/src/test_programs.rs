@@ -117,15 +117,28 @@ fn built() -> io::Result<Vec<Program>> {
     if !output.status.success() {
         return Err(io::Error::other("cargo could not build the tests"));
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter_map(|line| program_of(&serde_json::from_str(line).ok()?)).collect())
+    programs_of(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The test programs that messages of cargo, a line each, are about.
+fn programs_of(messages: &str) -> io::Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for line in messages.lines() {
+        let message: Json = serde_json::from_str(line).map_err(io::Error::other)?;
+        if message["profile"]["test"] != true || !message["executable"].is_string() {
+            continue;
+        }
+        let unknown = || io::Error::other(format!("a test program of no known package: {line}"));
+        programs.push(program_of(&message).ok_or_else(unknown)?);
+    }
+    match programs.is_empty() {
+        true => Err(io::Error::other("cargo built no test program")),
+        false => Ok(programs),
+    }
 }
 
 /// The test program that a message of cargo is about.
 fn program_of(message: &Json) -> Option<Program> {
-    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
-        return None;
-    }
     let manifest = PathBuf::from(message["manifest_path"].as_str()?);
     // path+file:///folder/of/crate#name@version, and without a name where the folder has it.
     let id = message["package_id"].as_str()?;
@@ -209,12 +222,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_test_program_does_not_run() {
-        assert_eq!(program_of(&message("path+file:///w/xtask#0.1.0", false)), None);
-        let mut library = message("path+file:///w/xtask#0.1.0", true);
+    fn no_test_program_is_passed_over() {
+        let id = "path+file:///w/xtask#0.1.0";
+        let mut library = message(id, true);
         library["executable"] = Json::Null;
-        assert_eq!(program_of(&library), None);
-        assert_eq!(program_of(&json!({ "reason": "build-finished" })), None);
+        let others = [message(id, false), library, json!({ "reason": "build-finished" })];
+        let lines =
+            |messages: &[Json]| messages.iter().map(|it| format!("{it}\n")).collect::<String>();
+        let why = programs_of(&lines(&others)).unwrap_err().to_string();
+        assert_eq!(why, "cargo built no test program");
+        let found = programs_of(&lines(&[others.as_slice(), &[message(id, true)]].concat()));
+        assert_eq!(found.unwrap().len(), 1);
+        let of_another_form = message("xtask 0.1.0 (path+file:///w/xtask)", true);
+        let why = programs_of(&lines(&[of_another_form])).unwrap_err().to_string();
+        assert!(why.contains("of no known package"), "{why}");
     }
 
     #[test]

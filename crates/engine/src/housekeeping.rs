@@ -15,7 +15,7 @@ use towline_types::{Lsn, limits};
 
 use crate::door::Door;
 use crate::images::{ImageSource, Images};
-use crate::relocation::relocate_if_due;
+use crate::relocation::{LastRelocation, relocate_if_due};
 use towline_config::Config;
 use towline_logging::log as say;
 
@@ -164,7 +164,7 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, rese
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
     let mut looked = Instant::now();
-    let (mut relocated, mut complaint) = (Lsn::ZERO, Complaint::default());
+    let (mut relocated, mut complaint) = (LastRelocation::default(), Complaint::default());
     loop {
         interval.tick().await;
         // A fast disk writes more in a second than the distance at which an image is due.

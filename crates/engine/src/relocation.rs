@@ -30,22 +30,46 @@ const GAIN_UNDER_PRESSURE: u64 = 2;
 /// A message that is logged alone fills a block of a batch.
 const BLOCK_BYTES: u64 = 4_096;
 
+/// What the last relocation did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastRelocation {
+    /// End of the log after it: until all up to there is applied (in a group that may be long after
+    /// it is on this disk), the same messages would be found, and logged, a second time.
+    end: Lsn,
+    /// The oldest extent with live messages when it had moved all that it could.
+    stuck_at: Option<u64>,
+}
+
 /// Relocates the messages of the oldest extents if it is worth it: see the constants. `usable`:
-/// bytes that puts may fill. Yields the end of the log after that: until all up to there is applied
-/// (in a group that may be long after it is on this disk), the same messages would be found, and
-/// logged, a second time.
-pub(crate) fn relocate_if_due(door: &Door, images: &Images, usable: u64, relocated: Lsn) -> Lsn {
-    if door.look(|instance| instance.applied()) < relocated {
-        return relocated;
+/// bytes that puts may fill.
+pub(crate) fn relocate_if_due(
+    door: &Door,
+    images: &Images,
+    usable: u64,
+    last: LastRelocation,
+) -> LastRelocation {
+    if door.look(|instance| instance.applied()) < last.end {
+        return last;
     }
-    if let Some(before) = relocate_before(door, usable) {
-        relocate(door, images, before);
-    }
-    door.log().tail()
+    let Some(before) = relocate_before(door, usable, last.stuck_at) else {
+        return LastRelocation { end: door.log().tail(), ..last };
+    };
+    let oldest = oldest_extent(door);
+    let has_moved_all = relocate(door, images, before);
+    let stuck_at = if has_moved_all { Some(oldest) } else { None };
+    LastRelocation { end: door.log().tail(), stuck_at }
+}
+
+fn oldest_extent(door: &Door) -> u64 {
+    door.look(|instance| instance.keep_from()).0 / door.log().extent_bytes()
 }
 
 /// The position before which messages are to be relocated; `None`: none is.
-fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
+///
+/// `stuck_at`: an extent that was the oldest when all was moved that can be. While it is still the
+/// oldest, something in it cannot be moved (a damaged message, one that a client has), so another
+/// pass would log what lies behind it again and free nothing.
+fn relocate_before(door: &Door, usable: u64, stuck_at: Option<u64>) -> Option<Lsn> {
     let log = door.log();
     let extent_bytes = log.extent_bytes();
     let (live_bytes, keep_from) =
@@ -55,6 +79,7 @@ fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
         Space::Ample if in_use >= 2 * live_bytes + EXTENTS_SPARE * extent_bytes => {
             return Some(Lsn(keep_from.0.saturating_add(extent_bytes)));
         }
+        _ if stuck_at == Some(keep_from.0 / extent_bytes) => return None,
         Space::Ample if in_use >= usable / PART_IN_USE => GAIN_WITH_SPACE,
         Space::Ample => return None,
         // An image, or the end of a hold, frees space without it.
@@ -74,7 +99,8 @@ fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
     Some(sparse.before)
 }
 
-fn relocate(door: &Door, images: &Images, before: Lsn) {
+/// Whether all was moved that can be: otherwise there was no room for it.
+fn relocate(door: &Door, images: &Images, before: Lsn) -> bool {
     let log = door.log();
     let mut cursor = RelocationCursor::default();
     let mut found = Vec::new();
@@ -82,7 +108,7 @@ fn relocate(door: &Door, images: &Images, before: Lsn) {
         let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
         for OldBody { queue, sequence, body } in found.drain(..) {
             if !has_room(&log, &body) {
-                return;
+                return false;
             }
             match bodies::read_or_repair(&log, &body, door.repairs()) {
                 Ok(content) => door.relocate(queue, sequence, content),
@@ -93,7 +119,7 @@ fn relocate(door: &Door, images: &Images, before: Lsn) {
         }
         match step {
             RelocationSearch::More => {}
-            RelocationSearch::All => return,
+            RelocationSearch::All => return true,
             RelocationSearch::Needs(request) => match images.pages().read(request.page) {
                 Ok(content) => door.page(request, &content),
                 Err(error) => door.page_unreadable(request, &error.to_string()),

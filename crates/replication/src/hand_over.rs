@@ -82,10 +82,13 @@ fn responsive_heir(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
     let asked = driver.now();
     let most = driver.heartbeat_timeout();
     let mut found = choose(driver, to, &|_| true)?;
-    let answers = driver.wait_until(most, || {
+    let mut answers = false;
+    driver.wait_until(most, || {
         let heard = driver.heard_since(asked);
-        let choice = choose(driver, to, &|peer| heard.contains(&peer));
-        choice.map(|choice| found = choice).is_ok()
+        let Ok(choice) = choose(driver, to, &|peer| heard.contains(&peer)) else { return false };
+        (found, answers) = (choice, true);
+        // Another one that can hold the floating address may only be late.
+        !driver.conditions().loses_address(choice)
     });
     answers.then_some(found).ok_or_else(|| {
         let heir = to.map_or("no other instance".to_owned(), |to| format!("'{to}'"));
