@@ -12,7 +12,9 @@ use std::time::Duration;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::extent::flip;
 use towline_e2e::numbered::{WITH_DLQ, numbers, text};
-use towline_e2e::wait::until_true;
+use towline_e2e::peer::Peer;
+use towline_e2e::through::pass_through;
+use towline_e2e::wait::{pause, until_true};
 use towline_e2e::{Try, require};
 
 const Q: &str = "OLD";
@@ -393,4 +395,34 @@ fn a_damaged_message_in_a_deep_queue_does_not_end_the_link_of_its_consumer() -> 
         daemon.stop()?;
     }
     Ok(())
+}
+
+/// It cannot be logged again, so logging what lies behind it again frees nothing.
+#[test]
+fn beside_a_damaged_message_the_log_does_not_fill_by_itself() -> Try {
+    const BODY: usize = 60_000;
+    let bounds = "extent_bytes = 4194304\nreserve_bytes = 16777216\nlog_bytes_max = 155189248\n";
+    let site = written(&format!("{WITH_DLQ}[log]\n{bounds}"))?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    require!(site.queue_number(DLQ, "depth")? == 1, "it was set aside");
+    pass_through(daemon.address(), "BUSY", 42_000_000)?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "BACKLOG")?;
+    for number in 0..1_340 {
+        peer.put(0, number, &[b'l'; BODY])?;
+    }
+    let log = || -> Try<(String, u64)> {
+        let status = site.status()?;
+        let bytes = status["log"]["bytes_in_use"].as_u64().ok_or("no bytes_in_use")?;
+        Ok((status["log"]["space"].to_string(), bytes))
+    };
+    let (_, before) = log()?;
+    // Several times the interval at which the log is checked.
+    pause(Duration::from_secs(5));
+    let (space, after) = log()?;
+    require!(after < before + 8_000_000, "{before} bytes grew to {after}");
+    require!(space.contains("ok"), "{space}");
+    daemon.stop()
 }
