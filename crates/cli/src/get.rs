@@ -81,7 +81,7 @@ impl Taker<'_> {
         }
         let mut receiver = client.receiver(&take.queue, &options)?;
         let (count, browsed) = self.messages(&mut client, &mut receiver)?;
-        client.confirm(&receiver)?;
+        client.confirm(&receiver).map_err(|error| not_confirmed(error, count > 0))?;
         client.close_receiver(&receiver)?;
         let after = before.and_then(|_| set_aside(&mut client, &take.queue));
         client.close()?;
@@ -137,7 +137,7 @@ impl Taker<'_> {
             if self.batch.is_some() && unit.is_none() {
                 unit = Some(client.declare()?);
             }
-            client.accept(&delivery, unit.as_ref())?;
+            client.accept(&delivery, unit.as_ref()).map_err(|error| not_confirmed(error, true))?;
             if self.batch.is_some_and(|batch| count.is_multiple_of(batch)) {
                 commit(client, unit.take())?;
             }
@@ -197,7 +197,7 @@ pub(crate) fn set_aside(client: &mut Client, queue: &str) -> Option<u64> {
 
 fn commit(client: &mut Client, unit: Option<Unit>) -> Result<(), Failure> {
     match unit {
-        Some(unit) => Ok(client.commit(unit)?),
+        Some(unit) => client.commit(unit).map_err(|error| not_confirmed(error, true)),
         None => Ok(()),
     }
 }
