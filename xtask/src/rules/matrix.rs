@@ -19,12 +19,13 @@ struct CrateRule {
 
 const MATRIX: &[CrateRule] = &[
     CrateRule { folder: "crates/types", may_use: &[], tests_may_use: &[] },
-    CrateRule { folder: "crates/delegation", may_use: &[], tests_may_use: &[] },
+    CrateRule { folder: "crates/os", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/delegation", may_use: &["os"], tests_may_use: &[] },
     CrateRule { folder: "crates/tls", may_use: &[], tests_may_use: &[] },
     CrateRule { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
-    CrateRule { folder: "crates/log", may_use: &["types", "delegation"], tests_may_use: &[] },
-    CrateRule { folder: "crates/backup", may_use: &["types", "log"], tests_may_use: &[] },
+    CrateRule { folder: "crates/log", may_use: &["types", "os", "delegation"], tests_may_use: &[] },
+    CrateRule { folder: "crates/backup", may_use: &["types", "os", "log"], tests_may_use: &[] },
     CrateRule { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
     CrateRule {

@@ -13,6 +13,8 @@ const ALLOWED: &[(&str, &str)] = &[
         "tests/e2e/src/workload.rs",
         "clients that pause before they try the next address, as clients do",
     ),
+    ("crates/os/src/simulated/thread.rs", "it is the sleep of the simulation, in virtual time"),
+    ("crates/os/src/simulated/tests.rs", "coroutines sleep in virtual time, which takes none"),
     ("tests/e2e/src/slow/shown.rs", "a file system that is slow on purpose, to measure restart"),
 ];
 

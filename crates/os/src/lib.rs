@@ -1,0 +1,79 @@
+//! What the code below the sockets asks of the operating system: threads, locks, waits, time,
+//! files, random numbers and the end of the process.
+//!
+//! In the product each of these *is* what the standard library (or parking_lot) has, under the same
+//! name: this crate then holds re-exports and nothing else. With the feature `simulated`, which
+//! only the simulator and tests switch on, the same names serve both worlds. A thread of the
+//! operating system gets what it always got; inside a [`simulated::World`] every thread is a
+//! coroutine, time is virtual, files are those of a simulated machine, and one number, the seed,
+//! decides what happens. So the log, the driver of a group, the copy and the start run in the
+//! simulator as they are.
+//!
+//! Not here: sockets, and tasks of tokio. Atomics: a coroutine is interrupted where it waits, and
+//! nowhere else; all interleavings of atomics are loom's (`towline-delegation`).
+//!
+//! Invariant: code that waits, looks at the clock, touches files and draws numbers through this
+//! crate alone does the same for the same seed.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "simulated")]
+pub mod simulated;
+
+/// Locks, and waits for what another thread does.
+pub mod sync {
+    #[cfg(feature = "simulated")]
+    pub use crate::simulated::sync::{Condvar, Mutex, MutexGuard, OnceLock, WaitTimeoutResult};
+    #[cfg(not(feature = "simulated"))]
+    pub use parking_lot::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
+    #[cfg(not(feature = "simulated"))]
+    pub use std::sync::OnceLock;
+
+    /// Queues between threads.
+    pub mod mpsc {
+        #[cfg(feature = "simulated")]
+        pub use crate::simulated::channel::{Receiver, Sender, channel};
+        #[cfg(not(feature = "simulated"))]
+        pub use std::sync::mpsc::{Receiver, Sender, channel};
+        pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
+    }
+}
+
+/// Threads.
+pub mod thread {
+    #[cfg(feature = "simulated")]
+    pub use crate::simulated::thread::{Builder, JoinHandle, sleep, yield_now};
+    #[cfg(not(feature = "simulated"))]
+    pub use std::thread::{Builder, JoinHandle, sleep, yield_now};
+}
+
+/// Time.
+pub mod time {
+    #[cfg(feature = "simulated")]
+    pub use crate::simulated::time::Instant;
+    #[cfg(not(feature = "simulated"))]
+    pub use std::time::Instant;
+}
+
+/// The process.
+pub mod process {
+    #[cfg(feature = "simulated")]
+    pub use crate::simulated::process::exit;
+    #[cfg(not(feature = "simulated"))]
+    pub use std::process::exit;
+}
+
+/// Random numbers that cannot be guessed; in a simulation those of its seed.
+pub mod random {
+    /// Fills a buffer.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn fill(bytes: &mut [u8]) -> std::io::Result<()> {
+        #[cfg(feature = "simulated")]
+        if crate::simulated::fill_from_seed(bytes) {
+            return Ok(());
+        }
+        getrandom::fill(bytes).map_err(std::io::Error::other)
+    }
+}

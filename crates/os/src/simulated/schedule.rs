@@ -1,0 +1,341 @@
+//! Which coroutine goes on.
+//!
+//! Invariants: one coroutine runs at a time, on the thread of its [`World`](super::World); time
+//! passes only when none is ready; a coroutine that waits is woken once for each wait: by a waker,
+//! by its deadline, or because its process was killed.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use generator::{Generator, Gn};
+use towline_types::SeededRandom;
+
+/// Bytes of a coroutine's stack: what debug builds need. Pages that are not touched cost nothing.
+const STACK_BYTES: usize = 1024 * 1024;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Schedule>> = const { RefCell::new(None) };
+    /// Whether this thread has a world, for the fast answer.
+    static IN_WORLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A process of the simulated system: coroutines that end together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process(pub u64);
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// The test killed it.
+    Killed,
+    /// It exited, with this status.
+    Exited(i32),
+    /// One of its coroutines panicked, with this message.
+    Panicked(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TaskId(u64);
+
+type Coroutine = Generator<'static, (), ()>;
+
+/// What unwinds the coroutines of a process that ends.
+struct Killed;
+
+struct Task {
+    name: String,
+    process: Process,
+    /// `None` while it runs.
+    coroutine: Option<Coroutine>,
+    /// Counts its waits: a timer of an earlier one does nothing.
+    wait: u64,
+    /// Whether it waits; otherwise it is ready, or runs.
+    waits: bool,
+    /// Whether the last wait ended by its deadline.
+    is_late: bool,
+    /// Whether it unwinds because its process was killed. What it waits for meanwhile, it gets.
+    unwinds: bool,
+}
+
+pub(super) struct Schedule {
+    pub(super) now_us: u64,
+    tasks: BTreeMap<TaskId, Task>,
+    ready: Vec<TaskId>,
+    /// Deadline, task, and which of its waits.
+    timers: BinaryHeap<Reverse<(u64, TaskId, u64)>>,
+    running: Option<TaskId>,
+    tasks_made: u64,
+    pub(super) ended: BTreeMap<Process, ProcessEnd>,
+    pub(super) dice: SeededRandom,
+    /// How often in 1,000 times another coroutine goes first before a lock is taken.
+    pub(super) overtaken_per_mille: u64,
+    /// Coroutines resumed.
+    pub(super) switches: u64,
+}
+
+impl Schedule {
+    /// Begins a world on this thread.
+    ///
+    /// # Panics
+    /// When the thread has one.
+    pub(super) fn begin(seed: u64) {
+        CURRENT.with_borrow_mut(|current| {
+            assert!(current.is_none(), "a thread has one world at a time");
+            *current = Some(Schedule {
+                now_us: 0,
+                tasks: BTreeMap::new(),
+                ready: Vec::new(),
+                timers: BinaryHeap::new(),
+                running: None,
+                tasks_made: 0,
+                ended: BTreeMap::new(),
+                dice: SeededRandom::mixed(seed),
+                overtaken_per_mille: 0,
+                switches: 0,
+            });
+        });
+        IN_WORLD.set(true);
+    }
+
+    /// Ends the world of this thread. Coroutines that are left are not unwound.
+    pub(super) fn end() {
+        IN_WORLD.set(false);
+        let schedule = CURRENT.take();
+        for task in schedule.into_iter().flat_map(|schedule| schedule.tasks.into_values()) {
+            // Their stacks hold locks and handles of each other: unwinding them would wait.
+            std::mem::forget(task.coroutine);
+        }
+    }
+
+    fn next(&mut self, until_us: u64) -> Option<(TaskId, Coroutine)> {
+        while self.ready.is_empty() {
+            let Some(Reverse((at, id, wait))) = self.timers.peek().copied() else {
+                self.now_us = self.now_us.max(until_us);
+                return None;
+            };
+            if at > until_us {
+                self.now_us = self.now_us.max(until_us);
+                return None;
+            }
+            self.timers.pop();
+            let of_this_wait = |task: &&mut Task| task.waits && task.wait == wait;
+            let Some(task) = self.tasks.get_mut(&id).filter(of_this_wait) else { continue };
+            self.now_us = self.now_us.max(at);
+            task.is_late = true;
+            self.wake(id);
+        }
+        let at = self.dice.index(self.ready.len());
+        let id = self.ready.swap_remove(at);
+        let coroutine = self.tasks.get_mut(&id)?.coroutine.take();
+        assert!(coroutine.is_some(), "a coroutine that is ready does not run");
+        self.running = Some(id);
+        self.switches += 1;
+        coroutine.map(|coroutine| (id, coroutine))
+    }
+
+    fn came_back(&mut self, id: TaskId, coroutine: Option<Coroutine>) {
+        self.running = None;
+        match (coroutine, self.tasks.get_mut(&id)) {
+            (None, _) => drop(self.tasks.remove(&id)),
+            (Some(coroutine), Some(task)) => task.coroutine = Some(coroutine),
+            (Some(_), None) => unreachable!("a task stays until it has ended"),
+        }
+    }
+
+    fn wake(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if std::mem::take(&mut task.waits) {
+            self.ready.push(id);
+        }
+    }
+
+    /// A process ends now: its coroutines unwind as soon as they are resumed.
+    pub(super) fn kill(&mut self, process: Process, how: ProcessEnd) {
+        self.ended.entry(process).or_insert(how);
+        let of_process = |(id, task): (&TaskId, &Task)| (task.process == process).then_some(*id);
+        let tasks: Vec<_> = self.tasks.iter().filter_map(of_process).collect();
+        tasks.into_iter().for_each(|id| self.wake(id));
+    }
+
+    fn must_unwind(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.tasks.get_mut(&id) else { return false };
+        if !self.ended.contains_key(&task.process) {
+            return false;
+        }
+        !std::mem::replace(&mut task.unwinds, true)
+    }
+
+    pub(super) fn left(&self) -> Vec<(Process, String)> {
+        self.tasks.values().map(|task| (task.process, task.name.clone())).collect()
+    }
+
+    pub(super) fn has_tasks_of(&self, process: Process) -> bool {
+        self.tasks.values().any(|task| task.process == process)
+    }
+
+    pub(super) fn running_process(&self) -> Option<Process> {
+        Some(self.tasks.get(&self.running?)?.process)
+    }
+}
+
+/// Lets one coroutine go on until it waits. False when none can before `until_us`, which is then
+/// the time.
+pub(super) fn step(until_us: u64) -> bool {
+    let Some((id, mut coroutine)) = with(|schedule| schedule.next(until_us)) else {
+        return false;
+    };
+    // The schedule is not borrowed: the coroutine uses it.
+    let has_ended = coroutine.resume().is_none() || coroutine.is_done();
+    with(|schedule| schedule.came_back(id, (!has_ended).then_some(coroutine)));
+    true
+}
+
+/// Acts on the schedule of this thread.
+pub(super) fn with<T>(act: impl FnOnce(&mut Schedule) -> T) -> T {
+    CURRENT.with_borrow_mut(|current| match current {
+        Some(schedule) => act(schedule),
+        None => unreachable!("simulated code runs in a world"),
+    })
+}
+
+/// Whether this thread has a world: otherwise all is as the operating system has it.
+pub(super) fn in_world() -> bool {
+    IN_WORLD.get()
+}
+
+/// Before a lock is taken: now and then another coroutine goes first, as threads that run at the
+/// same time would have it.
+pub(super) fn may_be_overtaken() {
+    let overtaken = with(|schedule| {
+        let per_mille = schedule.overtaken_per_mille;
+        per_mille > 0 && schedule.running.is_some() && schedule.dice.chance(per_mille)
+    });
+    if overtaken {
+        sleep(Duration::ZERO);
+    }
+}
+
+/// Starts a coroutine.
+pub(super) fn create(process: Process, name: String, body: impl FnOnce() + Send + 'static) {
+    let guarded = move || {
+        let run = || {
+            unwind_if_killed();
+            body();
+        };
+        if let Err(why) = catch_unwind(AssertUnwindSafe(run))
+            && !why.is::<Killed>()
+        {
+            let why = words_of(why.as_ref());
+            with(|schedule| {
+                if let Some(process) = schedule.running_process() {
+                    schedule.kill(process, ProcessEnd::Panicked(why));
+                }
+            });
+        }
+    };
+    let coroutine = Gn::new_opt(STACK_BYTES / size_of::<usize>(), move || {
+        guarded();
+        generator::done!()
+    });
+    with(|schedule| {
+        schedule.tasks_made += 1;
+        let id = TaskId(schedule.tasks_made);
+        let task = Task {
+            name,
+            process,
+            coroutine: Some(coroutine),
+            wait: 0,
+            waits: false,
+            is_late: false,
+            unwinds: false,
+        };
+        schedule.tasks.insert(id, task);
+        schedule.ready.push(id);
+    });
+}
+
+fn words_of(why: &(dyn std::any::Any + Send)) -> String {
+    let text = why.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| why.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// The coroutine that runs.
+pub(super) fn running() -> Option<TaskId> {
+    with(|schedule| schedule.running)
+}
+
+/// Waits until it is woken, or until the deadline. False when that came first.
+///
+/// # Panics
+/// Outside of a coroutine: the test would wait for itself.
+pub(super) fn wait(deadline_us: Option<u64>) -> bool {
+    unwind_if_killed();
+    let Some(id) = running() else {
+        unreachable!("the test itself waits for a coroutine: nothing could go on")
+    };
+    with(|schedule| {
+        let at = deadline_us.map(|at| at.max(schedule.now_us));
+        let Some(task) = schedule.tasks.get_mut(&id) else { return };
+        task.wait += 1;
+        (task.waits, task.is_late) = (true, false);
+        let wait = task.wait;
+        schedule.timers.extend(at.map(|at| Reverse((at, id, wait))));
+    });
+    leave();
+    unwind_if_killed();
+    with(|schedule| schedule.tasks.get(&id).is_some_and(|task| !task.is_late))
+}
+
+/// The coroutine of a process that was killed goes no further. One that unwinds already does.
+fn unwind_if_killed() {
+    let unwinds = with(|schedule| {
+        let running = schedule.running;
+        running.is_some_and(|id| schedule.must_unwind(id))
+    });
+    if unwinds {
+        resume_unwind(Box::new(Killed));
+    }
+}
+
+/// Ends the process of the coroutine that runs.
+pub(super) fn exit(status: i32) -> ! {
+    with(|schedule| {
+        if let Some(process) = schedule.running_process() {
+            schedule.kill(process, ProcessEnd::Exited(status));
+        }
+    });
+    loop {
+        unwind_if_killed();
+        // It exits in a destructor, while it unwinds.
+        wait(Some(u64::MAX));
+    }
+}
+
+/// Back to the schedule.
+#[expect(deprecated, reason = "scopes would have to be passed through all code between")]
+fn leave() {
+    generator::yield_with(());
+}
+
+/// Makes a coroutine ready that waits.
+pub(super) fn wake(id: TaskId) {
+    with(|schedule| schedule.wake(id));
+}
+
+/// Lets virtual time pass.
+pub(super) fn sleep(time: Duration) {
+    let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    wait(Some(with(|schedule| schedule.now_us.saturating_add(us))));
+}
+
+/// Fills a buffer with numbers of the seed; false outside of a world.
+pub(crate) fn fill_from_seed(bytes: &mut [u8]) -> bool {
+    let inside = in_world();
+    if inside {
+        with(|schedule| schedule.dice.fill(bytes));
+    }
+    inside
+}
