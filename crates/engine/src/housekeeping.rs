@@ -5,7 +5,8 @@
 //! which extents are live (`towline_node`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;

@@ -12,6 +12,8 @@ pub mod channel;
 pub mod process;
 mod schedule;
 pub mod sync;
+#[cfg(feature = "tasks")]
+pub mod task;
 pub mod thread;
 pub mod time;
 mod world;

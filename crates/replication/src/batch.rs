@@ -115,7 +115,7 @@ fn wrong(why: &str) -> Error {
 /// Answers a peer.
 pub(crate) fn give(driver: Arc<Driver>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
-    let started = std::thread::Builder::new().name("batch".into()).spawn(move || {
+    let started = towline_os::thread::Builder::new().name("batch".into()).spawn(move || {
         // One that asks twice at a time finds its second stream closed.
         let Some(_giving) = driver.repairs().begin_giving(peer) else { return };
         if let Err(error) = handle.block_on(give_one(&driver, stream, peer)) {

@@ -14,7 +14,8 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -72,7 +73,7 @@ pub trait CopySource: Send + Sync {
 /// Sends a copy of this instance's log to a peer, on a thread of its own.
 pub fn give(driver: Arc<Driver>, from: Arc<dyn CopySource>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
-    let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
+    let started = towline_os::thread::Builder::new().name("copy".into()).spawn(move || {
         let name = driver.name(peer);
         match give_all(&driver, from.as_ref(), peer, Patient { stream, handle }) {
             Ok(bytes) => say(&GROUP_COPY_GIVEN, &[name, &bytes.to_string()]),

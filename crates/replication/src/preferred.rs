@@ -9,7 +9,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use tokio::time::{MissedTickBehavior, interval};
 use towline_admin::catalogue::{PREFERRED_HANDS_OVER, PREFERRED_HELD_OFF};

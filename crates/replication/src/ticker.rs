@@ -3,8 +3,9 @@
 //! Not here: what a tick means (`towline_group`).
 
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::sync::mpsc::RecvTimeoutError;
+use towline_os::time::Instant;
 
 use crate::driver::Driver;
 
@@ -13,7 +14,7 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ticks, and steps the member earlier when it wants that; until the process ends.
 pub fn keep_time(driver: &Driver, tick: Duration) {
-    let (_stop, never) = std::sync::mpsc::channel::<()>();
+    let (_stop, never) = towline_os::sync::mpsc::channel::<()>();
     let mut last = Instant::now();
     loop {
         let rest = tick.saturating_sub(last.elapsed());

@@ -33,6 +33,11 @@ impl World {
         with(|schedule| schedule.overtaken_per_mille = per_mille);
     }
 
+    /// Sets the wall clock of a process, to so many microseconds ahead of that of the others.
+    pub fn set_wall_clock(&self, process: Process, ahead_us: i64) {
+        with(|schedule| *schedule.wall_ahead_us.entry(process).or_default() = ahead_us);
+    }
+
     /// Starts a coroutine of a process.
     pub fn start(&self, process: Process, name: &str, body: impl FnOnce() + Send + 'static) {
         create(process, name.to_owned(), body);

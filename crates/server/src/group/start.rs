@@ -1,8 +1,8 @@
 //! From a data folder to a replica.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
 use parking_lot::Mutex;
 use towline_admin::status::RestartStatus;
