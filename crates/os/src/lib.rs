@@ -57,6 +57,20 @@ pub mod task {
         Handle, Interval, JoinSet, interval, sleep, spawn_blocking, timeout,
     };
     pub use tokio::time::MissedTickBehavior;
+
+    /// The handle of a runtime of tokio.
+    #[cfg(feature = "simulated")]
+    #[must_use]
+    pub fn handle_of(runtime: &tokio::runtime::Handle) -> Handle {
+        Handle::real(runtime.clone())
+    }
+
+    /// The handle of a runtime of tokio.
+    #[cfg(not(feature = "simulated"))]
+    #[must_use]
+    pub fn handle_of(runtime: &Handle) -> Handle {
+        runtime.clone()
+    }
     #[cfg(not(feature = "simulated"))]
     pub use tokio::{
         runtime::Handle,

@@ -22,11 +22,10 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::runtime::Handle;
-use tokio::time::timeout;
 use towline_admin::catalogue::GROUP_BATCH_GIVEN;
 use towline_log::mend::batch_at_rest;
 use towline_log::{LogError, LogId};
+use towline_os::task::{Handle, timeout};
 use towline_types::{BodyLocation, Lsn};
 
 use crate::driver::Driver;

@@ -19,13 +19,13 @@ use towline_os::time::Instant;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
 use towline_backup::{Progress, ReceivedCopy, Source, give as give_log, take as take_log};
 use towline_log::time_index::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
+use towline_os::task::{Handle, timeout};
 use towline_types::{BatchPlace, PageRef};
 
 use crate::driver::Driver;
@@ -138,7 +138,7 @@ impl Patient {
     ) -> std::io::Result<T> {
         let stream = &mut self.stream;
         self.handle.block_on(async {
-            let done = tokio::time::timeout(most, act(stream)).await;
+            let done = timeout(most, act(stream)).await;
             done.unwrap_or_else(|_| {
                 let still = format!("nothing moved for {} seconds", most.as_secs());
                 Err(std::io::Error::new(std::io::ErrorKind::TimedOut, still))
@@ -175,7 +175,7 @@ impl Write for Patient {
 pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), String> {
     let words = |error: std::io::Error| error.to_string();
     let links = driver.links().ok_or("there are no links")?;
-    let handle = links.streams().clone();
+    let handle = links.streams();
     let made = log_swap::begin(data).map_err(words)?;
     let taken = take_into(driver, &made, peer, handle);
     if taken.is_err() {
@@ -211,7 +211,7 @@ fn take_into(
 ) -> Result<(Patient, ReceivedCopy), String> {
     let links = driver.links().ok_or("there are no links")?;
     let opening = links.open_stream(peer, StreamPurpose::Copy);
-    let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });
+    let opened = handle.block_on(async { timeout(STILL_MAX, opening).await });
     let opened = opened.map_err(|_| "it does not answer".to_owned())?;
     let stream = opened.map_err(|error| error.to_string())?;
     let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;

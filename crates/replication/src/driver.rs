@@ -31,7 +31,7 @@ use crate::repair_queue::RepairQueue;
 use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
 pub use surroundings::{Heartbeat, Surroundings};
-use towline_link::{FrameBody, Links, Peer, Standing, Where};
+use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;
 
 /// See the module.
@@ -40,7 +40,7 @@ pub struct Driver {
     core: DelegationLock<Core>,
     surroundings: Surroundings,
     log: OnceLock<Log>,
-    links: OnceLock<Arc<Links>>,
+    links: OnceLock<Arc<dyn Connections>>,
     active: OnceLock<Arc<dyn ActiveInstance>>,
     /// End of the newest batch that may be applied.
     committed: AtomicU64,
@@ -151,7 +151,7 @@ impl Driver {
     }
 
     /// Sets the links. Until then nothing is sent.
-    pub fn set_links(&self, links: Arc<Links>) {
+    pub fn set_links(&self, links: Arc<dyn Connections>) {
         assert!(self.links.set(links).is_ok(), "a member has its links once");
     }
 
@@ -175,7 +175,7 @@ impl Driver {
     }
 
     /// The links, as soon as they are set.
-    pub fn links(&self) -> Option<&Arc<Links>> {
+    pub fn links(&self) -> Option<&Arc<dyn Connections>> {
         self.links.get()
     }
 

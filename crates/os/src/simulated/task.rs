@@ -1,8 +1,9 @@
-//! Tasks and timers. In a world each task is a coroutine, which waits where the task would; outside of
-//! one, all of it is tokio's.
+//! Tasks and timers. In a world each task is a coroutine, which waits where the task would; outside
+//! of one, all of it is tokio's.
 //!
 //! Not here: input and output. What is awaited in a world must be woken by a coroutine (the
-//! channels, locks and notices of `tokio::sync`, a `tokio::io::duplex`), or be a timer of this module.
+//! channels, locks and notices of `tokio::sync`, a `tokio::io::duplex`), or be a timer of this
+//! module.
 
 use std::cell::Cell;
 use std::fmt;
@@ -77,6 +78,10 @@ impl Handle {
         Handle((!in_world()).then(tokio::runtime::Handle::current))
     }
 
+    pub(crate) fn real(handle: tokio::runtime::Handle) -> Handle {
+        Handle(Some(handle))
+    }
+
     /// Runs a future to its end.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         if let Some(handle) = &self.0 {
@@ -89,23 +94,17 @@ impl Handle {
     }
 }
 
-impl From<tokio::runtime::Handle> for Handle {
-    fn from(handle: tokio::runtime::Handle) -> Handle {
-        Handle(Some(handle))
-    }
-}
-
 /// A timer that did not wait for what it limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elapsed;
+pub struct TimeoutError;
 
-impl fmt::Display for Elapsed {
+impl fmt::Display for TimeoutError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("deadline has elapsed")
     }
 }
 
-impl std::error::Error for Elapsed {}
+impl std::error::Error for TimeoutError {}
 
 async fn until(deadline_us: u64) {
     poll_fn(|_| {
@@ -136,9 +135,9 @@ pub async fn sleep(time: Duration) {
 ///
 /// # Errors
 /// The time is over.
-pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
+pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, TimeoutError> {
     if !in_world() {
-        return tokio::time::timeout(time, future).await.map_err(|_| Elapsed);
+        return tokio::time::timeout(time, future).await.map_err(|_| TimeoutError);
     }
     let mut future = pin!(future);
     let mut late = pin!(until(deadline_us(time)));
@@ -146,7 +145,7 @@ pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, 
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        late.as_mut().poll(context).map(|()| Err(Elapsed))
+        late.as_mut().poll(context).map(|()| Err(TimeoutError))
     })
     .await
 }
