@@ -206,6 +206,16 @@ pub(super) fn in_world() -> bool {
     IN_WORLD.get()
 }
 
+/// The process of the coroutine that runs.
+pub(super) fn running_process() -> Option<Process> {
+    with(|schedule| schedule.running_process())
+}
+
+/// Whether a process of this thread's world has ended; outside of a world none has.
+pub(super) fn has_ended(process: Process) -> bool {
+    in_world() && with(|schedule| schedule.ended.contains_key(&process))
+}
+
 /// Before a lock is taken: now and then another coroutine goes first, as threads that run at the
 /// same time would have it.
 pub(super) fn may_be_overtaken() {
@@ -290,7 +300,7 @@ pub(super) fn wait(deadline_us: Option<u64>) -> bool {
 }
 
 /// The coroutine of a process that was killed goes no further. One that unwinds already does.
-fn unwind_if_killed() {
+pub(super) fn unwind_if_killed() {
     let unwinds = with(|schedule| {
         let running = schedule.running;
         running.is_some_and(|id| schedule.must_unwind(id))

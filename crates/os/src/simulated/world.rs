@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::fs::{self, FileSystem};
 use super::schedule::{self, Process, ProcessEnd, Schedule, create, with};
 
 /// The coroutines of a test, and their clock.
@@ -31,6 +32,11 @@ impl World {
     /// From now on another coroutine goes first, so often in 1,000 times, before a lock is taken.
     pub fn set_overtaken(&self, per_mille: u64) {
         with(|schedule| schedule.overtaken_per_mille = per_mille);
+    }
+
+    /// From now on a process sees the files of this file system. Several can see the same one.
+    pub fn mount(&self, process: Process, file_system: &FileSystem) {
+        fs::mount(process, file_system);
     }
 
     /// Starts a coroutine of a process.
@@ -83,5 +89,6 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         Schedule::end();
+        fs::unmount_all();
     }
 }
