@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use parking_lot::RwLock;
 
 /// `[backup] folders`, as they are in force.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BackupFolders {
     allowed: RwLock<Vec<PathBuf>>,
 }

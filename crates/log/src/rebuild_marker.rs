@@ -3,9 +3,10 @@
 //!
 //! Not here: when the page file must not be used, and the rebuild itself.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
+
+use towline_os::fs::File;
 
 /// The name of the file.
 pub const REBUILD_MARKER: &str = "rebuild-queues";

@@ -15,11 +15,10 @@
 //! end to its beginning, and newer extents before older ones, so that a batch is only there when
 //! all that was durable when it was written is there too.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use towline_os::fs::{self, File, FileExt, OpenOptions, OpenOptionsExt};
 use towline_types::Lsn;
 
 use crate::error::LogError;

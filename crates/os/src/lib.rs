@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fs;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 

@@ -5,14 +5,14 @@
 //!
 //! Invariant: one process writes a folder; a lock on the file `lock` says which.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
+use towline_os::fs::{
+    self, DirBuilderExt, File, FileExt, OpenOptions, OpenOptionsExt, TryLockError,
+};
 
 use super::{Disk, DiskFile, FileSystem};
 use crate::block::Aligned;
@@ -71,7 +71,7 @@ impl LinuxDisk {
     #[must_use]
     pub fn is_in_use(folder: &Path) -> bool {
         let Ok(file) = File::open(folder.join(LOCK_NAME)) else { return false };
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+        file.try_lock_shared().is_err()
     }
 
     /// Whether the file system takes direct I/O in blocks of ours.
@@ -167,9 +167,7 @@ impl Disk for LinuxDisk {
     }
 
     fn file_system(&self) -> Option<FileSystem> {
-        let found = rustix::fs::fstatvfs(&self.directory).ok()?;
-        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        let (bytes_max, bytes_free) = (bytes(found.f_blocks), bytes(found.f_bavail));
+        let fs::Space { bytes_max, bytes_free } = fs::space(&self.directory).ok()?;
         Some(FileSystem { bytes_max, bytes_free })
     }
 
@@ -213,10 +211,7 @@ impl DiskFile for LinuxFile {
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+        fs::reserve(&self.file, bytes)
     }
 
     fn cut(&self, bytes: u64) -> io::Result<()> {
@@ -226,7 +221,7 @@ impl DiskFile for LinuxFile {
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {
-    let is_there = folder.is_dir();
+    let is_there = fs::is_dir(folder);
     if !is_there {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -253,15 +248,15 @@ fn take_lock(folder: &Path) -> Result<File, LogError> {
         .mode(0o600)
         .open(folder.join(LOCK_NAME))
         .map_err(failed)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match file.try_lock() {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
+        Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
             let read = (&file).take(32).read_to_string(&mut text);
             let pid = read.ok().and_then(|_| text.trim().parse().ok());
             return Err(LogError::Locked { folder: folder.to_owned(), pid });
         }
-        Err(e) => return Err(failed(e.into())),
+        Err(TryLockError::Error(e)) => return Err(failed(e)),
     }
     match write_pid(&file) {
         // Only the refusal of another process names it: a full disk must not keep anything from
@@ -280,7 +275,49 @@ fn write_pid(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use towline_os::simulated::fs::FileSystem;
+    use towline_os::simulated::{Process, World};
+    use towline_types::SeededRandom;
+
     use super::*;
+
+    #[test]
+    fn in_a_simulation_what_was_synced_survives_a_power_cut_and_another_process_finds_it() {
+        for seed in 0..20 {
+            let (system, world) = (FileSystem::new(), World::new(seed));
+            assert!(system.make_folder("/data"));
+            for number in 1..=2 {
+                world.mount(Process(number), &system);
+                world.start(Process(number), "writes", move || {
+                    let disk = LinuxDisk::open(Path::new("/data/log")).unwrap();
+                    assert!(disk.is_direct());
+                    let mut block = Aligned::zeroed(BLOCK_BYTES);
+                    if number == 2 {
+                        disk.open("extent").unwrap().read_at(block.bytes_mut(), 0).unwrap();
+                        assert!(block.bytes().iter().all(|byte| *byte == 7), "seed {seed}");
+                    }
+                    let file = disk.create("extent").unwrap();
+                    file.reserve(16 * BLOCK_BYTES as u64).unwrap();
+                    block.bytes_mut().fill(7);
+                    file.write_at(block.bytes(), 0).unwrap();
+                    file.sync_data().unwrap();
+                    disk.sync_names().unwrap();
+                    block.bytes_mut().fill(8);
+                    file.write_at(block.bytes(), BLOCK_BYTES as u64).unwrap();
+                    towline_os::sync::OnceLock::<()>::new().wait();
+                });
+                world.run_until(number * 500_000);
+                assert_eq!(world.ended(Process(number)), None);
+                world.kill(Process(number));
+                world.run_until(number * 500_000 + 1);
+                system.power_cut(&mut SeededRandom::mixed(seed));
+            }
+            let bytes = system.bytes("/data/log/extent").unwrap();
+            assert!(bytes.starts_with(&[7; BLOCK_BYTES]), "seed {seed}");
+        }
+    }
 
     #[test]
     fn a_second_owner_of_a_folder_is_refused_by_the_first_ones_pid() {

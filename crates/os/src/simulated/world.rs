@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::fs::{self, FileSystem};
 use super::schedule::{self, Process, ProcessEnd, Schedule, create, with};
 
 /// The coroutines of a test, and their clock.
@@ -38,6 +39,11 @@ impl World {
         with(|schedule| *schedule.wall_ahead_us.entry(process).or_default() = ahead_us);
     }
 
+    /// From now on a process sees the files of this file system. Several can see the same one.
+    pub fn mount(&self, process: Process, file_system: &FileSystem) {
+        fs::mount(process, file_system);
+    }
+
     /// Starts a coroutine of a process.
     pub fn start(&self, process: Process, name: &str, body: impl FnOnce() + Send + 'static) {
         create(process, name.to_owned(), body);
@@ -60,6 +66,16 @@ impl World {
         with(|schedule| schedule.kill(process, ProcessEnd::Killed));
     }
 
+    /// Stops a process, as SIGSTOP does.
+    pub fn pause(&self, process: Process) {
+        with(|schedule| schedule.stop(process));
+    }
+
+    /// Lets a process that was paused go on.
+    pub fn resume(&self, process: Process) {
+        with(|schedule| schedule.go_on(process));
+    }
+
     /// How a process ended; `None` while it runs.
     #[must_use]
     pub fn ended(&self, process: Process) -> Option<ProcessEnd> {
@@ -78,6 +94,17 @@ impl World {
         with(|schedule| schedule.left())
     }
 
+    /// From now on it is kept where each coroutine waits, for [`World::waits`]; slow.
+    pub fn set_traced(&self) {
+        with(|schedule| schedule.is_traced = true);
+    }
+
+    /// Where each coroutine waits, as a backtrace.
+    #[must_use]
+    pub fn waits(&self) -> Vec<String> {
+        with(|schedule| schedule.waits())
+    }
+
     /// How often a coroutine was resumed.
     #[must_use]
     pub fn switches(&self) -> u64 {
@@ -88,5 +115,6 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         Schedule::end();
+        fs::unmount_all();
     }
 }
