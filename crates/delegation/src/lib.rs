@@ -26,9 +26,9 @@ use loom::sync::{
     atomic::{AtomicBool, Ordering, fence},
 };
 #[cfg(not(loom))]
-use parking_lot::{Mutex, MutexGuard};
-#[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+#[cfg(not(loom))]
+use towline_os::sync::{Mutex, MutexGuard};
 
 /// See the crate.
 #[derive(Debug, Default)]

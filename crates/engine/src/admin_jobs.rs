@@ -4,8 +4,8 @@
 //! Not here: which users may request them (`towline_node`).
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::thread::JoinHandle;
+use towline_os::sync::mpsc::Receiver;
+use towline_os::thread::JoinHandle;
 
 use serde_json::json;
 use towline_admin::catalogue::{BACKUP_FAILED, BACKUP_MADE, BACKUP_WITH_DAMAGE, IMAGE_TAKEN};
@@ -35,7 +35,7 @@ pub(crate) fn start(
 ) -> std::io::Result<JoinHandle<()>> {
     let door = Arc::clone(door);
     let images = Arc::clone(images);
-    std::thread::Builder::new().name("admin-jobs".into()).spawn(move || {
+    towline_os::thread::Builder::new().name("admin-jobs".into()).spawn(move || {
         for chore in receiver {
             let json = match chore.kind.as_str() {
                 "image" => image(&door, &images),
@@ -70,7 +70,7 @@ fn start_backup(
     let door = Arc::clone(door);
     let images = Arc::clone(images);
     let jobs = jobs.clone();
-    let thread = std::thread::Builder::new().name("backup".into());
+    let thread = towline_os::thread::Builder::new().name("backup".into());
     thread.spawn(move || {
         let restricted = (!chore.owner).then_some(&*jobs.backup_folders);
         let json = back_up(&jobs.name, &chore.text, restricted, &door, &images);

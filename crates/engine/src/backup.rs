@@ -127,7 +127,7 @@ pub(crate) fn back_up_running(
     };
     outside(&to, &door.log().folder()).map_err(|error| error.to_string())?;
     let mut backup = Backup::open(&to).map_err(|error| error.to_string())?;
-    let Ok(_turn) = images.backup_turn.try_lock() else {
+    let Some(_turn) = images.backup_turn.try_lock() else {
         return Err("another backup is being made".into());
     };
     let mut choices = Choices {
@@ -203,7 +203,7 @@ pub fn patiently<T>(mut attempt: impl FnMut() -> Result<Option<T>, String>) -> R
         if let Some(answer) = attempt()? {
             return Ok(answer);
         }
-        std::thread::yield_now();
+        towline_os::thread::yield_now();
     }
     Err("the log moves too fast; try again".into())
 }

@@ -9,9 +9,10 @@
 //! Invariants: the instance is stepped under the lock only; with a lease, no step is made without
 //! it; a thread of the log never waits for the lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use towline_os::sync::OnceLock;
 
 use tokio::sync::Notify;
 use towline_admin::catalogue::{
@@ -266,7 +267,7 @@ impl Door {
         if let Err(error) = mark_rebuild(self.workers.rebuild_marker()) {
             tracing::error!(%error, "the rebuild marker cannot be written");
         }
-        std::process::exit(towline_process::EXIT_LOG_FAILED);
+        towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     /// Relocates an old message: logs it again, with the content that was read.
@@ -494,7 +495,7 @@ impl Listener for Door {
         // and recovery at the next start is the only safe reader of it.
         if !self.halted.swap(true, Ordering::SeqCst) {
             log(&LOG_WRITE_FAILED, &[&error.to_string()]);
-            std::process::exit(towline_process::EXIT_LOG_FAILED);
+            towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
         }
     }
 

@@ -7,8 +7,8 @@
 //! ahead).
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::thread::JoinHandle;
+use towline_os::sync::mpsc::Receiver;
+use towline_os::thread::JoinHandle;
 
 use towline_admin::catalogue::BODY_UNREADABLE;
 use towline_core::Body;
@@ -22,7 +22,7 @@ use towline_logging::log;
 
 /// Starts the thread; it ends with the process.
 pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("fetch".into()).spawn(move || {
+    towline_os::thread::Builder::new().name("fetch".into()).spawn(move || {
         let from = door.log();
         for fetch in receiver {
             let ticket = fetch.ticket;

@@ -5,12 +5,14 @@
 //! which extents are live (`towline_node`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
-use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
 use towline_log::{Log, LogError, Space, Stats};
+use towline_os::task::{
+    Handle, JoinSet, MissedTickBehavior, interval, sleep, spawn_blocking, timeout,
+};
 use towline_types::{Lsn, limits};
 
 use crate::door::Door;
@@ -57,10 +59,10 @@ async fn tick(door: Arc<Door>) {
             door.tick();
         }
         if door.tick_is_due() {
-            tokio::time::sleep(TICK_UNFINISHED).await;
+            sleep(TICK_UNFINISHED).await;
         } else {
             // Work that the step of a client leaves must not wait for the next regular tick.
-            tokio::time::timeout(TICK, door.unfinished()).await.ok();
+            timeout(TICK, door.unfinished()).await.ok();
         }
     }
 }
@@ -68,10 +70,10 @@ async fn tick(door: Arc<Door>) {
 /// Ends units of work that fill the log, until dropped.
 async fn relieve(door: Arc<Door>, reserve_bytes: u64) {
     let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
-    let mut interval = tokio::time::interval(PRESSURE_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = interval(PRESSURE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        interval.tick().await;
+        ticks.tick().await;
         pressure.relieve(&door);
     }
 }
@@ -160,13 +162,13 @@ const EXTENTS_PER_IMAGE: u64 = 2;
 
 /// Takes images when they are due, and reclaims extents, until dropped.
 async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, reserve_bytes: u64) {
-    let mut interval = tokio::time::interval(GLANCE_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = interval(GLANCE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
     let mut looked = Instant::now();
     let (mut relocated, mut complaint) = (LastRelocation::default(), Complaint::default());
     loop {
-        interval.tick().await;
+        ticks.tick().await;
         // A fast disk writes more in a second than the distance at which an image is due.
         let length = door.log().durable().0.saturating_sub(last.at.0);
         if looked.elapsed() < RECLAIM_INTERVAL && length < policy.log_bytes {
@@ -174,7 +176,7 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, rese
         }
         looked = Instant::now();
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
-        let done = tokio::task::spawn_blocking(move || {
+        let done = spawn_blocking(move || {
             let usable = bytes_for_puts(&worker.log().stats(), reserve_bytes);
             let relocated = relocate_if_due(&worker, &taker, usable, relocated);
             note_time(&worker, &taker);

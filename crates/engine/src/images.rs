@@ -6,8 +6,9 @@
 //! Not here: when an image is due (`housekeeping`).
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+use towline_os::sync::{Mutex, MutexGuard};
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
 use towline_log::time_index::TimeIndex;
@@ -118,7 +119,7 @@ impl Images {
         if !marker.exists() {
             return;
         }
-        *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = Some(marker);
+        *self.marker.lock() = Some(marker);
         // When none can be taken now (the disk may be full), gets must be served all the same.
         if let Err(error) = self.take(source) {
             say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
@@ -126,13 +127,13 @@ impl Images {
     }
 
     fn retained(&self) -> MutexGuard<'_, RetainedPages> {
-        self.retained.lock().unwrap_or_else(PoisonError::into_inner)
+        self.retained.lock()
     }
 
     /// Retains all pages that there are now. [`Log::hold`] does the same for the log.
     pub fn hold_pages(&self) -> PagesHold<'_> {
         // An image that is being taken may be about to free pages.
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         self.retained().holders += 1;
         PagesHold { images: self }
     }
@@ -156,7 +157,7 @@ impl Images {
     /// The older image is still there and the queue manager goes on. A failed sync of the page file
     /// ends the process: the content of the disk is unknown.
     pub fn take(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let began = door.clock().now();
         let log = door.log();
         let planned = door.look_between_runs(|instance| {
@@ -173,7 +174,7 @@ impl Images {
                 return Err(error);
             }
         };
-        let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let marker = self.marker.lock().take();
         if let Some(Err(error)) = marker.as_deref().map(std::fs::remove_file) {
             // The next start takes longer than necessary.
             tracing::warn!(%error, "the rebuild marker cannot be removed");
@@ -200,7 +201,7 @@ impl Images {
     /// # Errors
     /// Some of the space may have been freed.
     pub(crate) fn keep_only_the_newest(&self, door: &impl ImageSource) -> Result<(), LogError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
         log.drop_older_images()?;
@@ -212,7 +213,7 @@ impl Images {
     /// # Errors
     /// Some of it may have been reclaimed.
     pub fn reclaim(&self, door: &impl ImageSource) -> Result<(), LogError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let keep_from = door.look(|instance| instance.keep_from());
         // A replica may have applied what is not durable here yet.
         let log = door.log();

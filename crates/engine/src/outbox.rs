@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
-use parking_lot::{Mutex, MutexGuard};
 use towline_node::Response;
+use towline_os::sync::{Mutex, MutexGuard};
 
 /// Shared by the node's door and one connection.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@
 //! evicted. Not here: which pages (the rules decide); pages of an image (`images`).
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread::JoinHandle;
 use std::time::Duration;
+use towline_os::sync::mpsc::{Receiver, RecvTimeoutError};
+use towline_os::thread::JoinHandle;
 
 use towline_admin::catalogue::PAGE_WRITE_FAILED;
 use towline_core::PageRequest;
@@ -27,7 +27,7 @@ pub(crate) fn start(
     door: Arc<Door>,
     pages: Pages,
 ) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("pages".into()).spawn(move || {
+    towline_os::thread::Builder::new().name("pages".into()).spawn(move || {
         let mut complained = false;
         let mut pause = LOOK_INTERVAL;
         loop {

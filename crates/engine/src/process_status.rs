@@ -2,14 +2,15 @@
 //!
 //! Not here: the queues and units of work of the instance (`towline_node`).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use towline_os::sync::OnceLock;
 
-use parking_lot::Mutex;
 use towline_admin::status::{
     GroupStatus, ImageStatus, IndexStatus, LogStatus, MemoryStatus, RestartStatus, Space, Status,
     WriteLatency,
 };
 use towline_log::{Log, Pages, Stats};
+use towline_os::sync::Mutex;
 use towline_process::Clock;
 use towline_standby::Lease;
 use towline_types::{Time, limits};

@@ -8,7 +8,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use towline_admin::catalogue::{
     LOG_LEFT_OVER, MENDED, MESSAGES_GIVEN_UP, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON,

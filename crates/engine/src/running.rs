@@ -6,12 +6,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use towline_admin::status::RestartStatus;
 use towline_config::Config;
 use towline_log::{Listener, Log, LogId, Pages};
 use towline_node::Instance;
+use towline_os::task::{Handle, JoinSet};
 use towline_process::{Clock, random};
 use towline_standby::{Home, Lease};
 

@@ -5,7 +5,7 @@
 //! [`admin_jobs`](crate::admin_jobs)).
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use towline_os::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use towline_core::PageRequest;
 use towline_node::{Chore, Fetch};

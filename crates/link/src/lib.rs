@@ -18,6 +18,7 @@
 
 mod ask;
 mod boundary;
+mod connections;
 mod dial;
 mod frame;
 mod hello;
@@ -60,6 +61,7 @@ use towline_admin::catalogue::LINK_REFUSED;
 use towline_group::Start;
 
 pub use ask::{Asker, MemberAnswer, ask};
+pub use connections::{Connections, OpeningStream};
 pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
 pub use identity::check;

@@ -13,21 +13,51 @@ use tokio_rustls::TlsStream;
 
 /// Bytes both ways, in order, encrypted.
 #[derive(Debug)]
-pub struct LinkStream {
+pub struct LinkStream(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
     /// In a box: it is more than a kilobyte, and is handed around.
-    tls: Box<TlsStream<TcpStream>>,
+    Tls(Box<TlsStream<TcpStream>>),
+    /// In the memory of a simulation.
+    #[cfg(feature = "simulated")]
+    Piped(tokio::io::DuplexStream),
 }
 
 impl LinkStream {
     pub(super) fn new(tls: impl Into<TlsStream<TcpStream>>) -> LinkStream {
-        LinkStream { tls: Box::new(tls.into()) }
+        LinkStream(Bytes::Tls(Box::new(tls.into())))
+    }
+
+    /// A stream in the memory of a simulation.
+    #[cfg(feature = "simulated")]
+    #[must_use]
+    pub fn piped(pipe: tokio::io::DuplexStream) -> LinkStream {
+        LinkStream(Bytes::Piped(pipe))
+    }
+
+    #[cfg(test)]
+    fn tls(&self) -> Option<&TlsStream<TcpStream>> {
+        match &self.0 {
+            Bytes::Tls(tls) => Some(tls),
+            #[cfg(feature = "simulated")]
+            Bytes::Piped(_) => None,
+        }
     }
 
     /// Whether a ticket stood for the certificates.
     #[cfg(test)]
     pub(super) fn is_resumed(&self) -> bool {
-        let (_, connection) = self.tls.get_ref();
-        connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+        let kind = self.tls().and_then(|tls| tls.get_ref().1.handshake_kind());
+        kind == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    fn bytes(&mut self) -> Pin<&mut dyn AsyncReadWrite> {
+        match &mut self.0 {
+            Bytes::Tls(tls) => Pin::new(tls),
+            #[cfg(feature = "simulated")]
+            Bytes::Piped(pipe) => Pin::new(pipe),
+        }
     }
 
     /// Moves the stream to the runtime in which this is called: from now on that one watches its
@@ -36,7 +66,12 @@ impl LinkStream {
     /// # Errors
     /// When there is no descriptor left.
     pub fn settle(&mut self) -> io::Result<()> {
-        let (socket, _) = self.tls.get_mut();
+        #[cfg_attr(
+            not(feature = "simulated"),
+            expect(irrefutable_let_patterns, reason = "one kind")
+        )]
+        let Bytes::Tls(tls) = &mut self.0 else { return Ok(()) };
+        let (socket, _) = tls.get_mut();
         // A second descriptor of the same socket: the first one goes away with the old watch.
         let socket_again = std::net::TcpStream::from(socket.as_fd().try_clone_to_owned()?);
         *socket = TcpStream::from_std(socket_again)?;
@@ -44,13 +79,17 @@ impl LinkStream {
     }
 }
 
+trait AsyncReadWrite: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncReadWrite for S {}
+
 impl AsyncRead for LinkStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tls).poll_read(context, buffer)
+        self.bytes().poll_read(context, buffer)
     }
 }
 
@@ -60,7 +99,7 @@ impl AsyncWrite for LinkStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tls).poll_write(context, bytes)
+        self.bytes().poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -68,7 +107,7 @@ impl AsyncWrite for LinkStream {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tls).poll_write_vectored(context, pieces)
+        self.bytes().poll_write_vectored(context, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -76,10 +115,10 @@ impl AsyncWrite for LinkStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tls).poll_flush(context)
+        self.bytes().poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tls).poll_shutdown(context)
+        self.bytes().poll_shutdown(context)
     }
 }

@@ -5,9 +5,9 @@
 //! Invariants: one run is appended at a time (`appending`), even while the lock is released to wait
 //! for free space; a run that is not committed leaves nothing that replay would yield.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use towline_os::sync::MutexGuard;
+use towline_os::time::Instant;
 
 use towline_types::Lsn;
 
@@ -15,7 +15,6 @@ use crate::batch::{Batch, Overflow};
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
 use crate::listener::Urgency;
-use crate::lock::lock;
 use crate::record::{CHECK_BYTES, prefix_bytes};
 use crate::shared::{LogState, OpenOutcome, Phase, Shared};
 
@@ -215,7 +214,7 @@ impl<'a> Appender<'a> {
         }
         self.shared.wake_writer(&mut state);
         drop(state);
-        self.state = Some(self.shared.wait_for_writers(lock(&self.shared.state)));
+        self.state = Some(self.shared.wait_for_writers(self.shared.state.lock()));
     }
 }
 

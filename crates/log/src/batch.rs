@@ -6,7 +6,7 @@
 //! never passes `limit`, so a batch never crosses its extent.
 
 use std::sync::Arc;
-use std::time::Instant;
+use towline_os::time::Instant;
 
 use towline_types::Lsn;
 

@@ -7,11 +7,10 @@
 //! there, because it ends before any extent goes for which it stood.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use towline_os::sync::Mutex;
 
 use towline_types::Lsn;
-
-use crate::lock::lock;
 
 /// All holds of a log.
 #[derive(Debug, Default)]
@@ -28,7 +27,7 @@ struct Numbered {
 impl Holds {
     /// The earliest position that a holder keeps.
     pub(crate) fn from(&self) -> Option<Lsn> {
-        lock(&self.all).from.values().min().copied()
+        self.all.lock().from.values().min().copied()
     }
 }
 
@@ -42,7 +41,7 @@ pub struct Hold {
 /// Takes a hold. The caller has the housekeeping lock: an extent that is just being released is
 /// gone then, so what is there is held.
 pub(crate) fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
-    let mut all = lock(&holds.all);
+    let mut all = holds.all.lock();
     let number = all.next;
     all.next += 1;
     all.from.insert(number, from);
@@ -52,7 +51,7 @@ pub(crate) fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
 impl Hold {
     /// The log before `from` is not needed any more. Never goes back.
     pub fn only_from(&self, from: Lsn) {
-        if let Some(held) = lock(&self.holds.all).from.get_mut(&self.number) {
+        if let Some(held) = self.holds.all.lock().from.get_mut(&self.number) {
             *held = from.max(*held);
         }
     }
@@ -60,13 +59,13 @@ impl Hold {
     /// The position from which on it holds; `None` when it was let go.
     #[must_use]
     pub fn from(&self) -> Option<Lsn> {
-        lock(&self.holds.all).from.get(&self.number).copied()
+        self.holds.all.lock().from.get(&self.number).copied()
     }
 
     /// Releases the log now, even while the holder exists: what the holder reads from now on is not
     /// to be trusted.
     pub fn let_go(&self) {
-        lock(&self.holds.all).from.remove(&self.number);
+        self.holds.all.lock().from.remove(&self.number);
     }
 }
 

@@ -12,7 +12,6 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::folder::names::{NEW_IMAGE_NAME, image_name};
 use crate::format::{BLOCK_BYTES, IMAGE_HEADER_BYTES, ImageHeader};
-use crate::lock::lock;
 use crate::mark::Mark;
 use crate::needs::ImagePlace;
 use crate::shared::Shared;
@@ -32,7 +31,7 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
         checksum: crc32c::crc32c(bytes),
         seam: Some(mark.seam()),
     };
-    let mut housekeeping = lock(&shared.housekeeping);
+    let mut housekeeping = shared.housekeeping.lock();
     // What waited for this lock may have been cut off meanwhile.
     assert!(at <= shared.durable(), "an image covers what stays");
     let disk = shared.disk.as_ref();
@@ -61,7 +60,7 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
         images.remove(0);
     }
     let first = shared.first_held();
-    lock(&shared.needs).enter_images(first, images);
+    shared.needs.lock().enter_images(first, images);
     Ok(())
 }
 
@@ -71,7 +70,7 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
 /// # Errors
 /// [`LogError::Io`]: what was not removed is kept, with all that it needs.
 pub(crate) fn drop_older(shared: &Shared) -> Result<(), LogError> {
-    let mut housekeeping = lock(&shared.housekeeping);
+    let mut housekeeping = shared.housekeeping.lock();
     let images = &mut housekeeping.images;
     let mut removed = Ok(());
     while images.len() > 1 {
@@ -89,7 +88,7 @@ pub(crate) fn drop_older(shared: &Shared) -> Result<(), LogError> {
     // An image that comes back after a power cut names log that may be gone by then: it must not.
     sync_names(shared)?;
     let first = shared.first_held();
-    lock(&shared.needs).enter_images(first, images);
+    shared.needs.lock().enter_images(first, images);
     removed
 }
 

@@ -30,7 +30,6 @@ mod histogram;
 mod hold;
 mod image;
 mod listener;
-mod lock;
 mod log;
 pub mod mark;
 mod member;

@@ -5,10 +5,11 @@
 //! images and reclaim are in `image` and `reclaim`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use towline_os::sync::Mutex;
+use towline_os::thread::{self, JoinHandle};
+use towline_os::time::Instant;
 
 use bytes::Bytes;
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
@@ -19,7 +20,6 @@ use crate::error::LogError;
 use crate::extents::Space;
 use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
-use crate::lock::lock;
 use crate::mark::Mark;
 use crate::mend::{self, MendedBatch, NotMended};
 use crate::overdue::Overdue;
@@ -48,7 +48,7 @@ impl Log {
             let thread = thread::Builder::new().name(name.to_owned());
             let thread = thread.spawn(move || body(&shared));
             let thread = thread.map_err(|e| LogError::io("start a thread", name, e))?;
-            lock(&running.threads).push(thread);
+            running.threads.lock().push(thread);
             Ok(())
         };
         spawn("log-preallocate", preallocation::run)?;
@@ -79,7 +79,7 @@ impl Log {
     /// copy. Holding it keeps up to about 2 MiB alive around it.
     #[must_use]
     pub fn resident(&self, body: BodyLocation) -> Option<Bytes> {
-        lock(&self.shared().cache).get(body)
+        self.shared().cache.lock().get(body)
     }
 
     /// A durable body, from memory or else from disk with what follows it (1 MiB), checksum
@@ -238,7 +238,7 @@ impl Log {
     #[must_use]
     pub fn hold(&self, from: Lsn) -> Hold {
         let shared = self.shared();
-        let _housekeeping = lock(&shared.housekeeping);
+        let _housekeeping = shared.housekeeping.lock();
         hold::enter(&shared.holds, from)
     }
 
@@ -247,7 +247,7 @@ impl Log {
     #[must_use]
     pub fn try_hold(&self, from: Lsn) -> Option<Hold> {
         let shared = self.shared();
-        let _housekeeping = shared.housekeeping.try_lock().ok()?;
+        let _housekeeping = shared.housekeeping.try_lock()?;
         Some(hold::enter(&shared.holds, from))
     }
 
@@ -260,7 +260,7 @@ impl Log {
     /// Bytes of log that are kept only for a retention hold, from `held` on.
     #[must_use]
     pub fn bytes_held_back(&self, held: Lsn) -> u64 {
-        let needed = lock(&self.shared().needs).from();
+        let needed = self.shared().needs.lock().from();
         needed.0.saturating_sub(held.max(self.shared().first_held()).0)
     }
 
@@ -317,13 +317,13 @@ impl Log {
     /// must stay.
     #[must_use]
     pub fn images(&self) -> Vec<Lsn> {
-        lock(&self.shared().needs).images.clone()
+        self.shared().needs.lock().images.clone()
     }
 
     /// Position of the newest image, if there is one.
     #[must_use]
     pub fn image_at(&self) -> Option<Lsn> {
-        lock(&self.shared().needs).images.last().copied()
+        self.shared().needs.lock().images.last().copied()
     }
 
     /// A picture of the figures.
@@ -423,7 +423,7 @@ impl Running {
         self.shared.appenders.notify_all();
         self.shared.preallocation.notify_all();
         self.shared.space_notifier.notify_all();
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // A thread that panicked has said so itself.
             drop(thread.join());

@@ -24,12 +24,11 @@ mod stream;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use towline_os::sync::Mutex;
 
 use towline_types::{Batch, Lsn};
-
-use crate::lock::lock;
 
 pub(crate) use batches::read_batches;
 pub(crate) use follower::{Follower, KnownBatch, ReceivedBatches, WaitingBatches};
@@ -66,12 +65,12 @@ impl Member {
 
     /// A batch of which the group knows is on its way to the disk.
     fn came(&self, batch: &Batch) {
-        lock(&self.young).push_back(batch.clone());
+        self.young.lock().push_back(batch.clone());
     }
 
     /// All before `upto` can be read from disk.
     pub(crate) fn durable(&self, upto: Lsn) {
-        let mut young = lock(&self.young);
+        let mut young = self.young.lock();
         while young.pop_front_if(|batch| batch.end() <= upto).is_some() {}
     }
 

@@ -4,7 +4,8 @@
 //! Not here: how long is too long, and what follows (an instance of a group gives up the active
 //! part). Other files (images, pages) do not count: nothing that is acknowledged waits for them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use crate::folder::names::extent_name;
 use crate::shared::Shared;

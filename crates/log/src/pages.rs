@@ -11,8 +11,9 @@
 mod free_units;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use towline_os::sync::Mutex;
 
 use bytes::Bytes;
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
@@ -22,7 +23,6 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Finding, LogError, is_full};
 use crate::folder::names::PAGES_NAME;
 use crate::format::{BLOCK_BYTES, size};
-use crate::lock::lock;
 use free_units::FreeUnits;
 
 /// The file grows in steps of this size, and is cut to a multiple of it.
@@ -229,7 +229,7 @@ impl Pages {
     pub fn reuse(&self, pages: &[PageRef]) {
         let shared = &self.shared;
         {
-            let mut runs = lock(&shared.runs);
+            let mut runs = shared.runs.lock();
             for page in pages {
                 runs.give(page.unit, page.units());
             }
@@ -240,8 +240,8 @@ impl Pages {
     /// The figures.
     #[must_use]
     pub fn stats(&self) -> PageStats {
-        let file_bytes = *lock(&self.shared.room);
-        let used_bytes = lock(&self.shared.runs).used() * PAGE_UNIT_BYTES;
+        let file_bytes = *self.shared.room.lock();
+        let used_bytes = self.shared.runs.lock().used() * PAGE_UNIT_BYTES;
         let figures = &self.shared.figures;
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         PageStats {
@@ -263,7 +263,7 @@ impl SharedPages {
 
     /// A page that lies beyond the file was never written: no memory is taken for it.
     fn check_inside(&self, page: PageRef) -> Result<(), LogError> {
-        let end = u64::from(lock(&self.runs).end()) * PAGE_UNIT_BYTES;
+        let end = u64::from(self.runs.lock().end()) * PAGE_UNIT_BYTES;
         if page.bytes > 0 && end_of(page) <= end {
             Ok(())
         } else {
@@ -283,7 +283,7 @@ impl SharedPages {
             pages.push(PageRef { unit: 0, bytes, checksum: crc32c::crc32c(content) });
         }
         let end = {
-            let mut runs = lock(&self.runs);
+            let mut runs = self.runs.lock();
             let mut placed = 0;
             for page in &mut pages {
                 let Some(unit) = runs.take(page.units()) else { break };
@@ -306,13 +306,13 @@ impl SharedPages {
     }
 
     fn give_back(&self, pages: &[PageRef]) {
-        let mut runs = lock(&self.runs);
+        let mut runs = self.runs.lock();
         pages.iter().for_each(|page| runs.give(page.unit, page.units()));
     }
 
     /// Preallocates the file up to `end`.
     fn grow(&self, end: u64) -> io::Result<()> {
-        let mut room = lock(&self.room);
+        let mut room = self.room.lock();
         if end <= *room {
             return Ok(());
         }
@@ -331,9 +331,9 @@ impl SharedPages {
     /// A page that is allocated behind the cut meanwhile waits in [`SharedPages::grow`] for the
     /// lock held here; one that was allocated before lies before the cut.
     fn cut_if_due(&self) {
-        let mut room = lock(&self.room);
+        let mut room = self.room.lock();
         let (end, used) = {
-            let runs = lock(&self.runs);
+            let runs = self.runs.lock();
             (u64::from(runs.end()) * PAGE_UNIT_BYTES, runs.used() * PAGE_UNIT_BYTES)
         };
         let kept = end.next_multiple_of(STEP_BYTES);

@@ -12,7 +12,7 @@
 //! because the listener may append and so wait for an extent.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::block::Aligned;
@@ -22,7 +22,6 @@ use crate::extents::{Extent, Ready, Space, UnfilledExtent};
 use crate::folder::names::{NEW_NAME, extent_name};
 use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, size};
 use crate::image;
-use crate::lock::wait;
 use crate::shared::{Phase, Shared};
 use crate::writer::fail;
 
@@ -127,14 +126,12 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
             state.space = space;
             shared.space_notifier.notify_one();
         }
-        state = if *refused || space != Space::Ample {
-            let waited = shared.preallocation.wait_timeout(state, RETRY);
-            let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            *refused &= !timeout.timed_out() && state.extents.spares.is_empty();
-            state
+        if *refused || space != Space::Ample {
+            let waited = shared.preallocation.wait_for(&mut state, RETRY);
+            *refused &= !waited.timed_out() && state.extents.spares.is_empty();
         } else {
-            wait(&shared.preallocation, state)
-        };
+            shared.preallocation.wait(&mut state);
+        }
     }
 }
 

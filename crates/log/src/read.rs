@@ -20,7 +20,6 @@ use crate::folder::names::extent_name;
 use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
-use crate::lock::lock;
 use crate::record::{CHECK_BYTES, body_is_whole};
 use crate::shared::Shared;
 
@@ -33,7 +32,7 @@ pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogErro
     let end = body.lsn.after(u64::from(body.bytes));
     assert!(end <= shared.durable(), "a body that is read back is durable");
     let (found, cuts) = {
-        let mut cache = lock(&shared.cache);
+        let mut cache = shared.cache.lock();
         (cache.get(body), cache.cuts())
     };
     if let Some(bytes) = found {
@@ -81,7 +80,10 @@ impl Search<'_> {
         ) as u64;
         let least = block.saturating_sub(hard_max).max(EXTENT_HEADER_BYTES as u64);
 
-        let known = lock(&self.shared.cache)
+        let known = self
+            .shared
+            .cache
+            .lock()
             .nearest_start(Lsn(begin + least), self.body.lsn)
             .map(|start| start.0 - begin);
         if let Some(start) = known {
@@ -181,7 +183,7 @@ impl Search<'_> {
             (piece.bytes.into_bytes(whole), cost)
         };
         let body = bytes.slice(offset..end);
-        lock(&self.shared.cache).insert_read(begin, self.cuts, bytes, cost);
+        self.shared.cache.lock().insert_read(begin, self.cuts, bytes, cost);
         Some(body)
     }
 

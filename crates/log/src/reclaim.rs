@@ -16,7 +16,6 @@ use towline_types::Lsn;
 use crate::error::LogError;
 use crate::folder::names::extent_name;
 use crate::image::sync_names;
-use crate::lock::lock;
 use crate::shared::Shared;
 
 /// Files kept for use again; more are removed.
@@ -29,12 +28,12 @@ pub(crate) fn spare_name(sequence: u64) -> String {
 
 pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     assert!(keep_from <= shared.durable(), "what is not durable is needed");
-    let housekeeping = lock(&shared.housekeeping);
+    let housekeeping = shared.housekeeping.lock();
     let Some(needs) = housekeeping.images.iter().map(|image| image.needs).min() else {
         return Ok(());
     };
     let tail = shared.state().tail;
-    lock(&shared.needs).enter_keep(keep_from, tail);
+    shared.needs.lock().enter_keep(keep_from, tail);
     let mut needed = keep_from.min(needs);
     if let Some(held) = shared.holds.from() {
         needed = needed.min(held);

@@ -20,7 +20,8 @@ mod tests;
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use bytes::Bytes;
 use towline_types::Lsn;

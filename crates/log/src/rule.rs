@@ -14,7 +14,8 @@
 //!
 //! Pure: facts in, decision out. Time is an argument.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 /// What the decision depends on.
 #[derive(Clone, Copy, Debug)]

@@ -8,9 +8,11 @@
 //! which are below `open`; `durable` only grows, and not after a failure.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::sync::{Condvar, Mutex, MutexGuard};
+use towline_os::time::Instant;
 
 use towline_delegation::DelegationLock;
 use towline_types::{Lsn, fitting};
@@ -26,7 +28,6 @@ use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size
 use crate::histogram::WriteFigures;
 use crate::hold::Holds;
 use crate::listener::Listener;
-use crate::lock::{lock, wait};
 use crate::mark::{Seam, Seams};
 use crate::member::{Member, ReceivedBatches, Role};
 use crate::needs::{ImagePlace, Needs};
@@ -189,7 +190,7 @@ pub(crate) enum Job {
 
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Position up to which the listener may be notified.
@@ -294,7 +295,7 @@ impl Shared {
         mut state: MutexGuard<'a, LogState>,
     ) -> MutexGuard<'a, LogState> {
         state.appenders_waiting += 1;
-        state = wait(&self.appenders, state);
+        self.appenders.wait(&mut state);
         state.appenders_waiting -= 1;
         state
     }
@@ -550,17 +551,17 @@ impl Chain {
 
     /// Goes back: `next_index` is the next batch to come, behind one with this checksum.
     pub(crate) fn reset(&self, next_index: u64, checksum: u32) {
-        let mut link = lock(&self.link);
+        let mut link = self.link.lock();
         assert!(next_index <= link.0, "a chain is not skipped forward");
         *link = (next_index, checksum);
     }
 
     /// Waits for the turn of `index`; `finish` makes its checksum from that of the one before it.
     pub(crate) fn link(&self, index: u64, finish: impl FnOnce(u32) -> u32) {
-        let mut link = lock(&self.link);
+        let mut link = self.link.lock();
         while link.0 != index {
             assert!(link.0 < index, "each batch is linked once");
-            link = wait(&self.linked, link);
+            self.linked.wait(&mut link);
         }
         *link = (index + 1, finish(link.1));
         self.linked.notify_all();

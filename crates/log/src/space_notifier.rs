@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use crate::extents::Space;
-use crate::lock::wait;
 use crate::shared::Shared;
 
 /// Body of the thread: reports to the listener how much free space there is, each time that it
@@ -21,7 +20,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             shared.listener.hindered(&error);
             state = shared.state();
         } else if state.space == reported {
-            state = wait(&shared.space_notifier, state);
+            shared.space_notifier.wait(&mut state);
         } else {
             reported = state.space;
             drop(state);

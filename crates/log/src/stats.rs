@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use crate::histogram::LatencySummary;
-use crate::lock::lock;
 use crate::shared::Shared;
 
 /// A picture of the log at one moment.
@@ -77,7 +76,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_waiting_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
         state.tail
     };
-    let needs = lock(&shared.needs).clone();
+    let needs = shared.needs.lock().clone();
     stats.bytes_for_restart = tail.0.saturating_sub(needs.restart_from.0);
     stats.bytes_for_media = needs.media_bytes(tail);
     let room = match stats.file_system_bytes_max {
@@ -88,7 +87,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
     stats.in_use_percent = percent(stats.bytes_for_restart);
     stats.workload_percent = percent(needs.workload_bytes.max(stats.bytes_for_media));
     {
-        let written = lock(&shared.written);
+        let written = shared.written.lock();
         stats.logical_bytes_written = written.logical_bytes;
         stats.physical_bytes_written = written.physical_bytes;
         stats.writes = written.batches;
@@ -96,7 +95,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_bytes_avg = written.physical_bytes / written.batches.max(1);
         stats.write_latency = written.summary();
     }
-    let cache = lock(&shared.cache);
+    let cache = shared.cache.lock();
     stats.cache_bytes = cache.bytes() as u64;
     Stats { cache_hits: cache.hits, cache_misses: cache.misses, ..stats }
 }

@@ -6,7 +6,8 @@
     reason = "a test whose log does not open has to fail where it stands"
 )]
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+use towline_os::sync::{Condvar, Mutex};
 
 use towline_types::{Lsn, SeededRandom};
 
@@ -15,7 +16,6 @@ use crate::error::LogError;
 use crate::extents::Space;
 use crate::format::LogId;
 use crate::listener::{Listener, Urgency};
-use crate::lock::{lock, wait};
 use crate::log::Log;
 use crate::options::Options;
 use crate::recover::{Recovery, ReplayError, Report};
@@ -57,60 +57,60 @@ impl Watch {
 
     /// Waits until the log is durable up to `upto`.
     pub fn wait_durable(&self, upto: Lsn) {
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         while seen.durable.last().is_none_or(|durable| *durable < upto) {
             assert!(seen.failures.is_empty(), "the log failed: {:?}", seen.failures);
-            seen = wait(&self.changed, seen);
+            self.changed.wait(&mut seen);
         }
     }
 
     /// Whether it became durable: false when the log failed before.
     pub fn wait_durable_or_failed(&self, upto: Lsn) -> bool {
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         while seen.durable.last().is_none_or(|durable| *durable < upto) {
             if !seen.failures.is_empty() {
                 return false;
             }
-            seen = wait(&self.changed, seen);
+            self.changed.wait(&mut seen);
         }
         true
     }
 
     /// Waits until the log failed; yields the reason.
     pub fn wait_failed(&self) -> String {
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         while seen.failures.is_empty() {
-            seen = wait(&self.changed, seen);
+            self.changed.wait(&mut seen);
         }
         seen.failures[0].clone()
     }
 
     /// Waits until `space` is called, or takes a call that was made since the last wait.
     pub fn wait_space(&self, space: Space) {
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         loop {
             let found = seen.spaces.iter().position(|told| *told == space);
             if let Some(found) = found {
                 seen.spaces.drain(..=found);
                 return;
             }
-            seen = wait(&self.changed, seen);
+            self.changed.wait(&mut seen);
         }
     }
 
     /// How often the preparation of an extent failed.
     pub fn hindrances(&self) -> usize {
-        lock(&self.seen).hindrances
+        self.seen.lock().hindrances
     }
 
     /// All durable positions, in the order in which they were heard.
     pub fn durable(&self) -> Vec<Lsn> {
-        lock(&self.seen).durable.clone()
+        self.seen.lock().durable.clone()
     }
 
     /// How often the log failed.
     pub fn failures(&self) -> usize {
-        let seen = lock(&self.seen);
+        let seen = self.seen.lock();
         assert!(!seen.durable_after_failure, "durability reported after a failure");
         seen.failures.len()
     }
@@ -121,7 +121,7 @@ impl Listener for Watch {
         if let Some(disk) = &self.disk {
             disk.note(upto.0);
         }
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         assert!(seen.durable.last().is_none_or(|last| *last < upto), "durability ascends");
         seen.durable_after_failure |= !seen.failures.is_empty();
         seen.durable.push(upto);
@@ -132,21 +132,21 @@ impl Listener for Watch {
         if let Some(disk) = &self.disk {
             disk.note(CUT | upto.0);
         }
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         seen.durable.retain(|durable| *durable <= upto);
     }
 
     fn failed(&self, error: &LogError) {
-        lock(&self.seen).failures.push(error.to_string());
+        self.seen.lock().failures.push(error.to_string());
         self.changed.notify_all();
     }
 
     fn hindered(&self, _error: &LogError) {
-        lock(&self.seen).hindrances += 1;
+        self.seen.lock().hindrances += 1;
     }
 
     fn space(&self, space: Space) {
-        lock(&self.seen).spaces.push(space);
+        self.seen.lock().spaces.push(space);
         self.changed.notify_all();
     }
 }

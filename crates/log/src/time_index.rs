@@ -15,7 +15,8 @@
 //! Invariants: times and positions of rows that are read ascend (a clock that was set back is taken
 //! to stand still); the table has at most [`ROWS_MAX`] rows.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use towline_os::sync::Mutex;
 
 use towline_types::{Lsn, Time};
 
@@ -24,7 +25,6 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::folder::names::{NEW_TIME_INDEX_NAME, TIME_INDEX_NAME};
 use crate::format::{BLOCK_BYTES, size};
-use crate::lock::lock;
 
 const ROW_BYTES: usize = 24;
 /// Rows in a block: none crosses one, so that a torn block costs no other.
@@ -69,7 +69,7 @@ impl TimeIndex {
     /// # Errors
     /// [`LogError::Io`]: the row is not on disk, and the table goes on with the next.
     pub fn note(&self, at: Time, upto: Lsn) -> Result<(), LogError> {
-        let table = &mut *lock(&self.table);
+        let table = &mut *self.table.lock();
         let last = table.rows.last().copied();
         if last.is_some_and(|last| upto <= last.upto) {
             return Ok(());
@@ -95,7 +95,7 @@ impl TimeIndex {
     /// All rows, oldest first.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        lock(&self.table).rows.clone()
+        self.table.lock().rows.clone()
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
     fn the_table_is_bounded_and_its_older_half_gets_coarser() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let index = TimeIndex::open(Arc::clone(&disk), Lsn(u64::MAX)).unwrap();
-        lock(&index.table).rows = (1..=ROWS_MAX as u64).map(|number| row(number, number)).collect();
+        index.table.lock().rows = (1..=ROWS_MAX as u64).map(|number| row(number, number)).collect();
         index.note(Time(100_000), Lsn(100_000)).unwrap();
         index.note(Time(100_001), Lsn(100_001)).unwrap();
         let rows = read(disk.as_ref()).unwrap();

@@ -7,9 +7,10 @@
 //! no writer waits for one that is inside the listener, which may itself wait for writers.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use bytes::Bytes;
 use towline_types::{Lsn, fitting};
@@ -19,7 +20,6 @@ use crate::block::Aligned;
 use crate::error::LogError;
 use crate::folder::names::extent_name;
 use crate::format::{BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, payload_sum, size};
-use crate::lock::{lock, wait};
 use crate::member::ReceivedBatches;
 use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
@@ -103,15 +103,14 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
             Job::Stop => return None,
             Job::Wait(due) => {
                 state.writers_idle += 1;
-                state = match due {
-                    None => wait(&shared.writers, state),
+                match due {
+                    None => shared.writers.wait(&mut state),
                     Some(due) => {
                         let rest = due.saturating_duration_since(Instant::now());
                         let rest = rest.max(Duration::from_micros(1));
-                        let waited = shared.writers.wait_timeout(state, rest);
-                        waited.unwrap_or_else(PoisonError::into_inner).0
+                        shared.writers.wait_for(&mut state, rest);
                     }
-                };
+                }
                 state.writers_idle -= 1;
                 state.writer_looks = false;
             }
@@ -124,7 +123,7 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
 fn let_others_go_first() {
     let began = Instant::now();
     for _ in 0..YIELDS_MAX {
-        std::thread::yield_now();
+        towline_os::thread::yield_now();
         if began.elapsed() > YIELD_FOR {
             return;
         }
@@ -269,9 +268,9 @@ fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<WrittenBatc
 /// Enters that batches are on disk. True when it reported.
 fn finish(shared: &Shared, batches: &[WrittenBatch], began: Instant, done: Done) -> bool {
     let took = began.elapsed();
-    lock(&shared.written).enter(done.bytes, done.padded_bytes, took);
+    shared.written.lock().enter(done.bytes, done.padded_bytes, took);
     if let Some(content) = done.content {
-        lock(&shared.cache).insert(done.lsn, content, done.cost);
+        shared.cache.lock().insert(done.lsn, content, done.cost);
     }
     {
         let mut state = shared.state();

@@ -33,19 +33,51 @@ pub mod sync {
     /// Queues between threads.
     pub mod mpsc {
         #[cfg(feature = "simulated")]
-        pub use crate::simulated::channel::{Receiver, Sender, channel};
+        pub use crate::simulated::channel::{Receiver, Sender, SyncSender, channel, sync_channel};
         #[cfg(not(feature = "simulated"))]
-        pub use std::sync::mpsc::{Receiver, Sender, channel};
-        pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
+        pub use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+        pub use std::sync::mpsc::{
+            RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError,
+        };
     }
 }
 
 /// Threads.
 pub mod thread {
     #[cfg(feature = "simulated")]
-    pub use crate::simulated::thread::{Builder, JoinHandle, sleep, yield_now};
+    pub use crate::simulated::thread::{Builder, JoinHandle, park, park_timeout, sleep, yield_now};
     #[cfg(not(feature = "simulated"))]
-    pub use std::thread::{Builder, JoinHandle, sleep, yield_now};
+    pub use std::thread::{Builder, JoinHandle, park, park_timeout, sleep, yield_now};
+}
+
+/// Tasks and timers of tokio.
+#[cfg(feature = "tasks")]
+pub mod task {
+    #[cfg(feature = "simulated")]
+    pub use crate::simulated::task::{
+        Handle, Interval, JoinSet, interval, sleep, spawn_blocking, timeout,
+    };
+    pub use tokio::time::MissedTickBehavior;
+
+    /// The handle of a runtime of tokio.
+    #[cfg(feature = "simulated")]
+    #[must_use]
+    pub fn handle_of(runtime: &tokio::runtime::Handle) -> Handle {
+        Handle::real(runtime.clone())
+    }
+
+    /// The handle of a runtime of tokio.
+    #[cfg(not(feature = "simulated"))]
+    #[must_use]
+    pub fn handle_of(runtime: &Handle) -> Handle {
+        runtime.clone()
+    }
+    #[cfg(not(feature = "simulated"))]
+    pub use tokio::{
+        runtime::Handle,
+        task::{JoinSet, spawn_blocking},
+        time::{Interval, interval, sleep, timeout},
+    };
 }
 
 /// Time.
@@ -54,6 +86,34 @@ pub mod time {
     pub use crate::simulated::time::Instant;
     #[cfg(not(feature = "simulated"))]
     pub use std::time::Instant;
+
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    /// CLOCK_BOOTTIME: time since the machine started; it goes on while the machine sleeps.
+    #[must_use]
+    pub fn since_boot() -> Duration {
+        #[cfg(feature = "simulated")]
+        if let Some(time) = crate::simulated::time::since_boot() {
+            return time;
+        }
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let (Ok(seconds), Ok(nanoseconds)) =
+            (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec))
+        else {
+            unreachable!("{} s and {} ns since the machine started", time.tv_sec, time.tv_nsec)
+        };
+        Duration::new(seconds, nanoseconds)
+    }
+
+    /// The wall clock: time since the Unix epoch; nothing before it.
+    #[must_use]
+    pub fn since_epoch() -> Duration {
+        #[cfg(feature = "simulated")]
+        if let Some(time) = crate::simulated::time::since_epoch() {
+            return time;
+        }
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
 }
 
 /// The process.

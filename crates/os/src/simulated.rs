@@ -13,6 +13,8 @@ pub mod fs;
 pub mod process;
 mod schedule;
 pub mod sync;
+#[cfg(feature = "tasks")]
+pub mod task;
 pub mod thread;
 pub mod time;
 mod world;

@@ -8,12 +8,13 @@
 //! it goes on while the machine sleeps. [`Clock::wall`] is the wall clock as it was last looked at.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use towline_admin::catalogue::CLOCK_STEPPED;
 use towline_types::Time;
 
 use towline_logging::log;
+pub use towline_os::time::since_boot;
 
 /// What an ordinary correction does not reach: a step is logged, and ages are kept over it.
 const STEP_US_MIN: u64 = 1_000_000;
@@ -96,18 +97,7 @@ impl Clock {
 }
 
 fn read_wall_clock() -> Time {
-    Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// CLOCK_BOOTTIME: time since the machine started; it goes on while the machine sleeps.
-#[must_use]
-pub fn since_boot() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec))
-    else {
-        unreachable!("{} s and {} ns since the machine started", time.tv_sec, time.tv_nsec)
-    };
-    Duration::new(seconds, nanoseconds)
+    Time::ZERO + towline_os::time::since_epoch()
 }
 
 #[cfg(test)]

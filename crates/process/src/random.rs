@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    let filled = getrandom::fill(&mut bytes);
+    let filled = towline_os::random::fill(&mut bytes);
     assert!(filled.is_ok(), "the operating system gives no random bytes: {filled:?}");
     bytes
 }

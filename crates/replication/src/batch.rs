@@ -22,11 +22,10 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::runtime::Handle;
-use tokio::time::timeout;
 use towline_admin::catalogue::GROUP_BATCH_GIVEN;
 use towline_log::mend::batch_at_rest;
 use towline_log::{LogError, LogId};
+use towline_os::task::{Handle, timeout};
 use towline_types::{BodyLocation, Lsn};
 
 use crate::driver::Driver;
@@ -115,7 +114,7 @@ fn wrong(why: &str) -> Error {
 /// Answers a peer.
 pub(crate) fn give(driver: Arc<Driver>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
-    let started = std::thread::Builder::new().name("batch".into()).spawn(move || {
+    let started = towline_os::thread::Builder::new().name("batch".into()).spawn(move || {
         // One that asks twice at a time finds its second stream closed.
         let Some(_giving) = driver.repairs().begin_giving(peer) else { return };
         if let Err(error) = handle.block_on(give_one(&driver, stream, peer)) {

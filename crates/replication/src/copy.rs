@@ -14,17 +14,18 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
 use towline_backup::{Progress, ReceivedCopy, Source, give as give_log, take as take_log};
 use towline_log::time_index::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
+use towline_os::task::{Handle, timeout};
 use towline_types::{BatchPlace, PageRef};
 
 use crate::driver::Driver;
@@ -72,7 +73,7 @@ pub trait CopySource: Send + Sync {
 /// Sends a copy of this instance's log to a peer, on a thread of its own.
 pub fn give(driver: Arc<Driver>, from: Arc<dyn CopySource>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
-    let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
+    let started = towline_os::thread::Builder::new().name("copy".into()).spawn(move || {
         let name = driver.name(peer);
         match give_all(&driver, from.as_ref(), peer, Patient { stream, handle }) {
             Ok(bytes) => say(&GROUP_COPY_GIVEN, &[name, &bytes.to_string()]),
@@ -137,7 +138,7 @@ impl Patient {
     ) -> std::io::Result<T> {
         let stream = &mut self.stream;
         self.handle.block_on(async {
-            let done = tokio::time::timeout(most, act(stream)).await;
+            let done = timeout(most, act(stream)).await;
             done.unwrap_or_else(|_| {
                 let still = format!("nothing moved for {} seconds", most.as_secs());
                 Err(std::io::Error::new(std::io::ErrorKind::TimedOut, still))
@@ -174,7 +175,7 @@ impl Write for Patient {
 pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), String> {
     let words = |error: std::io::Error| error.to_string();
     let links = driver.links().ok_or("there are no links")?;
-    let handle = links.streams().clone();
+    let handle = links.streams();
     let made = log_swap::begin(data).map_err(words)?;
     let taken = take_into(driver, &made, peer, handle);
     if taken.is_err() {
@@ -210,7 +211,7 @@ fn take_into(
 ) -> Result<(Patient, ReceivedCopy), String> {
     let links = driver.links().ok_or("there are no links")?;
     let opening = links.open_stream(peer, StreamPurpose::Copy);
-    let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });
+    let opened = handle.block_on(async { timeout(STILL_MAX, opening).await });
     let opened = opened.map_err(|_| "it does not answer".to_owned())?;
     let stream = opened.map_err(|error| error.to_string())?;
     let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;

@@ -5,10 +5,11 @@
 //! Not here: when it is reported, and what follows from it (`disk_watch`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use towline_os::sync::Mutex;
 
 use towline_link::Peer;
 

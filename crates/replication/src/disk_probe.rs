@@ -25,11 +25,11 @@ pub fn wait_for_disk(
     answers: impl FnOnce() + Send + 'static,
 ) {
     let folders = [data.join("log"), data.to_owned()];
-    let goodbye = std::thread::Builder::new().name("goodbye".into()).spawn(move || {
+    let goodbye = towline_os::thread::Builder::new().name("goodbye".into()).spawn(move || {
         // Its holder leaves when the log was given up.
         close_clients();
     });
-    let probe = std::thread::Builder::new().name("disk-probe".into()).spawn(move || {
+    let probe = towline_os::thread::Builder::new().name("disk-probe".into()).spawn(move || {
         for folder in folders {
             // A refusal is an answer too: what it means the next start finds out.
             if let Err(error) = probe(&folder.join(PROBE)) {

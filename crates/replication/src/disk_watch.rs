@@ -8,7 +8,8 @@
 //! between, and to none that is full: leadership does not circulate among full disks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use towline_admin::catalogue::{GROUP_ALL_FULL, GROUP_FULL_HANDS_OVER, GROUP_SWITCH_FAILED};
 use towline_log::Space;

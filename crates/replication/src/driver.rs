@@ -8,16 +8,17 @@
 //! position of the log that it remembers from before a cut: positions are read under the lock; the
 //! log's writers never wait for this lock while its holder may wait for the log.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use towline_os::sync::OnceLock;
 
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
 use towline_delegation::DelegationLock;
 use towline_group::{FetchOrder, HardState, Input, Member, MemberId, Message, Output, Progress};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
+use towline_os::sync::{Condvar, Mutex};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use crate::active_instance::ActiveInstance;
@@ -30,7 +31,7 @@ use crate::repair_queue::RepairQueue;
 use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
 pub use surroundings::{Heartbeat, Surroundings};
-use towline_link::{FrameBody, Links, Peer, Standing, Where};
+use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;
 
 /// See the module.
@@ -39,7 +40,7 @@ pub struct Driver {
     core: DelegationLock<Core>,
     surroundings: Surroundings,
     log: OnceLock<Log>,
-    links: OnceLock<Arc<Links>>,
+    links: OnceLock<Arc<dyn Connections>>,
     active: OnceLock<Arc<dyn ActiveInstance>>,
     /// End of the newest batch that may be applied.
     committed: AtomicU64,
@@ -49,7 +50,7 @@ pub struct Driver {
     /// Wakes threads that wait for the end, or for leadership: commits do not concern them.
     turned: Condvar,
     place: watch::Sender<Where>,
-    fetches: std::sync::mpsc::Sender<FetchOrder>,
+    fetches: towline_os::sync::mpsc::Sender<FetchOrder>,
     /// Called once, when this instance lost leadership or needs a copy.
     on_end: OnceLock<Box<dyn Fn(EndReason) + Send + Sync>>,
     names: Vec<String>,
@@ -99,7 +100,7 @@ impl Driver {
         hard_state_file: HardStateFile,
         surroundings: Surroundings,
         names: Vec<String>,
-        fetches: std::sync::mpsc::Sender<FetchOrder>,
+        fetches: towline_os::sync::mpsc::Sender<FetchOrder>,
     ) -> Driver {
         let notes = hard_state_file.clone();
         let starts = starts::KnownStarts::new(notes.starts(), names.len());
@@ -150,7 +151,7 @@ impl Driver {
     }
 
     /// Sets the links. Until then nothing is sent.
-    pub fn set_links(&self, links: Arc<Links>) {
+    pub fn set_links(&self, links: Arc<dyn Connections>) {
         assert!(self.links.set(links).is_ok(), "a member has its links once");
     }
 
@@ -174,7 +175,7 @@ impl Driver {
     }
 
     /// The links, as soon as they are set.
-    pub fn links(&self) -> Option<&Arc<Links>> {
+    pub fn links(&self) -> Option<&Arc<dyn Connections>> {
         self.links.get()
     }
 
@@ -536,7 +537,7 @@ impl Driver {
     /// The log refuses what the group decided: this instance cannot go on with it.
     fn refused_by_log(&self, error: &LogError) -> ! {
         say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
-        std::process::exit(self.surroundings.log_failed_status);
+        towline_os::process::exit(self.surroundings.log_failed_status);
     }
 }
 
@@ -549,7 +550,7 @@ impl Listener for Driver {
 
     fn failed(&self, error: &LogError) {
         say(&towline_admin::catalogue::LOG_WRITE_FAILED, &[&error.to_string()]);
-        std::process::exit(self.surroundings.log_failed_status);
+        towline_os::process::exit(self.surroundings.log_failed_status);
     }
 
     fn hindered(&self, error: &LogError) {

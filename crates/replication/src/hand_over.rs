@@ -5,7 +5,8 @@
 //! (`reexec`); a switch as an administrator asks for it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use towline_admin::catalogue::{GROUP_SWITCH_FAILED, GROUP_SWITCHED};
@@ -37,7 +38,7 @@ pub fn carry_out(driver: &Arc<Driver>, request: AdminRequest) {
     let AdminRequest::Switch { to } = request;
     let driver = Arc::clone(driver);
     // It waits, and links must not.
-    let started = std::thread::Builder::new().name("switch".into()).spawn(move || {
+    let started = towline_os::thread::Builder::new().name("switch".into()).spawn(move || {
         if let Err(why) = hand_over(&driver, to.as_deref()) {
             say(&GROUP_SWITCH_FAILED, &[&why]);
         }

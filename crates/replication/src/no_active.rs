@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
 use towline_admin::catalogue::{GROUP_ACTIVE_AGAIN, GROUP_NO_ACTIVE};
+use towline_os::task::sleep;
 
 use crate::driver::Driver;
 use crate::frames::peer_of;

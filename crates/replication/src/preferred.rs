@@ -9,11 +9,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
-use tokio::time::{MissedTickBehavior, interval};
 use towline_admin::catalogue::{PREFERRED_HANDS_OVER, PREFERRED_HELD_OFF};
 use towline_group::Role;
+use towline_os::task::{MissedTickBehavior, interval};
 
 use crate::driver::Driver;
 use crate::frames::{member_of, peer_of};

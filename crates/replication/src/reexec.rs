@@ -93,7 +93,7 @@ pub fn reexecute(
     let error = execute(&next);
     say(&GROUP_REEXEC_FAILED, &[&error.to_string()]);
     last();
-    std::process::exit(failed_status);
+    towline_os::process::exit(failed_status);
 }
 
 /// Executes a program in this process; returns only if that is refused.

@@ -18,8 +18,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::sync::mpsc::Receiver;
+use towline_os::time::Instant;
 
 use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REFUSED, GROUP_BATCH_REPAIRED};
 use towline_group::FetchOrder;

@@ -12,7 +12,8 @@
 //! is repaired once; it waits `PATIENCE` for instances that do not answer yet, and no longer.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};

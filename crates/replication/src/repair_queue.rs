@@ -4,9 +4,9 @@
 //! batch at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use towline_os::sync::mpsc::{Receiver, SendError, Sender, channel};
 
-use parking_lot::Mutex;
+use towline_os::sync::Mutex;
 use towline_types::BodyLocation;
 
 use towline_link::Peer;

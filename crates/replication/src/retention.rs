@@ -11,12 +11,13 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
-use parking_lot::Mutex;
 use towline_admin::catalogue::GROUP_HOLD_ENDED;
 use towline_group::{PeerProgress, Progress};
 use towline_log::{Hold, Log, Space, Stats};
+use towline_os::sync::Mutex;
 use towline_types::{Lsn, limits};
 
 use crate::frames::peer_of;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
 use towline_log::{LogError, Stats};
 
+use towline_os::task::{MissedTickBehavior, interval, spawn_blocking};
+
 use crate::driver::Driver;
 use crate::retention::RetentionInputs;
 use towline_link::Peer;
@@ -24,15 +26,15 @@ pub async fn watch(
     reclaim: impl Fn() -> Result<(), LogError> + Send + Sync + 'static,
 ) {
     let reclaim = Arc::new(reclaim);
-    let mut interval = tokio::time::interval(LOOK_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = interval(LOOK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        interval.tick().await;
+        ticks.tick().await;
         if !look(&driver, &percent_full) {
             continue;
         }
         let reclaim = Arc::clone(&reclaim);
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || reclaim()).await {
+        if let Ok(Err(error)) = spawn_blocking(move || reclaim()).await {
             say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
         }
     }

@@ -3,8 +3,9 @@
 //! Not here: what a tick means (`towline_group`).
 
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::sync::mpsc::RecvTimeoutError;
+use towline_os::time::Instant;
 
 use crate::driver::Driver;
 
@@ -13,7 +14,7 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ticks, and steps the member earlier when it wants that; until the process ends.
 pub fn keep_time(driver: &Driver, tick: Duration) {
-    let (_stop, never) = std::sync::mpsc::channel::<()>();
+    let (_stop, never) = towline_os::sync::mpsc::channel::<()>();
     let mut last = Instant::now();
     loop {
         let rest = tick.saturating_sub(last.elapsed());
@@ -35,13 +36,13 @@ pub fn keep_time(driver: &Driver, tick: Duration) {
 /// Has an active instance write down how far the log is committed: the first time so that it is on
 /// the disk, for a young group has no note at all, then as a replica does.
 pub async fn note_committed(driver: Arc<Driver>) {
-    let mut interval = tokio::time::interval(NOTE_INTERVAL);
+    let mut interval = towline_os::task::interval(NOTE_INTERVAL);
     let mut first = true;
     loop {
         interval.tick().await;
         let noting = Arc::clone(&driver);
         let durably = std::mem::take(&mut first);
-        let noted = tokio::task::spawn_blocking(move || match durably {
+        let noted = towline_os::task::spawn_blocking(move || match durably {
             true => noting.note_committed_durably(),
             false => noting.note_committed(),
         });

@@ -13,6 +13,7 @@ use towline_admin::catalogue::{
 };
 use towline_admin::status::ProcessMode;
 use towline_node::Farewell;
+use towline_os::task::handle_of;
 
 use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport};
 use crate::descriptors;
@@ -77,7 +78,8 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .build()
         .map_err(RunError::System)?;
     let jobs = of_process.reload.jobs(&args.name);
-    let running = open.start(&config, jobs, runtime.handle()).map_err(RunError::System)?;
+    let running =
+        open.start(&config, jobs, &handle_of(runtime.handle())).map_err(RunError::System)?;
     let door = Arc::clone(running.door());
     let images = Arc::clone(running.images());
     let served = runtime.block_on(serve(args, &config, &of_process, running, &signals));

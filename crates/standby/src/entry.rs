@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use towline_admin::catalogue::{LEASE_LOST, STANDING_BY, TAKEN_OVER, TAKING_OVER};
 use towline_config::{LogConfig, SharedConfig};
@@ -111,7 +112,7 @@ impl Entry<'_> {
                 // To wait for a file system that is away for a while is what a standby is for.
                 Err(error) if standing_by.is_some() => {
                     tracing::warn!(%error, "the shared folder cannot be read");
-                    std::thread::park_timeout(length / 4);
+                    towline_os::thread::park_timeout(length / 4);
                     continue;
                 }
                 look => look.map_err(FolderError::Io)?,
@@ -138,7 +139,7 @@ impl Entry<'_> {
             if standing_by.is_none() && self.stands_by {
                 standing_by = Some(self.stand_by(holder, &look));
             }
-            std::thread::park_timeout(LOOK_INTERVAL);
+            towline_os::thread::park_timeout(LOOK_INTERVAL);
         }
     }
 
@@ -214,7 +215,7 @@ impl Drop for Listing {
 fn halt() -> Halt {
     Box::new(|epoch: u64, loss: &Loss| {
         log(&LEASE_LOST, &[&epoch.to_string(), &loss.to_string()]);
-        std::process::exit(towline_process::EXIT_LEASE_LOST);
+        towline_os::process::exit(towline_process::EXIT_LEASE_LOST);
     })
 }
 

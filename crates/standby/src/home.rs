@@ -92,7 +92,7 @@ impl Home {
         let Some(lease) = &self.lease else { return };
         let data = self.data.clone();
         let epoch = lease.epoch();
-        let tidying = std::thread::Builder::new().name("folders".into());
+        let tidying = towline_os::thread::Builder::new().name("folders".into());
         let spawned = tidying.spawn(move || {
             takeover::tidy(&data, epoch);
             if let Err(error) = takeover::keep_free_space(&data) {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use towline_admin::status::{InstanceRole, SharedStatus};
+use towline_os::sync::{Condvar, Mutex};
 
 use crate::epochs::{Epochs, epoch_name};
 use crate::lock;
@@ -142,7 +142,7 @@ impl Lease {
     pub fn keep(self: &Arc<Lease>) -> io::Result<()> {
         let lease = Arc::clone(self);
         let interval = (lease.length / 4).min(RENEWAL_INTERVAL_MAX);
-        std::thread::Builder::new().name("lease".into()).spawn(move || {
+        towline_os::thread::Builder::new().name("lease".into()).spawn(move || {
             while lease.goes_on_after(interval) {
                 match lease.renew() {
                     Ok(()) => {}
@@ -152,7 +152,7 @@ impl Lease {
         })?;
         let lease = Arc::clone(self);
         // A second thread, because a renewal may wait for a file system that is away.
-        std::thread::Builder::new().name("lease-watch".into()).spawn(move || {
+        towline_os::thread::Builder::new().name("lease-watch".into()).spawn(move || {
             while lease.goes_on_after(lease.left().max(Duration::from_millis(1))) {
                 drop(lease.prove());
             }
@@ -239,7 +239,7 @@ impl Lease {
     pub fn need(&self) {
         if self.prove().is_err() {
             loop {
-                std::thread::park();
+                towline_os::thread::park();
             }
         }
     }

@@ -44,7 +44,7 @@ const MATRIX: &[CrateRule] = &[
     CrateRule { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
     CrateRule {
         folder: "crates/process",
-        may_use: &["types", "admin", "logging"],
+        may_use: &["types", "os", "admin", "logging"],
         tests_may_use: &[],
     },
     CrateRule { folder: "crates/config", may_use: &["types", "logging"], tests_may_use: &[] },
@@ -55,13 +55,14 @@ const MATRIX: &[CrateRule] = &[
     },
     CrateRule {
         folder: "crates/standby",
-        may_use: &["log", "admin", "logging", "config", "process"],
+        may_use: &["os", "log", "admin", "logging", "config", "process"],
         tests_may_use: &[],
     },
     CrateRule {
         folder: "crates/engine",
         may_use: &[
             "types",
+            "os",
             "delegation",
             "core",
             "node",
@@ -82,7 +83,7 @@ const MATRIX: &[CrateRule] = &[
     },
     CrateRule {
         folder: "crates/link",
-        may_use: &["types", "group", "admin", "logging", "config", "tls"],
+        may_use: &["types", "os", "group", "admin", "logging", "config", "tls"],
         tests_may_use: &[],
     },
     CrateRule {
@@ -90,6 +91,7 @@ const MATRIX: &[CrateRule] = &[
         may_use: &[
             "delegation",
             "types",
+            "os",
             "group",
             "log",
             "backup",
@@ -101,9 +103,30 @@ const MATRIX: &[CrateRule] = &[
         tests_may_use: &[],
     },
     CrateRule {
+        folder: "crates/replica",
+        may_use: &[
+            "types",
+            "os",
+            "group",
+            "log",
+            "backup",
+            "admin",
+            "node",
+            "logging",
+            "config",
+            "process",
+            "standby",
+            "engine",
+            "link",
+            "replication",
+        ],
+        tests_may_use: &[],
+    },
+    CrateRule {
         folder: "crates/server",
         may_use: &[
             "types",
+            "os",
             "core",
             "amqp",
             "log",
@@ -118,6 +141,7 @@ const MATRIX: &[CrateRule] = &[
             "access",
             "link",
             "replication",
+            "replica",
             "process",
             "standby",
             "engine",

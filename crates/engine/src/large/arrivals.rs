@@ -17,8 +17,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
+use towline_os::sync::Mutex;
 use towline_types::limits;
 
 use super::pace::{LOOK_INTERVAL, Pace};

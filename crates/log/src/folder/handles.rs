@@ -6,13 +6,13 @@
 //! Invariant: what is handed out was seen to be the extent of that sequence, of this log.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use towline_os::sync::Mutex;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::folder::headers::{Identity, check_header};
 use crate::folder::names::extent_name;
-use crate::lock::lock;
 
 /// Files that are held open.
 const HANDLES_MAX: usize = 64;
@@ -47,7 +47,7 @@ impl Handles {
     /// # Errors
     /// [`LogError::Io`]; what the header says when it is not that of this extent.
     pub fn get(&self, sequence: u64) -> Result<Arc<dyn DiskFile>, LogError> {
-        if let Some(file) = lock(&self.open).get(sequence) {
+        if let Some(file) = self.open.lock().get(sequence) {
             return Ok(file);
         }
         let name = extent_name(sequence);
@@ -59,12 +59,12 @@ impl Handles {
 
     /// Whether the file of an extent is open, and so was checked.
     pub fn is_open(&self, sequence: u64) -> bool {
-        lock(&self.open).files.contains_key(&sequence)
+        self.open.lock().files.contains_key(&sequence)
     }
 
     /// Adds a file after its header was checked.
     pub fn put(&self, sequence: u64, file: Arc<dyn DiskFile>) {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.calls += 1;
         let call = open.calls;
         open.files.insert(sequence, (file, call));
@@ -78,13 +78,13 @@ impl Handles {
     /// Closes the file of an extent that is released. A caller that still reads it finds nothing
     /// that passes its checks.
     pub fn forget(&self, sequence: u64) {
-        lock(&self.open).files.remove(&sequence);
+        self.open.lock().files.remove(&sequence);
     }
 
     #[cfg(test)]
     /// How many extents are open.
     pub fn open_count(&self) -> usize {
-        lock(&self.open).files.len()
+        self.open.lock().files.len()
     }
 }
 

@@ -7,9 +7,10 @@
 //! without what is behind it, so that one bad sector hides no more than it must.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
+use towline_os::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use towline_os::time::Instant;
 
 use super::chain::ExtentOffset;
 use super::files::Files;

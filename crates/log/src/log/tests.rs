@@ -379,7 +379,7 @@ fn appenders_on_many_threads_lose_nothing_and_mix_nothing() {
         }
         ends.last().copied().unwrap()
     };
-    let last = thread::scope(|scope| {
+    let last = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|thread| {
                 let append_many = &append_many;

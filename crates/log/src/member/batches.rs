@@ -10,7 +10,6 @@ use crate::block::Aligned;
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::names::extent_name;
 use crate::format::{BATCH_HEADER_BYTES, BatchHeader, padded, payload_sum, size};
-use crate::lock::lock;
 use crate::shared::Shared;
 
 /// Bytes read at a time: also what one batch given out may keep in memory.
@@ -63,7 +62,7 @@ fn within(places: &[BatchPlace], bytes_max: usize) -> &[BatchPlace] {
 
 /// The batch, if it is not durable yet.
 fn young(shared: &Shared, place: &BatchPlace) -> Option<Batch> {
-    let young = lock(&shared.member.as_ref()?.young);
+    let young = shared.member.as_ref()?.young.lock();
     let count = place.index.checked_sub(young.front()?.index)?;
     young.get(usize::try_from(count).ok()?).filter(|batch| batch.place() == *place).cloned()
 }

@@ -20,14 +20,13 @@ use crate::error::LogError;
 use crate::extents::Extent;
 use crate::folder::names::extent_name;
 use crate::format::{BLOCK_BYTES, BatchHeader};
-use crate::lock::lock;
 use crate::shared::{Housekeeping, ReportPosition, Shared};
 use crate::writer::{fail, report};
 
 /// Cuts off all behind `keep`, a batch that is known. Waits for the disk and for the listener.
 pub(super) fn cut(shared: &Shared, keep: KnownBatch) -> Result<(), LogError> {
     wait_until_quiet(shared)?;
-    let housekeeping = lock(&shared.housekeeping);
+    let housekeeping = shared.housekeeping.lock();
     let mut reported = shared.reported.lock();
     let result = cut_locked(shared, keep, &housekeeping, &mut reported);
     drop(reported);
@@ -196,10 +195,10 @@ fn enter(shared: &Shared, keep: KnownBatch, mut extents: Vec<Arc<Extent>>) -> Re
     shared.durable.store(keep.end.0, Ordering::Release);
     shared.tail.store(keep.end.0, Ordering::Release);
     shared.chain.reset(keep.index + 1, keep.checksum);
-    lock(&shared.cache).cut(keep.end);
+    shared.cache.lock().cut(keep.end);
     if let Some(member) = &shared.member {
         member.cuts.fetch_add(1, Ordering::AcqRel);
-        assert!(lock(&member.young).is_empty(), "what is cut off was durable");
+        assert!(member.young.lock().is_empty(), "what is cut off was durable");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Not here: what a following log knows of its batches (`follower`), entering and cutting them
 //! (`receive`, `cut`).
 
-use std::time::Instant;
+use towline_os::time::Instant;
 
 use super::follower::{KnownBatch, ReceivedBatches};
 use super::{Follower, Role};

@@ -5,9 +5,9 @@
 //! Invariants: what arrives is checked whole before any of it is entered or anything is cut off; a
 //! batch is entered at the position that it names, or not at all; one call at a time.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use towline_os::sync::MutexGuard;
+use towline_os::time::Instant;
 
 use towline_types::{BATCH_HEADER_BYTES, Batch, BatchPlace, Lsn, fitting};
 

@@ -6,9 +6,9 @@ mod group;
 mod places;
 
 use crate::folder::names::extent_name;
-use crate::lock::lock;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+use towline_os::sync::Mutex;
 
 use bytes::Bytes;
 use towline_types::{Batch, BatchPlace, Lsn, SeededRandom};
@@ -32,13 +32,13 @@ struct Outbox {
 
 impl Outbox {
     fn take(&self) -> Vec<Batch> {
-        std::mem::take(&mut *lock(&self.batches))
+        std::mem::take(&mut *self.batches.lock())
     }
 }
 
 impl Replicator for Outbox {
     fn leaves(&self, batch: Batch) {
-        let mut batches = lock(&self.batches);
+        let mut batches = self.batches.lock();
         let last = batches.last();
         assert!(last.is_none_or(|last| last.index + 1 == batch.index), "told in order");
         batches.push(batch);

@@ -23,7 +23,6 @@ use crate::folder::scan::Scan;
 use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
-use crate::lock::lock;
 use crate::shared::{Phase, Shared};
 use crate::writer::fail;
 
@@ -103,7 +102,7 @@ pub(crate) fn mend_batch(
     let inside = Inside::of(shared, part).ok_or_else(gone)?;
     let (there, payload) = judge(shared, inside, came).map_err(NotMended::Refused)?;
     // No extent is let go while it is held, nothing is cut off, and no second one mends.
-    let housekeeping = lock(&shared.housekeeping);
+    let housekeeping = shared.housekeeping.lock();
     match shared.state().phase {
         Phase::Running => {}
         Phase::Closing | Phase::Stopped => return Err(NotMended::Log(LogError::Stopped)),

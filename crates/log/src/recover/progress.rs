@@ -2,7 +2,8 @@
 //!
 //! Not here: what is shown.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use towline_types::Lsn;
 

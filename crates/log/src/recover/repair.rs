@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex};
+use towline_os::sync::{Condvar, Mutex};
 
 use towline_delegation::DelegationLock;
 use towline_types::Lsn;

@@ -1,10 +1,11 @@
 //! A listener that appends: the log goes on, and reports all positions in order.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use towline_os::sync::Mutex;
 
 use towline_types::Lsn;
 
@@ -13,7 +14,6 @@ use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
 use crate::listener::{Listener, Urgency};
-use crate::lock::lock;
 use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::shared::SEALED_BYTES_MAX;
@@ -38,14 +38,14 @@ struct Feeder {
 
 impl Feeder {
     fn feed(&self) -> Option<Lsn> {
-        let log = lock(&self.log).clone()?;
+        let log = self.log.lock().clone()?;
         let left = self.runs_left.load(Ordering::Relaxed).checked_sub(1)?;
         self.runs_left.store(left, Ordering::Relaxed);
         Some(append(&log, &self.run, Urgency::Forced).1)
     }
 
     fn tell(&self, upto: Lsn, fed: Option<Lsn>) {
-        lock(&self.told).send((upto, fed)).unwrap();
+        self.told.lock().send((upto, fed)).unwrap();
     }
 }
 
@@ -65,7 +65,7 @@ impl Listener for Feeder {
         match space {
             Space::Ample if self.on_room => self.tell(Lsn::ZERO, self.feed()),
             Space::Ample | Space::Low => {}
-            Space::Full => lock(&self.full).send(()).unwrap(),
+            Space::Full => self.full.lock().send(()).unwrap(),
         }
     }
 }
@@ -93,14 +93,14 @@ impl Fed {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let (recovery, _, _) = recover(&disk, options).unwrap();
         let log = recovery.start(Arc::clone(&feeder) as Arc<dyn Listener>).unwrap();
-        *lock(&feeder.log) = Some(log.clone());
+        *feeder.log.lock() = Some(log.clone());
         Fed { feeder, log, told, full }
     }
 
     /// Ends the log's threads here, not on one of them. After a failure they are left behind: the
     /// feeder holds the log.
     fn end(self) {
-        drop(lock(&self.feeder.log).take());
+        drop(self.feeder.log.lock().take());
         self.log.shutdown();
     }
 }
@@ -199,7 +199,7 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
     }
     {
         // The feeder waits until all the space is free.
-        let _feeder_waits = lock(&fed.feeder.log);
+        let _feeder_waits = fed.feeder.log.lock();
         image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();
     }

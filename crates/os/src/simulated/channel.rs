@@ -1,9 +1,9 @@
-//! Queues between threads, without a bound. As [`std::sync::mpsc`].
+//! Queues between threads. As [`std::sync::mpsc`].
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
+use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 use std::time::Duration;
 
 use super::sync::{Condvar, Mutex};
@@ -18,10 +18,23 @@ struct Inner<T> {
     waiting: VecDeque<T>,
     senders: usize,
     has_receiver: bool,
+    /// Values that may wait; `usize::MAX`: there is no bound.
+    waiting_max: usize,
+}
+
+impl<T> Queue<T> {
+    fn take(&self, inner: &mut Inner<T>) -> Option<T> {
+        let value = inner.waiting.pop_front()?;
+        self.changed.notify_all();
+        Some(value)
+    }
 }
 
 /// As [`std::sync::mpsc::Sender`].
 pub struct Sender<T>(Arc<Queue<T>>);
+
+/// As [`std::sync::mpsc::SyncSender`].
+pub struct SyncSender<T>(Sender<T>);
 
 /// As [`std::sync::mpsc::Receiver`].
 pub struct Receiver<T>(Arc<Queue<T>>);
@@ -29,7 +42,18 @@ pub struct Receiver<T>(Arc<Queue<T>>);
 /// A queue with one sender, which may be cloned.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let inner = Inner { waiting: VecDeque::new(), senders: 1, has_receiver: true };
+    queue_of(usize::MAX)
+}
+
+/// A queue in which so many values may wait, one at least, with one sender, which may be cloned.
+#[must_use]
+pub fn sync_channel<T>(waiting_max: usize) -> (SyncSender<T>, Receiver<T>) {
+    let (sender, receiver) = queue_of(waiting_max.max(1));
+    (SyncSender(sender), receiver)
+}
+
+fn queue_of<T>(waiting_max: usize) -> (Sender<T>, Receiver<T>) {
+    let inner = Inner { waiting: VecDeque::new(), senders: 1, has_receiver: true, waiting_max };
     let queue = Arc::new(Queue { inner: Mutex::new(inner), changed: Condvar::new() });
     (Sender(Arc::clone(&queue)), Receiver(queue))
 }
@@ -46,8 +70,54 @@ impl<T> Sender<T> {
         }
         inner.waiting.push_back(value);
         drop(inner);
-        self.0.changed.notify_one();
+        self.0.changed.notify_all();
         Ok(())
+    }
+}
+
+impl<T> SyncSender<T> {
+    /// Adds to the queue; waits while it is full.
+    ///
+    /// # Errors
+    /// The receiver is gone.
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        let Queue { inner, changed } = &*self.0.0;
+        let mut inner = inner.lock();
+        while inner.has_receiver && inner.waiting.len() >= inner.waiting_max {
+            changed.wait(&mut inner);
+        }
+        if !inner.has_receiver {
+            return Err(SendError(value));
+        }
+        inner.waiting.push_back(value);
+        drop(inner);
+        changed.notify_all();
+        Ok(())
+    }
+
+    /// Adds to the queue, unless it is full.
+    ///
+    /// # Errors
+    /// It is full, or the receiver is gone.
+    pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
+        let Queue { inner, changed } = &*self.0.0;
+        let mut inner = inner.lock();
+        if !inner.has_receiver {
+            return Err(TrySendError::Disconnected(value));
+        }
+        if inner.waiting.len() >= inner.waiting_max {
+            return Err(TrySendError::Full(value));
+        }
+        inner.waiting.push_back(value);
+        drop(inner);
+        changed.notify_all();
+        Ok(())
+    }
+}
+
+impl<T> Clone for SyncSender<T> {
+    fn clone(&self) -> SyncSender<T> {
+        SyncSender(self.0.clone())
     }
 }
 
@@ -71,6 +141,7 @@ impl<T> Drop for Receiver<T> {
         inner.has_receiver = false;
         let left = std::mem::take(&mut inner.waiting);
         drop(inner);
+        self.0.changed.notify_all();
         drop(left);
     }
 }
@@ -98,7 +169,7 @@ impl<T> Receiver<T> {
     /// There is none now, or none will come.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let mut inner = self.0.inner.lock();
-        match inner.waiting.pop_front() {
+        match self.0.take(&mut inner) {
             Some(value) => Ok(value),
             None if inner.senders == 0 => Err(TryRecvError::Disconnected),
             None => Err(TryRecvError::Empty),
@@ -118,7 +189,7 @@ impl<T> Receiver<T> {
     fn next(&self, deadline: Option<Instant>) -> Result<T, RecvTimeoutError> {
         let mut inner = self.0.inner.lock();
         loop {
-            if let Some(value) = inner.waiting.pop_front() {
+            if let Some(value) = self.0.take(&mut inner) {
                 return Ok(value);
             }
             if inner.senders == 0 {
@@ -157,6 +228,12 @@ impl<T> Iterator for Values<T> {
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Sender")
+    }
+}
+
+impl<T> fmt::Debug for SyncSender<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("SyncSender")
     }
 }
 

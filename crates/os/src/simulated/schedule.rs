@@ -69,6 +69,8 @@ pub(super) struct Schedule {
     running: Option<TaskId>,
     tasks_made: u64,
     pub(super) ended: BTreeMap<Process, ProcessEnd>,
+    /// By how much the wall clock of a process is ahead, in microseconds.
+    pub(super) wall_ahead_us: BTreeMap<Process, i64>,
     pub(super) dice: SeededRandom,
     /// How often in 1,000 times another coroutine goes first before a lock is taken.
     pub(super) overtaken_per_mille: u64,
@@ -92,6 +94,7 @@ impl Schedule {
                 running: None,
                 tasks_made: 0,
                 ended: BTreeMap::new(),
+                wall_ahead_us: BTreeMap::new(),
                 dice: SeededRandom::mixed(seed),
                 overtaken_per_mille: 0,
                 switches: 0,
@@ -174,6 +177,11 @@ impl Schedule {
 
     pub(super) fn has_tasks_of(&self, process: Process) -> bool {
         self.tasks.values().any(|task| task.process == process)
+    }
+
+    pub(super) fn wall_ahead_us(&self) -> i64 {
+        let process = self.running_process();
+        process.and_then(|process| self.wall_ahead_us.get(&process).copied()).unwrap_or(0)
     }
 
     pub(super) fn running_process(&self) -> Option<Process> {
@@ -338,7 +346,9 @@ pub(super) fn wake(id: TaskId) {
 /// Lets virtual time pass.
 pub(super) fn sleep(time: Duration) {
     let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    wait(Some(with(|schedule| schedule.now_us.saturating_add(us))));
+    let until_us = with(|schedule| schedule.now_us.saturating_add(us));
+    // A task that is woken meanwhile for another reason sleeps on.
+    while wait(Some(until_us)) {}
 }
 
 /// Fills a buffer with numbers of the seed; false outside of a world.

@@ -244,3 +244,47 @@ fn outside_of_a_world_all_of_it_is_the_operating_systems() {
     sender.send(7).unwrap();
     assert_eq!(thread.join().unwrap(), 7);
 }
+
+#[cfg(feature = "tasks")]
+#[test]
+fn tasks_wait_for_timers_and_for_each_other_and_can_be_aborted() {
+    use crate::task::{Handle, JoinSet, interval, sleep, spawn_blocking, timeout};
+
+    let (world, seen) = (World::new(8), Arc::new(Plain::new(Vec::new())));
+    let events = Arc::clone(&seen);
+    world.start(Process(1), "main", move || {
+        let notice = Arc::new(tokio::sync::Notify::new());
+        let mut tasks = JoinSet::new();
+        let (waits, ticks) = (Arc::clone(&notice), Arc::clone(&events));
+        tasks.spawn(async move {
+            let mut interval = interval(Duration::from_millis(10));
+            loop {
+                interval.tick().await;
+                ticks.lock().push("tick");
+            }
+        });
+        let told = Arc::clone(&events);
+        tasks.spawn(async move {
+            let late = timeout(Duration::from_millis(5), waits.notified()).await;
+            told.lock().push(if late.is_err() { "late" } else { "notified" });
+            waits.notified().await;
+            told.lock().push("notified");
+        });
+        let handle = Handle::current();
+        handle.block_on(async {
+            sleep(Duration::from_millis(25)).await;
+            notice.notify_one();
+            let worked = spawn_blocking(|| {
+                thread::sleep(Duration::from_millis(2));
+                "worked"
+            });
+            let worked = worked.await.unwrap();
+            events.lock().push(worked);
+            tasks.abort_all();
+            sleep(Duration::from_secs(1)).await;
+        });
+    });
+    run(&world);
+    assert_eq!(*seen.lock(), ["tick", "late", "tick", "tick", "notified", "worked"]);
+    assert!(world.left().is_empty(), "{:?}", world.left());
+}

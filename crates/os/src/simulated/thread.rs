@@ -61,13 +61,30 @@ pub fn sleep(time: Duration) {
     }
 }
 
+/// What a thread takes to look around: one that does nothing else comes to its deadline.
+const YIELD: Duration = Duration::from_micros(1);
+
 /// Lets another thread go on, if one is ready.
 pub fn yield_now() {
     if schedule::in_world() {
-        schedule::sleep(Duration::ZERO);
+        schedule::sleep(YIELD);
     } else {
         std::thread::yield_now();
     }
+}
+
+/// Waits for so long: nothing unparks a thread here.
+pub fn park_timeout(time: Duration) {
+    if schedule::in_world() {
+        schedule::sleep(time);
+    } else {
+        std::thread::park_timeout(time);
+    }
+}
+
+/// Waits for the end of the process.
+pub fn park() {
+    park_timeout(Duration::MAX);
 }
 
 #[derive(Debug)]

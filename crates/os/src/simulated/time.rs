@@ -9,6 +9,25 @@ use super::schedule;
 /// Where virtual time begins, as an instant of the operating system.
 static BEGINNING: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
+/// How long a simulated machine has been running when its world begins.
+const UPTIME: Duration = Duration::from_secs(1_000);
+/// What its wall clock shows then: the beginning of 2026.
+const WALL: Duration = Duration::from_secs(1_767_225_600);
+
+/// Time since the machine started; `None` outside of a world.
+pub(crate) fn since_boot() -> Option<Duration> {
+    let now_us = schedule::in_world().then(|| schedule::with(|schedule| schedule.now_us))?;
+    Some(UPTIME + Duration::from_micros(now_us))
+}
+
+/// What the wall clock of the process shows; `None` outside of a world.
+pub(crate) fn since_epoch() -> Option<Duration> {
+    let clocks = |schedule: &mut schedule::Schedule| (schedule.now_us, schedule.wall_ahead_us());
+    let (now_us, ahead_us) = schedule::in_world().then(|| schedule::with(clocks))?;
+    let wall_us = u64::try_from(WALL.as_micros()).unwrap_or(u64::MAX).saturating_add(now_us);
+    Some(Duration::from_micros(wall_us.saturating_add_signed(ahead_us)))
+}
+
 /// As [`std::time::Instant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(std::time::Instant);

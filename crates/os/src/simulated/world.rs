@@ -39,6 +39,11 @@ impl World {
         fs::mount(process, file_system);
     }
 
+    /// Sets the wall clock of a process, to so many microseconds ahead of that of the others.
+    pub fn set_wall_clock(&self, process: Process, ahead_us: i64) {
+        with(|schedule| *schedule.wall_ahead_us.entry(process).or_default() = ahead_us);
+    }
+
     /// Starts a coroutine of a process.
     pub fn start(&self, process: Process, name: &str, body: impl FnOnce() + Send + 'static) {
         create(process, name.to_owned(), body);

@@ -12,12 +12,13 @@
 //! it waits for the disk.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
-use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_DISK_ANSWERS, GROUP_DISK_OVERDUE};
 use towline_group::{Input, Role};
 use towline_log::Overdue;
+use towline_os::sync::Mutex;
 
 use super::{Core, Driver};
 use crate::lifecycle::{EndReason, Lifecycle};

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use towline_group::{MemberId, Message};
+use towline_os::sync::Mutex;
 use towline_types::Time;
 
 use super::{Driver, Heartbeat};

@@ -7,10 +7,10 @@
 //! another instance is on the disk before any other message of it counts; only a thread that writes
 //! the file holds a lock of this module while it waits for the disk.
 
-use parking_lot::{Mutex, MutexGuard};
 use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};
 use towline_group::{Start, Starts};
 use towline_log::{Listener, LogError};
+use towline_os::sync::{Mutex, MutexGuard};
 
 use super::Driver;
 use crate::frames::{KIND_KNOWN, member_of};

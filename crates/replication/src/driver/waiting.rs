@@ -1,6 +1,7 @@
 //! Waiting for the driver: for something to apply, for leadership, for the end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use towline_os::time::Instant;
 
 use super::{ApplyProgress, Driver};
 

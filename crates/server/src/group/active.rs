@@ -2,21 +2,18 @@
 //! clients. From here on it is what a single instance is, but for what "durable" means.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
-use towline_admin::catalogue::GROUP_ACTIVE;
-use towline_log::{Listener, Space};
 use towline_node::Restart;
+use towline_replica::OpenReplica;
+use towline_replica::active::ElectedInstance;
 use towline_types::BatchPlace;
 
-use super::adapters::{ActiveDoor, GroupRepairs};
-use super::start::OpenReplica;
 use crate::net::{AcceptedClient, Away, Here, IoThreads};
 use crate::reload::Reload;
 use tokio::runtime::Handle;
 use towline_config::Config;
-use towline_engine::{GroupView, LogContext, OpenInstance, RunningInstance};
-use towline_logging::log as say;
+use towline_engine::{GroupView, RunningInstance};
+use towline_os::task::handle_of;
 use towline_process::Clock;
 use towline_replication::driver::Driver;
 use towline_replication::no_active;
@@ -66,41 +63,13 @@ impl Here for Serving {
 pub(crate) fn open_door(
     (name, config): (&str, &Config),
     opened: &OpenReplica,
-    (restart, tail): (Restart, BatchPlace),
+    back: (Restart, BatchPlace),
     (serving, reload): (&Serving, &Arc<Reload>),
-    (listeners, group): (Vec<String>, Arc<dyn GroupView>),
+    about: (Vec<String>, Arc<dyn GroupView>),
     runtime: &Handle,
 ) -> std::io::Result<RunningInstance> {
-    let began = Instant::now();
-    let driver: &Arc<Driver> = &opened.driver;
-    let instance = restart.finish(tail.end);
-    let context = LogContext {
-        extent_bytes: opened.extent_bytes,
-        restart: opened.restart.clone(),
-        pages: opened.pages.clone(),
-        rebuild_marker: opened.marker.clone(),
-        lease: None,
-    };
-    let log = driver.log().clone();
-    let images = Arc::clone(&opened.images);
-    let open = OpenInstance::of_leader(instance, config, context, log, images, opened.clock);
-    let door = Arc::clone(open.door());
-    door.set_listeners(listeners);
-    door.set_group(group);
-    let repairs = Arc::new(GroupRepairs(Arc::clone(driver.repairs())));
-    door.set_repairs(repairs);
-    let threads = IoThreads::start(crate::endpoints::io_threads(config), &door)?;
+    let elected = ElectedInstance::of(config, opened, back, about);
+    let threads = IoThreads::start(crate::endpoints::io_threads(config), elected.door())?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
-    opened.set_door(Arc::clone(&door));
-    driver.set_active(Arc::new(ActiveDoor(Arc::clone(&door))));
-    let mut said = Space::Ample;
-    // The log says each change once, and what it said before there was a door is not said again.
-    while driver.log().space() != said {
-        said = driver.log().space();
-        Listener::space(door.as_ref(), said);
-    }
-    let running = open.start(config, reload.jobs(name), runtime)?;
-    let (term, took) = (tail.term.to_string(), began.elapsed().as_micros().to_string());
-    say(&GROUP_ACTIVE, &[&term, &took]);
-    Ok(running)
+    elected.serve(config, reload.jobs(name), &handle_of(runtime))
 }

@@ -11,9 +11,9 @@ use towline_engine::GroupView;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
 
-use super::start::OpenReplica;
 use super::switch;
 use crate::control::{ControlledInstance, InstanceReport};
+use towline_replica::OpenReplica;
 
 /// An instance of a group that answers on its control socket.
 pub(crate) struct GroupControl {

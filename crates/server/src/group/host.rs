@@ -6,9 +6,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::report;
-use super::start::OpenReplica;
 use super::status::View;
 use towline_link::{LinkStream, Peer, StreamPurpose};
+use towline_replica::OpenReplica;
 use towline_replication::copy::CopySource;
 use towline_replication::inbox::InboxHost;
 

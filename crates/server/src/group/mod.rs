@@ -1,26 +1,21 @@
-//! An instance of a group from its data folder to its clients: a replica first, active when the
-//! group elects it.
+//! An instance of a group, with its sockets and its clients.
 //!
-//! Reading order: [`start`] (from a folder to a replica), [`replica`] (applies what is committed),
-//! [`host`] and [`copy_source`] (what its part in the group gets from here), [`adapters`],
-//! [`active`] (it serves clients), [`listener_handover`] (its listening sockets outlive a re-exec),
+//! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
+//! clients), [`listener_handover`] (its listening sockets outlive a re-exec),
 //! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all
 //! of it in order).
 //!
-//! Not here: its part in the group (`towline_replication`), consensus (`towline_group`), the
-//! connections between instances (`towline_link`).
+//! Not here: from its data folder to its door (`towline_replica`), its part in the group
+//! (`towline_replication`), consensus (`towline_group`), the connections between instances
+//! (`towline_link`).
 
 mod active;
-mod adapters;
 mod address_watch;
 mod control;
-mod copy_source;
 mod host;
 mod listener_handover;
-mod replica;
 mod report;
 mod run;
-mod start;
 mod status;
 mod switch;
 

@@ -1,26 +1,21 @@
 //! An instance of a group from start to end: a replica first, active when the group says so.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
 use towline_admin::catalogue::{
-    ENDED, GROUP_AWAITED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING,
-    QUIESCING,
+    ENDED, GROUP_AWAITED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING, QUIESCING,
 };
 use towline_group::Role;
-use towline_log::Stats;
 use towline_node::{Elsewhere, Farewell};
+use towline_os::task::JoinSet;
 
 use super::active::{self, Serving};
 use super::address_watch;
 use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
-use super::replica::forget_old_places;
-use super::start::{self, OpenReplica};
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::endpoints::{listen, listen_locally, local_kind};
@@ -35,19 +30,19 @@ use towline_access::Attempts;
 use towline_config::{Config, GroupConfig};
 use towline_engine::GroupView;
 use towline_engine::RunningInstance;
-use towline_engine::housekeeping::{self, ImagePolicy};
 use towline_floating::Floating;
-use towline_link::{self as link, LinkSettings, Links, Peer, StreamPurpose};
+use towline_link::{self as link, LinkSettings, Links, StreamPurpose};
 use towline_logging::log as say;
 use towline_process::Clock;
+use towline_replica::replica::forget_old_places;
+use towline_replica::{OpenReplica, open, threads};
 use towline_replication::driver::Driver;
 use towline_replication::inbox::GroupInbox;
 use towline_replication::lifecycle::EndReason;
 use towline_replication::redirect::Redirect;
 use towline_replication::reexec::ReexecContext;
 use towline_replication::{
-    agreement, copy, disk_probe, disk_watch, hand_over, membership, no_active, preferred, redirect,
-    reexec, repair, retention_watch, ticker,
+    agreement, disk_probe, hand_over, no_active, preferred, redirect, reexec,
 };
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
@@ -99,7 +94,8 @@ pub(crate) fn run(
     floating.clear();
     signals.starting(&args.name);
     sockets.close_unless_settled(START_MAX);
-    let opened = start::open(&args.name, &args.data, (config, group, this), args.wishes(), clock)
+    let process = (clock, reexec::start_before());
+    let opened = open(&args.name, &args.data, (config, group, this), args.wishes(), process)
         .map_err(refused)?;
     let opened = Arc::new(opened);
     let control = &of_process.control;
@@ -317,7 +313,10 @@ impl Attending<'_> {
                 return Ok(Some(self.reexec()));
             }
             Event::EndReason(EndReason::NeedsCopy(peer)) => {
-                start_copy(opened, &self.args.data, peer, &self.events);
+                let events = self.events.clone();
+                threads::start_copy(opened, &self.args.data, peer, move |came| {
+                    events.send(if came { Event::Copied } else { Event::NotCopied }).ok();
+                });
             }
             Event::Copied => return Ok(Some(self.reexec_after(0))),
             Event::NotCopied => {
@@ -501,47 +500,21 @@ fn start_threads(
     (entrance, reload, urls): (&Entrance, &Arc<Reload>, Vec<String>),
     events: UnboundedSender<Event>,
 ) -> Result<(), RunError> {
-    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-        thread.map(drop).map_err(RunError::System)
-    };
-    let (driver, tick) = (Arc::clone(&opened.driver), membership::tick(group));
-    spawn("group-tick", Box::new(move || ticker::keep_time(&driver, tick)))?;
-    let (driver, longest) = (Arc::clone(&opened.driver), group.heartbeat_timeout());
-    spawn("group-disk", Box::new(move || disk_watch::watch(&driver, longest)))?;
-    let of_fetches = Arc::clone(opened);
-    spawn(
-        "group-read",
-        Box::new(move || {
-            let orders = of_fetches.fetches.lock().take();
-            if let Some(orders) = orders {
-                repair::serve_fetches(&of_fetches.driver, orders);
-            }
-        }),
-    )?;
-    let of_repairs = Arc::clone(&opened.driver);
-    spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
-    let house = Arc::clone(opened);
-    let policy = ImagePolicy::of(config, opened.extent_bytes);
-    spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
-    let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
+    let (elected, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
     let view: Arc<dyn GroupView> = entrance.view.clone();
-    let (name, config, reload) = (args.name.clone(), config.clone(), Arc::clone(reload));
+    let (name, of_elected, reload) = (args.name.clone(), config.clone(), Arc::clone(reload));
     let runtime = tokio::runtime::Handle::current();
-    spawn(
-        "group-apply",
-        Box::new(move || {
-            let Some((restart, tail)) = opened.replica.apply() else { return };
-            let (of, back, about) = ((name.as_str(), &config), (restart, tail), (urls, view));
-            let made = active::open_door(of, &opened, back, (&serving, &reload), about, &runtime);
-            let event = match made {
-                Ok(running) => Event::Active(running),
-                Err(error) => Event::Failed(error),
-            };
-            // The receiver is gone when the process ends anyway.
-            events.send(event).ok();
-        }),
-    )
+    let on_elected = move |restart, tail| {
+        let (of, back, about) = ((name.as_str(), &of_elected), (restart, tail), (urls, view));
+        let made = active::open_door(of, &elected, back, (&serving, &reload), about, &runtime);
+        let event = match made {
+            Ok(running) => Event::Active(running),
+            Err(error) => Event::Failed(error),
+        };
+        // The receiver is gone when the process ends anyway.
+        events.send(event).ok();
+    };
+    threads::start(opened, (config, group), on_elected).map_err(RunError::System)
 }
 
 fn serve_as_active(
@@ -550,16 +523,7 @@ fn serve_as_active(
     opened: &Arc<OpenReplica>,
     view: &Arc<View>,
 ) {
-    let reserve_bytes = config.log.reserve_bytes;
-    let percent_full =
-        move |stats: &Stats| housekeeping::percent_full(stats.bytes_in_use, stats, reserve_bytes);
-    let of_door = Arc::clone(opened);
-    let reclaim = move || match of_door.door() {
-        Some(door) => of_door.images.reclaim(door.as_ref()),
-        None => Ok(()),
-    };
-    tasks.spawn(retention_watch::watch(Arc::clone(&opened.driver), percent_full, reclaim));
-    tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
+    threads::serve_as_active(tasks, config, opened);
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {
         let mut interval = tokio::time::interval(TELL_INTERVAL);
@@ -569,26 +533,4 @@ fn serve_as_active(
             view.tell();
         }
     });
-}
-
-/// Gets a full copy on a thread of its own, once. If that fails, this instance re-executes too, and
-/// the active instance then says what it needs. It takes part in the group until then.
-fn start_copy(opened: &Arc<OpenReplica>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
-    let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
-    let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let drawn = u64::from_le_bytes(towline_process::random::bytes());
-        let event = match copy::take(&opened.driver, &data, peer, drawn) {
-            Ok(()) => Event::Copied,
-            Err(why) => {
-                let name = opened.driver.name(peer);
-                say(&GROUP_COPY_FAILED, &[name, &why]);
-                Event::NotCopied
-            }
-        };
-        done.send(event).ok();
-    });
-    if let Err(error) = started {
-        say(&GROUP_COPY_FAILED, &["", &error.to_string()]);
-        events.send(Event::NotCopied).ok();
-    }
 }

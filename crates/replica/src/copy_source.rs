@@ -9,8 +9,8 @@ use towline_log::time_index::Row;
 use towline_log::{Log, Pages};
 use towline_types::PageRef;
 
-use super::start::OpenReplica;
-use crate::backup::{pages_of, patiently};
+use crate::open::OpenReplica;
+use towline_engine::backup::{pages_of, patiently};
 use towline_replication::copy::CopySource;
 
 impl CopySource for OpenReplica {

@@ -1,15 +1,15 @@
 //! From a data folder to a replica.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
-use parking_lot::Mutex;
 use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, Member, Options, RecoveredLog};
 use towline_log::{Finding, Listener, LogError, Pages, Replicator};
+use towline_os::sync::{Mutex, OnceLock};
 
-use super::replica::Replica;
+use crate::replica::Replica;
 use towline_config::{Config, GroupConfig};
 use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
 use towline_link::Peer;
@@ -21,49 +21,57 @@ use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::incarnation;
 use towline_replication::log_swap::{self, SwapError};
 use towline_replication::membership;
-use towline_replication::reexec;
 use towline_replication::repair_at_start::{self, StartRepair};
 use towline_replication::trusted_log::{self, TrustedLog};
 use towline_standby::Home;
 
 /// A replica, and what its threads need.
-pub(crate) struct OpenReplica {
-    pub(crate) driver: Arc<Driver>,
-    pub(crate) replica: Arc<Replica>,
-    pub(crate) images: Arc<Images>,
-    pub(crate) pages: Pages,
+pub struct OpenReplica {
+    /// Its part in the group.
+    pub driver: Arc<Driver>,
+    /// What applies.
+    pub replica: Arc<Replica>,
+    /// Takes images.
+    pub images: Arc<Images>,
+    /// The page file.
+    pub pages: Pages,
     /// Taken by the thread that reads.
     pub(crate) fetches: Mutex<Option<Receiver<FetchOrder>>>,
-    pub(crate) restart: RestartStatus,
-    pub(crate) extent_bytes: u64,
-    pub(crate) marker: std::path::PathBuf,
-    pub(crate) clock: Clock,
+    /// The times of its restart.
+    pub restart: RestartStatus,
+    /// Bytes of an extent of its log.
+    pub extent_bytes: u64,
+    /// The rebuild marker, whether or not it is there.
+    pub marker: std::path::PathBuf,
+    /// The clock of the process.
+    pub clock: Clock,
     /// Set when this instance becomes active.
     door: Arc<OnceLock<Arc<Door>>>,
 }
 
 impl OpenReplica {
     /// The door, if this instance became active.
-    pub(crate) fn door(&self) -> Option<&Arc<Door>> {
+    pub fn door(&self) -> Option<&Arc<Door>> {
         self.door.get()
     }
 
     /// This instance serves clients from now on.
-    pub(crate) fn set_door(&self, door: Arc<Door>) {
+    pub fn set_door(&self, door: Arc<Door>) {
         assert!(self.door.set(door).is_ok(), "an instance becomes active once");
     }
 }
 
-/// Opens the log in `data` as that of a member.
+/// Opens the log in `data` as that of a member. `start_before` is the nonce of the start of the
+/// process that re-executed itself as this one, if one did.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
-pub(crate) fn open(
+pub fn open(
     name: &str,
     data: &Path,
     (config, group, this): (&Config, &GroupConfig, Peer),
     wishes: StartOptions,
-    clock: Clock,
+    (clock, start_before): (Clock, Option<u64>),
 ) -> Result<OpenReplica, StartError> {
     let id = membership::log_id(name, &group.name);
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
@@ -87,7 +95,7 @@ pub(crate) fn open(
     }
     log_swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
-    let meets_first = reexec::start_before() != Some(hard_state_file.starts().own().nonce);
+    let meets_first = start_before != Some(hard_state_file.starts().own().nonce);
     let drawn = u64::from_le_bytes(towline_process::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed = hard_state_file.prepare().and_then(|()| {

@@ -7,13 +7,13 @@
 //! moved out of here once, when all is applied that this instance leads from, and no extent is
 //! missing in which a message lives.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING};
 use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
+use towline_os::sync::{Mutex, OnceLock};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use towline_engine::housekeeping::{self, Complaint, ImagePolicy};
@@ -35,7 +35,7 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(200);
 const NOTE_EVERY: u32 = 5;
 
 /// See the module.
-pub(crate) struct Replica {
+pub struct Replica {
     state: Mutex<ApplyState>,
     driver: Arc<Driver>,
     pages: Pages,
@@ -56,7 +56,7 @@ struct ApplyState {
 
 impl Replica {
     /// `applied` is the last batch that was fed into `stream`, and what it yielded is in `restart`.
-    pub(crate) fn new(
+    pub fn new(
         (mut restart, stream, applied): (Restart, RunStream, BatchPlace),
         doubt: Option<Doubt>,
         (driver, door): (Arc<Driver>, Arc<OnceLock<Arc<Door>>>),
@@ -71,7 +71,7 @@ impl Replica {
 
     /// Applies what is committed until this instance has applied all that it leads from; yields the
     /// restart to be ended. `None` when the process ends.
-    pub(crate) fn apply(&self) -> Option<(Restart, BatchPlace)> {
+    pub fn apply(&self) -> Option<(Restart, BatchPlace)> {
         loop {
             let applied = self.state.lock().applied;
             self.judge_doubt(false);
@@ -131,7 +131,7 @@ impl Replica {
         let lacking = due.judge(restart, &|page| self.pages.read(page).ok());
         if !lacking.is_empty() {
             say(&MESSAGES_MISSING, &[&lacking.messages().to_string(), &lacking.to_string()]);
-            std::process::exit(towline_process::EXIT_LOG_FAILED);
+            towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
         }
     }
 
@@ -149,7 +149,7 @@ impl Replica {
     }
 
     /// Images when they are due, until this instance leads or the process ends.
-    pub(crate) fn keep_house(&self, images: &Images, policy: ImagePolicy) {
+    pub fn keep_house(&self, images: &Images, policy: ImagePolicy) {
         let mut last = housekeeping::LastImage::at_start(self.driver.log());
         let (mut turns, mut complaint) = (0_u32, Complaint::default());
         while self.is_replica() {
@@ -177,7 +177,7 @@ impl Replica {
 /// Batches more than an extent before the oldest image on disk are not sent to other instances any
 /// more. Later ones are, if they are there: an image that is taken when a group is stopped must not
 /// leave the instance that ended first in need of a copy.
-pub(crate) fn forget_old_places(driver: &Driver) {
+pub fn forget_old_places(driver: &Driver) {
     if let Some(oldest) = driver.log().images().first() {
         let log = driver.log();
         let before = Lsn(oldest.0.saturating_sub(log.extent_bytes()));
@@ -222,5 +222,5 @@ impl ImageSource for Replica {
 /// with.
 fn cannot_apply(why: &str) -> ! {
     say(&GROUP_CANNOT_APPLY, &[why]);
-    std::process::exit(towline_process::EXIT_LOG_FAILED);
+    towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
 }
