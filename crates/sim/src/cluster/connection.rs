@@ -1,0 +1,165 @@
+//! A client's connection, as the instance has it: requests that arrive step the instance behind its
+//! door; what it answers goes back to the client. What an answer promises counts from the moment at
+//! which it leaves the process.
+//!
+//! Not here: AMQP, sockets, the client.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedReceiver;
+use towline_core::ConnectionId;
+use towline_engine::{Door, Outbox, bodies};
+use towline_node::{Request, Response};
+use towline_os::task::Handle;
+
+use super::shared::Shared;
+use crate::client::Answer;
+use crate::history::{History, Speaker};
+
+/// Which client, and of which instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) client: usize,
+    pub(crate) speaker: Speaker,
+    /// Number of the connection in the history.
+    pub(crate) number: u64,
+    /// The queue that the client gets from.
+    pub(crate) get_from: usize,
+}
+
+enum Turn {
+    Requests(Vec<Request>),
+    Responses,
+    Lost,
+}
+
+/// Serves the connection until the client leaves it.
+pub(crate) fn serve(
+    door: &Arc<Door>,
+    ends: Ends,
+    mut requests: UnboundedReceiver<Vec<Request>>,
+    shared: &Shared,
+) {
+    let (id, outbox) = door.connect();
+    let handle = Handle::current();
+    let mut responses = VecDeque::new();
+    loop {
+        match handle.block_on(next(&outbox, &mut requests, &mut responses)) {
+            Turn::Requests(requests) => {
+                if let Some(lost) = step(door, id, requests) {
+                    return door.disconnect(id, lost);
+                }
+            }
+            Turn::Lost => return door.disconnect(id, true),
+            Turn::Responses => {
+                for response in responses.drain(..) {
+                    answer(door, ends, response, shared);
+                }
+            }
+        }
+    }
+}
+
+async fn next(
+    outbox: &Outbox,
+    requests: &mut UnboundedReceiver<Vec<Request>>,
+    responses: &mut VecDeque<Response>,
+) -> Turn {
+    poll_fn(|context| {
+        outbox.take(responses, context.waker());
+        if !responses.is_empty() {
+            return Poll::Ready(Turn::Responses);
+        }
+        let came = requests.poll_recv(context);
+        came.map(|came| came.map_or(Turn::Lost, Turn::Requests))
+    })
+    .await
+}
+
+/// Whether the client leaves, and how.
+fn step(door: &Door, id: ConnectionId, mut requests: Vec<Request>) -> Option<bool> {
+    let leaves = requests.iter().find_map(|request| match request {
+        Request::Disconnect { lost } => Some(*lost),
+        _ => None,
+    });
+    requests.retain(|request| !matches!(request, Request::Disconnect { .. }));
+    if !requests.is_empty() {
+        door.step(door.clock().now(), id, &mut requests);
+    }
+    leaves
+}
+
+fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) {
+    let content = match &response {
+        Response::Deliver(delivery) => {
+            let log = door.log();
+            let content = match bodies::resident(&log, &delivery.body) {
+                Some(content) => Ok(content),
+                None => bodies::read_or_repair(&log, &delivery.body, door.repairs()),
+            };
+            match content {
+                Ok(content) => Some(content.to_contiguous()),
+                Err(error) => return shared.unreadable(&ends, delivery, &error),
+            }
+        }
+        _ => None,
+    };
+    // Nothing is awaited from here on: what is promised is on its way to the client.
+    let promised = promise(&mut shared.history.lock(), ends, response, content);
+    match promised {
+        Ok(Some(answer)) => {
+            shared.on_acknowledged(&ends, &answer);
+            shared.answers.lock().push_back((ends.client, ends.number, answer));
+        }
+        Ok(None) => {}
+        Err(broken) => shared.fail(format!("instance {}: {broken}", ends.speaker.node)),
+    }
+}
+
+fn promise(
+    history: &mut History,
+    ends: Ends,
+    response: Response,
+    content: Option<Bytes>,
+) -> Result<Option<Answer>, String> {
+    let number = |token: u64| usize::try_from(token).unwrap_or(usize::MAX);
+    let speaker = ends.speaker;
+    Ok(Some(match response {
+        Response::ProducerOpened { result, .. } => {
+            Answer::Producer(result.ok().map(|opened| opened.producer))
+        }
+        Response::ConsumerOpened { result, .. } => {
+            Answer::Consumer(result.ok().map(|opened| opened.consumer))
+        }
+        Response::Put { token, result, .. } => {
+            history.put_answered(speaker, number(token), result.is_ok())?;
+            Answer::Done(result.is_ok())
+        }
+        Response::Settled { link, result, .. } => {
+            history.get_answered(speaker, number(link.0), result.is_ok())?;
+            Answer::Done(result.is_ok())
+        }
+        Response::Declared { token, result } => Answer::Declared(number(token), result.ok()),
+        Response::Discharged { token, result, .. } => {
+            history.discharge_answered(speaker, number(token), result.is_ok())?;
+            Answer::Done(result.is_ok())
+        }
+        Response::Deliver(delivery) => {
+            let content = content.unwrap_or_default();
+            let message = history.delivered(speaker, ends.number, ends.get_from, &content)?;
+            Answer::Delivered(message, delivery.sequence)
+        }
+        Response::Connected { .. }
+        | Response::Drained { .. }
+        | Response::Withdrawn { .. }
+        | Response::ConsumerClosed { .. }
+        | Response::UnitRolledBack { .. }
+        | Response::Admin(_)
+        | Response::Ending(_)
+        | Response::Stopped => return Ok(None),
+    }))
+}

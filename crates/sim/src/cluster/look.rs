@@ -1,0 +1,116 @@
+//! What an observer sees of an instance: its queues as a browser shows them, its depths, its part in
+//! the group.
+//!
+//! Not here: what is right.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use towline_engine::{Door, bodies};
+use towline_node::{LinkToken, Request, Response, Terminus};
+use towline_os::task::{Handle, timeout};
+
+use crate::view::Row;
+
+/// A browser that is not answered for so long has found a fault.
+const PATIENCE: Duration = Duration::from_secs(20);
+const CREDIT: u64 = 1_000_000;
+
+/// Looks into all these queues.
+pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for queue in queues {
+        let mut viewer = Viewer::new(door);
+        viewer.ask(vec![
+            Request::Connected {
+                container: "viewer".to_owned(),
+                user: None,
+                address: String::new(),
+                sole: false,
+            },
+            Request::OpenConsumer {
+                link: LinkToken(0),
+                terminus: Terminus::Queue(queue.clone()),
+                browse: true,
+                selector: None,
+                exclusive: None,
+            },
+        ]);
+        let opened = viewer.until(|response| match response {
+            Response::ConsumerOpened { result, .. } => Some(result),
+            _ => None,
+        })?;
+        // A queue that is not there has no messages.
+        if let Ok(opened) = opened {
+            let consumer = opened.consumer;
+            viewer.ask(vec![Request::Credit { consumer, limit: CREDIT, drain: true, flow: 1 }]);
+            while let Some(delivery) = viewer.until(|response| match response {
+                Response::Deliver(delivery) => Some(Some(delivery)),
+                Response::Drained { .. } => Some(None),
+                _ => None,
+            })? {
+                let content = bodies::read(&door.log(), &delivery.body);
+                let content = content.map_err(|error| {
+                    format!("body {:?} cannot be read: {error}", delivery.body)
+                })?;
+                rows.push(Row {
+                    queue: queue.clone(),
+                    sequence: delivery.sequence.0,
+                    priority: delivery.priority,
+                    persistent: delivery.persistent,
+                    backouts: delivery.backout_count,
+                    content: content.to_contiguous(),
+                });
+            }
+        }
+        viewer.leave();
+    }
+    Ok(rows)
+}
+
+/// Depths by the status.
+pub(crate) fn depths(door: &Arc<Door>) -> Vec<(String, u64)> {
+    door.status().queues.into_iter().map(|queue| (queue.name, queue.depth)).collect()
+}
+
+struct Viewer<'a> {
+    door: &'a Arc<Door>,
+    id: towline_core::ConnectionId,
+    outbox: Arc<towline_engine::Outbox>,
+    waiting: VecDeque<Response>,
+}
+
+impl Viewer<'_> {
+    fn new(door: &Arc<Door>) -> Viewer<'_> {
+        let (id, outbox) = door.connect();
+        Viewer { door, id, outbox, waiting: VecDeque::new() }
+    }
+
+    fn ask(&self, mut requests: Vec<Request>) {
+        self.door.step(self.door.clock().now(), self.id, &mut requests);
+    }
+
+    fn until<T>(&mut self, mut wanted: impl FnMut(Response) -> Option<T>) -> Result<T, String> {
+        loop {
+            while let Some(response) = self.waiting.pop_front() {
+                if let Some(found) = wanted(response) {
+                    return Ok(found);
+                }
+            }
+            let (outbox, waiting) = (&self.outbox, &mut self.waiting);
+            let came = poll_fn(|context| {
+                outbox.take(waiting, context.waker());
+                if waiting.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+            });
+            let came = Handle::current().block_on(timeout(PATIENCE, came));
+            came.map_err(|_| "a browser was not answered".to_owned())?;
+        }
+    }
+
+    fn leave(self) {
+        self.door.disconnect(self.id, false);
+    }
+}

@@ -1,0 +1,223 @@
+//! Machines, and the processes on them: how they begin and end.
+//!
+//! Not here: what goes wrong on purpose (`faults`). Invariants: a machine has one process at a time;
+//! what is on its disk outlives it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedSender;
+use towline_config::{Config, GroupConfig, MemberConfig};
+use towline_node::Request;
+use towline_os::simulated::fs::{DiskTiming, FileSystem};
+use towline_os::simulated::{Process, ProcessEnd};
+use towline_types::SeededRandom;
+
+use super::process::{Before, Board, End, ProcessArgs};
+use super::{Cluster, EXTENT_BYTES, Event, Phase, process};
+use crate::plan::Plan;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+/// The data folder.
+pub(super) const DATA: &str = "/qms";
+/// A process that ended by itself is there again so much later, at most.
+const AGAIN_US: u64 = 50_000;
+
+/// One machine with one instance.
+pub(super) struct Machine {
+    pub(super) disk: FileSystem,
+    pub(super) live: Option<Live>,
+    pub(super) before: Before,
+    pub(super) is_paused: bool,
+    /// A fault of its disk was drawn: its process may end of it, and its start be refused.
+    pub(super) has_disk_faults: bool,
+    /// Nothing on its disk may be relied on: it was lost, or an older one was put back.
+    pub(super) is_lost: bool,
+    node: usize,
+}
+
+/// A process.
+pub(super) struct Live {
+    pub(super) process: Process,
+    pub(super) board: Arc<Board>,
+    /// Of each connection of a client, where its requests go.
+    pub(super) connections: BTreeMap<u64, UnboundedSender<Vec<Request>>>,
+    was_active: bool,
+}
+
+impl Machine {
+    pub(super) fn new(node: usize, plan: &Plan, _dice: &mut SeededRandom) -> Machine {
+        let machine = Machine {
+            disk: FileSystem::new(),
+            live: None,
+            before: Before::default(),
+            is_paused: false,
+            has_disk_faults: false,
+            is_lost: false,
+            node,
+        };
+        machine.set_timing(plan, 1);
+        machine
+    }
+
+    /// How long its disk takes; `factor` times as long as planned.
+    pub(super) fn set_timing(&self, plan: &Plan, factor: u64) {
+        let disk = &plan.disk;
+        self.disk.set_timing(DiskTiming {
+            sync_us: (disk.sync_us * factor, disk.sync_more_us * factor),
+            stall_per_mille: disk.stall_per_mille,
+            stall_us: disk.stall_us,
+            ..DiskTiming::default()
+        });
+    }
+
+    fn config(&self, plan: &Plan) -> (Config, GroupConfig) {
+        let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(1);
+        let member = |name: &str| MemberConfig {
+            name: name.to_owned(),
+            address: format!("{name}:1"),
+            clients: Vec::new(),
+        };
+        let group = GroupConfig {
+            name: "G".to_owned(),
+            instance: NAMES[self.node].to_owned(),
+            member: NAMES.map(member).to_vec(),
+            certificate: PathBuf::new(),
+            private_key: PathBuf::new(),
+            authorities: PathBuf::new(),
+            heartbeat_interval_ms: millis(plan.heartbeat_interval),
+            heartbeat_timeout_ms: millis(plan.heartbeat_timeout),
+            retry_interval_ms: 50,
+            compression_threshold: 0,
+            preferred_location: String::new(),
+            preferred_delay_ms: 30_000,
+            floating: None,
+        };
+        let mut config = Config::default();
+        config.log.extent_bytes = EXTENT_BYTES;
+        config.log.log_bytes_max = 64 * EXTENT_BYTES;
+        config.log.reserve_bytes = EXTENT_BYTES;
+        config.log.cache_bytes = 256 * 1024;
+        config.queue_manager.memory_bytes_max = 1024 * 1024;
+        config.group = Some(group.clone());
+        (config, group)
+    }
+}
+
+impl Cluster {
+    /// The process of an instance begins, unless there is one.
+    pub(super) fn start(&mut self, node: usize) {
+        let machine = &mut self.machines[node];
+        if machine.live.is_some() {
+            return;
+        }
+        self.processes += 1;
+        self.counts.starts += 1;
+        let process = Process(self.processes);
+        let board = Arc::new(Board::default());
+        let (config, group) = machine.config(&self.plan);
+        let args = ProcessArgs {
+            data: PathBuf::from(DATA),
+            config,
+            group,
+            this: node,
+            network: Arc::clone(&self.network),
+            before: std::mem::take(&mut machine.before),
+            board: Arc::clone(&board),
+        };
+        self.world.mount(process, &machine.disk);
+        let ahead_us = i64::try_from(self.plan.clock_us[node]).unwrap_or(0);
+        self.world.set_wall_clock(process, ahead_us);
+        self.world.start(process, "main", move || process::run(&args));
+        let connections = BTreeMap::new();
+        machine.live = Some(Live { process, board, connections, was_active: false });
+        self.tell(format_args!("instance {node} starts as process {}", process.0));
+    }
+
+    /// Whether processes have ended: they are started again.
+    pub(super) fn look_for_ends(&mut self) -> bool {
+        let mut any = false;
+        for node in 0..3 {
+            let Some(live) = &mut self.machines[node].live else { continue };
+            let serves = live.board.served.lock().is_some();
+            if serves && !live.was_active {
+                live.was_active = true;
+                self.counts.activations += 1;
+            }
+            let replica = &self.shared.replicas[node];
+            if replica.lock().is_none() {
+                *replica.lock() = live.board.opened.lock().clone();
+            }
+            let Some(end) = self.world.ended(live.process) else { continue };
+            any = true;
+            self.ended(node, &end);
+        }
+        any
+    }
+
+    fn ended(&mut self, node: usize, how: &ProcessEnd) {
+        let Some(live) = self.machines[node].live.take() else { return };
+        let end = live.board.end.lock().take();
+        self.forget(node, live);
+        self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
+        let mut pause = 1_000 + self.dice.below(AGAIN_US);
+        match (how, end) {
+            (ProcessEnd::Panicked(why), _) => return self.fail(format!("instance {node}: {why}")),
+            (ProcessEnd::Killed, _) => return,
+            (ProcessEnd::Exited(_), Some(End::Again(before))) => {
+                self.counts.copies += u64::from(before.copies_failed == 0);
+                self.machines[node].before = before;
+            }
+            (ProcessEnd::Exited(_), Some(End::Stopped)) => {}
+            (ProcessEnd::Exited(_), Some(End::Refused(why))) => {
+                if !self.machines[node].has_disk_faults {
+                    return self.fail(format!("instance {node} does not start: {why}"));
+                }
+                pause += 500_000;
+            }
+            (ProcessEnd::Exited(status), None) => {
+                if !self.machines[node].has_disk_faults {
+                    let what = format!("instance {node} exits with {status}, its disk is sound");
+                    return self.fail(what);
+                }
+            }
+        }
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.plan_in(pause, Event::Start { node });
+    }
+
+    /// What others know of a process that is gone.
+    fn forget(&mut self, node: usize, live: Live) {
+        *self.shared.replicas[node].lock() = None;
+        self.network.ended(node, true);
+        self.machines[node].is_paused = false;
+        drop(live);
+        let cut: Vec<usize> = self
+            .clients
+            .iter()
+            .filter(|client| client.connection.as_ref().is_some_and(|there| there.node == node))
+            .map(|client| client.number)
+            .collect();
+        for client in cut {
+            self.clients[client].lose(&mut self.shared.history.lock());
+        }
+    }
+
+    /// Kills the process of an instance, with or without the power of its machine.
+    pub(super) fn kill(&mut self, node: usize, power: bool) {
+        if let Some(live) = self.machines[node].live.take() {
+            self.world.resume(live.process);
+            self.world.kill(live.process);
+            self.forget(node, live);
+        }
+        if power {
+            self.machines[node].disk.power_cut(&mut self.dice);
+        }
+        self.machines[node].before = Before::default();
+        let after = 1 + self.dice.below(self.plan.restart_after_us);
+        self.plan_in(after, Event::Start { node });
+    }
+}

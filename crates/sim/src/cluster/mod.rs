@@ -1,0 +1,292 @@
+//! A cluster: three instances with their whole code below the sockets, on simulated machines.
+//!
+//! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
+//! `connection` (a client's, as the instance has it), `people` (clients), `machines` (processes begin
+//! and end), `faults`, `shared` and `look` (what is seen), `verdict` (what is compared with what).
+//!
+//! Invariants: events of the run happen in the order of their times, and between two of them the
+//! coroutines of all processes run; the same seed gives the same run.
+
+mod connection;
+mod faults;
+mod look;
+mod machines;
+mod network;
+mod people;
+mod process;
+mod shared;
+mod verdict;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use towline_node::Request;
+use towline_os::simulated::World;
+use towline_types::SeededRandom;
+
+use crate::client::{Answer, Client};
+use crate::plan::Plan;
+use crate::{Report, trace};
+use machines::Machine;
+use network::{Network, NetworkPlan};
+use shared::Shared;
+
+/// The group must serve again, and all must have caught up, so long after faults have stopped.
+const PEACE_US: u64 = 20_000_000;
+/// How often peace is looked at.
+const LOOK_US: u64 = 100_000;
+/// Coroutines that are resumed without any time passing, at most: more is a loop.
+const STEPS_MAX: u64 = 20_000_000;
+/// Bytes of an extent of the log.
+const EXTENT_BYTES: u64 = 256 * 1024;
+
+/// What happens.
+enum Event {
+    Start { node: usize },
+    Wakes { client: usize },
+    Asks { node: usize, process: u64, connection: u64, requests: Vec<Request> },
+    Hears { client: usize, connection: u64, answer: Answer },
+    Fault,
+    Heal,
+    Resume { node: usize },
+    Quick { node: usize },
+    Peace,
+    Look,
+}
+
+struct Planned {
+    time: u64,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Planned) -> bool {
+        (self.time, self.number) == (other.time, other.number)
+    }
+}
+
+impl Eq for Planned {}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
+        (self.time, self.number).cmp(&(other.time, other.number))
+    }
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Faults come.
+    Safety,
+    /// No more faults, since then: everything must come back.
+    Peace(u64),
+    /// Clients leave, since then.
+    Leaving(u64),
+    /// All is compared, since then.
+    Verdict(u64),
+    Over,
+}
+
+/// What happened how often.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    events: u64,
+    faults: u64,
+    starts: u64,
+    activations: u64,
+    copies: u64,
+    peace_us: u64,
+    compared: u64,
+}
+
+/// See the module.
+struct Cluster {
+    world: World,
+    now: u64,
+    events: BinaryHeap<Reverse<Planned>>,
+    planned: u64,
+    dice: SeededRandom,
+    plan: Plan,
+    network: Arc<Network>,
+    machines: [Machine; 3],
+    clients: Vec<Client>,
+    shared: Arc<Shared>,
+    processes: u64,
+    connections: u64,
+    phase: Phase,
+    counts: Counts,
+    looks: verdict::Looks,
+    steps: u64,
+}
+
+/// Runs one seed.
+pub(crate) fn run(seed: u64) -> Report {
+    let mut cluster = Cluster::new(seed);
+    trace::write(0, format_args!("{:?}", cluster.plan));
+    cluster.run();
+    cluster.report(seed)
+}
+
+impl Cluster {
+    fn new(seed: u64) -> Cluster {
+        let world = World::new(seed);
+        let mut dice = SeededRandom::mixed(seed);
+        let plan = Plan::draw(&mut dice);
+        world.set_overtaken(if dice.chance(300) { dice.below(50) } else { 0 });
+        let machines = std::array::from_fn(|node| Machine::new(node, &plan, &mut dice));
+        let disks = std::array::from_fn(|node: usize| {
+            let machines: &[Machine; 3] = &machines;
+            machines[node].disk.clone()
+        });
+        let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
+        let network = Network::new(network_plan(&plan), SeededRandom::mixed(dice.next_u64()));
+        Cluster {
+            world,
+            now: 0,
+            events: BinaryHeap::new(),
+            planned: 0,
+            plan,
+            network,
+            machines,
+            clients,
+            shared: Arc::new(Shared::new(disks, EXTENT_BYTES)),
+            processes: 0,
+            connections: 0,
+            phase: Phase::Safety,
+            counts: Counts::default(),
+            looks: verdict::Looks::default(),
+            steps: 0,
+            dice,
+        }
+    }
+
+    /// Runs to the end, or to the first broken rule.
+    fn run(&mut self) {
+        for node in 0..3 {
+            let after = self.dice.below(200_000);
+            self.plan_in(after, Event::Start { node });
+        }
+        for client in 0..self.clients.len() {
+            let after = self.dice.below(400_000);
+            self.plan_in(after, Event::Wakes { client });
+        }
+        let first = 500_000 + self.dice.below(self.plan.fault_every_us);
+        self.plan_in(first, Event::Fault);
+        self.plan_in(self.plan.safety_us, Event::Peace);
+        while !self.has_failed() && self.phase != Phase::Over {
+            let Some(Reverse(planned)) = self.events.pop() else {
+                return self.fail("nothing is planned any more".into());
+            };
+            // What the processes do may be answered before.
+            if self.run_processes(planned.time) {
+                self.events.push(Reverse(planned));
+                continue;
+            }
+            self.now = planned.time;
+            self.counts.events += 1;
+            self.happen(planned.event);
+        }
+    }
+
+    /// Runs the processes up to a time. True when something came of it before.
+    fn run_processes(&mut self, until: u64) -> bool {
+        while self.world.step(until) {
+            self.steps += 1;
+            let now = self.world.now_us();
+            if now > self.now {
+                (self.now, self.steps) = (now, 0);
+            }
+            if self.steps > STEPS_MAX {
+                self.fail(format!("time stands still: {:?}", self.world.left()));
+            }
+            let answered = self.take_answers();
+            let ended = self.look_for_ends();
+            if answered || ended || self.has_failed() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Start { node } => self.start(node),
+            Event::Wakes { client } => self.wakes(client),
+            Event::Asks { node, process, connection, requests } => {
+                self.asks(node, process, connection, requests);
+            }
+            Event::Hears { client, connection, answer } => self.hears(client, connection, answer),
+            Event::Fault => self.fault(),
+            Event::Heal => self.heal(),
+            Event::Resume { node } => self.resume(node),
+            Event::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
+            Event::Peace => self.peace(),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn plan_at(&mut self, time: u64, event: Event) {
+        self.planned += 1;
+        self.events.push(Reverse(Planned { time, number: self.planned, event }));
+    }
+
+    fn plan_in(&mut self, after: u64, event: Event) {
+        self.plan_at(self.now + after, event);
+    }
+
+    fn fail(&self, what: String) {
+        self.shared.fail(what);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.shared.failure.lock().is_some()
+    }
+
+    fn report(self, seed: u64) -> Report {
+        let history = self.shared.history.lock();
+        Report {
+            seed,
+            failure: self.shared.failure.lock().clone(),
+            fingerprint: self.world.switches() ^ history.acknowledged.rotate_left(32),
+            simulated_us: self.now,
+            peace_us: self.counts.peace_us,
+            events: self.world.switches(),
+            messages: history.puts.len() as u64,
+            acknowledged: history.acknowledged,
+            faults: self.counts.faults,
+            starts: self.counts.starts,
+            activations: self.counts.activations,
+            copies: self.counts.copies,
+            images: self.shared.compared_batches.load(std::sync::atomic::Ordering::Relaxed),
+            compared: self.counts.compared,
+        }
+    }
+
+    /// Writes a line of the trace, when it is read.
+    fn tell(&self, line: std::fmt::Arguments<'_>) {
+        trace::write(self.now, line);
+    }
+}
+
+fn network_plan(plan: &Plan) -> NetworkPlan {
+    NetworkPlan {
+        delay_us: plan.network.delay_us,
+        delay_more_us: plan.network.delay_more_us,
+        slow_per_mille: plan.network.slow_per_mille,
+        heartbeat_interval: plan.heartbeat_interval,
+        heartbeat_timeout: plan.heartbeat_timeout,
+        retry: Duration::from_millis(50),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,447 @@
+//! The network of a cluster: connections between processes, made and kept as the product's links do,
+//! without sockets and TLS.
+//!
+//! Each process has a coroutine for each peer that dials it, one that accepts, and one for each
+//! connection that came in. What is sent arrives in order, later; in a direction that is cut nothing
+//! arrives, until it heals; a connection ends when a process of it ends, when it is reset, or when
+//! one of its directions has been cut for HeartbeatTimeout.
+//!
+//! Not here: what is sent. Invariant: both ends call their `Inbox` in the order of the product:
+//! `greets`, `declared`, `opened`, frames, `closed`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex as Plain;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use towline_group::Start;
+use towline_link::{
+    Connections, FrameBody, Greeting, Inbox, LinkState, LinkStream, OpeningStream, Peer,
+    StreamPurpose,
+};
+use towline_os::sync::{Condvar, Mutex};
+use towline_os::task::{Handle, sleep, timeout};
+use towline_os::thread::{self, Builder};
+use towline_os::time::since_boot;
+use towline_types::SeededRandom;
+
+/// The version of the links' protocol in which starts are declared.
+const VERSION: u16 = 3;
+/// Bytes of a stream that are on their way.
+const STREAM_BYTES: usize = 256 * 1024;
+/// How long a dial may take.
+const DIAL_MAX: Duration = Duration::from_secs(1);
+const INSTANCES: usize = 3;
+
+/// What the network is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NetworkPlan {
+    /// The shortest delay, and how much longer one may be.
+    pub(crate) delay_us: u64,
+    pub(crate) delay_more_us: u64,
+    /// So many of a thousand frames take ten times as long.
+    pub(crate) slow_per_mille: u64,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) heartbeat_timeout: Duration,
+    /// Before a peer is dialled again.
+    pub(crate) retry: Duration,
+}
+
+/// See the module. Shared by all processes and the run itself.
+pub(crate) struct Network {
+    plan: NetworkPlan,
+    inner: Plain<Inner>,
+    frames: AtomicU64,
+}
+
+struct Inner {
+    dice: SeededRandom,
+    accepting: [Option<UnboundedSender<Incoming>>; INSTANCES],
+    /// Since when nothing arrives, from whom, at whom.
+    cut_since_us: [[Option<u64>; INSTANCES]; INSTANCES],
+    /// Connections that stand, or are about to.
+    wires: Vec<Arc<Wire>>,
+}
+
+/// Something that a peer dialled.
+enum Incoming {
+    Frames { from: Peer, greeting: Greeting, wire: Arc<Wire>, answer: oneshot::Sender<Answered> },
+    Stream { from: Peer, purpose: StreamPurpose, stream: LinkStream, answer: oneshot::Sender<Taken> },
+}
+
+type Answered = Result<Greeting, String>;
+type Taken = Result<(), String>;
+
+/// A connection in one direction.
+struct Wire {
+    from: Peer,
+    to: Peer,
+    state: Mutex<WireState>,
+    changed: Condvar,
+}
+
+struct WireState {
+    open: bool,
+    declared: Option<Start>,
+    urgent: Lane,
+    ordinary: Lane,
+}
+
+#[derive(Default)]
+struct Lane {
+    frames: VecDeque<(u64, u8, Bytes)>,
+    /// When the newest one arrives: nothing overtakes.
+    last_us: u64,
+}
+
+fn now_us() -> u64 {
+    u64::try_from(since_boot().as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Network {
+    pub(crate) fn new(plan: NetworkPlan, dice: SeededRandom) -> Arc<Network> {
+        let inner = Inner {
+            dice,
+            accepting: [const { None }; INSTANCES],
+            cut_since_us: [[None; INSTANCES]; INSTANCES],
+            wires: Vec::new(),
+        };
+        Arc::new(Network { plan, inner: Plain::new(inner), frames: AtomicU64::new(0) })
+    }
+
+    /// Frames that were sent.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// The process of an instance has ended. Without notice (a power cut), its peers learn it by
+    /// their time-outs.
+    pub(crate) fn ended(&self, node: Peer, notice: bool) {
+        let wires = {
+            let mut inner = self.inner.lock();
+            inner.accepting[node] = None;
+            inner.wires.iter().filter(|wire| wire.is_of(node)).cloned().collect::<Vec<_>>()
+        };
+        if notice {
+            wires.iter().for_each(|wire| wire.close());
+        }
+    }
+
+    /// Cuts a direction, or heals it.
+    pub(crate) fn cut(&self, from: Peer, to: Peer, cut: bool) {
+        let mut inner = self.inner.lock();
+        let since = &mut inner.cut_since_us[from][to];
+        *since = cut.then(|| since.unwrap_or_else(now_us));
+    }
+
+    /// Ends the connections between two instances.
+    pub(crate) fn reset(&self, one: Peer, other: Peer) {
+        let both = |wire: &&Arc<Wire>| wire.is_of(one) && wire.is_of(other);
+        let wires: Vec<_> = self.inner.lock().wires.iter().filter(both).cloned().collect();
+        wires.iter().for_each(|wire| wire.close());
+    }
+
+    fn is_cut(&self, from: Peer, to: Peer) -> bool {
+        self.inner.lock().cut_since_us[from][to].is_some()
+    }
+
+    /// Whether a direction has been cut for so long that a connection over it is dead.
+    fn is_dead(&self, one: Peer, other: Peer) -> bool {
+        let inner = self.inner.lock();
+        let cut = [inner.cut_since_us[one][other], inner.cut_since_us[other][one]];
+        let longest = u64::try_from(self.plan.heartbeat_timeout.as_micros()).unwrap_or(u64::MAX);
+        let now = now_us();
+        let late = |since: &u64| now.saturating_sub(*since) >= longest;
+        let gone = inner.accepting[one].is_none() || inner.accepting[other].is_none();
+        // Of a process that ended without notice the others hear after the time-out; dialled again
+        // it is then.
+        cut.iter().flatten().any(late) || gone
+    }
+
+    fn delay(&self) -> Duration {
+        let NetworkPlan { delay_us, delay_more_us, slow_per_mille, .. } = self.plan;
+        let mut inner = self.inner.lock();
+        let delay_us = delay_us + inner.dice.below(delay_more_us + 1);
+        let slow = inner.dice.chance(slow_per_mille);
+        Duration::from_micros(if slow { delay_us * 10 } else { delay_us })
+    }
+
+    fn forget(&self, wire: &Arc<Wire>) {
+        self.inner.lock().wires.retain(|other| !Arc::ptr_eq(other, wire));
+    }
+}
+
+impl Wire {
+    fn is_of(&self, node: Peer) -> bool {
+        self.from == node || self.to == node
+    }
+
+    fn close(&self) {
+        self.state.lock().open = false;
+        self.changed.notify_all();
+    }
+}
+
+/// The connections of one process.
+pub(crate) struct Ports {
+    this: Peer,
+    network: Arc<Network>,
+    out: [Mutex<Option<Arc<Wire>>>; INSTANCES],
+    incoming: [AtomicU64; INSTANCES],
+}
+
+impl Ports {
+    /// Connects the process that runs to the network.
+    pub(crate) fn start(
+        network: &Arc<Network>,
+        this: Peer,
+        inbox: &Arc<dyn Inbox>,
+    ) -> std::io::Result<Arc<Ports>> {
+        let ports = Arc::new(Ports {
+            this,
+            network: Arc::clone(network),
+            out: Default::default(),
+            incoming: Default::default(),
+        });
+        let (accepting, accepted) = unbounded_channel();
+        network.inner.lock().accepting[this] = Some(accepting);
+        let (of_accept, inbox_of_accept) = (Arc::clone(&ports), Arc::clone(inbox));
+        spawn("accept", move || accept(&of_accept, &inbox_of_accept, accepted))?;
+        for peer in (0..INSTANCES).filter(|peer| *peer != this) {
+            let (ports, inbox) = (Arc::clone(&ports), Arc::clone(inbox));
+            spawn("dial", move || dial(&ports, &inbox, peer))?;
+        }
+        Ok(ports)
+    }
+
+    fn send_on(&self, wire: &Wire, kind: u8, urgent: bool, body: Bytes) -> bool {
+        let at_us = now_us() + u64::try_from(self.network.delay().as_micros()).unwrap_or(0);
+        let mut state = wire.state.lock();
+        if !state.open {
+            return false;
+        }
+        let lane = if urgent { &mut state.urgent } else { &mut state.ordinary };
+        lane.last_us = lane.last_us.max(at_us);
+        lane.frames.push_back((lane.last_us, kind, body));
+        drop(state);
+        self.network.frames.fetch_add(1, Ordering::Relaxed);
+        wire.changed.notify_all();
+        true
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
+impl Connections for Ports {
+    fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
+        let wire = self.out.get(peer).and_then(|wire| wire.lock().clone());
+        let Some(wire) = wire else { return false };
+        let mut bytes = body.head;
+        body.parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        self.send_on(&wire, kind, urgent, bytes.into())
+    }
+
+    fn open_stream(&self, peer: Peer, purpose: StreamPurpose) -> OpeningStream {
+        let (this, network) = (self.this, Arc::clone(&self.network));
+        Box::pin(async move {
+            let refused = |why: String| std::io::Error::other(why);
+            sleep(network.delay() * 2).await;
+            if network.is_cut(this, peer) || network.is_cut(peer, this) {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            let accepting = network.inner.lock().accepting[peer].clone();
+            let accepting = accepting.ok_or_else(|| refused("connection refused".into()))?;
+            let (near, far) = tokio::io::duplex(STREAM_BYTES);
+            let (answer, answered) = oneshot::channel();
+            let stream = LinkStream::piped(far);
+            let incoming = Incoming::Stream { from: this, purpose, stream, answer };
+            accepting.send(incoming).map_err(|_| refused("it is gone".into()))?;
+            let taken = answered.await.map_err(|_| refused("it is gone".into()))?;
+            taken.map_err(refused).map(|()| LinkStream::piped(near))
+        })
+    }
+
+    fn state(&self, peer: Peer) -> LinkState {
+        let connected_out = self.out.get(peer).is_some_and(|wire| wire.lock().is_some());
+        let incoming = self.incoming.get(peer).map(|count| count.load(Ordering::Relaxed));
+        let connected_in = incoming.is_some_and(|count| count > 0);
+        LinkState { connected_out, connected_in, ..LinkState::default() }
+    }
+
+    fn trouble(&self, _peer: Peer) -> String {
+        String::new()
+    }
+
+    fn streams(&self) -> Handle {
+        Handle::current()
+    }
+
+    fn stop(&self) {
+        self.network.ended(self.this, true);
+    }
+}
+
+/// Dials a peer, keeps the connection, and dials again when it has ended.
+fn dial(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, peer: Peer) {
+    let network = &ports.network;
+    loop {
+        thread::sleep(network.plan.retry + network.delay());
+        let Some((wire, greeting)) = greet(ports, inbox, peer) else { continue };
+        *ports.out[peer].lock() = Some(Arc::clone(&wire));
+        inbox.opened(peer, false, &greeting);
+        wire.state.lock().declared = Some(inbox.known(peer).start);
+        wire.changed.notify_all();
+        let mut state = wire.state.lock();
+        while state.open {
+            wire.changed.wait_for(&mut state, network.plan.heartbeat_interval);
+            if network.is_dead(ports.this, peer) {
+                state.open = false;
+            }
+        }
+        drop(state);
+        wire.changed.notify_all();
+        *ports.out[peer].lock() = None;
+        network.forget(&wire);
+        inbox.closed(peer, false);
+    }
+}
+
+/// Both say who they are, and what they know.
+fn greet(
+    ports: &Ports,
+    inbox: &Arc<dyn Inbox>,
+    peer: Peer,
+) -> Option<(Arc<Wire>, Greeting)> {
+    let (network, this) = (&ports.network, ports.this);
+    let accepting = network.inner.lock().accepting[peer].clone()?;
+    if network.is_cut(this, peer) || network.is_cut(peer, this) {
+        return None;
+    }
+    let state = WireState {
+        open: true,
+        declared: None,
+        urgent: Lane::default(),
+        ordinary: Lane::default(),
+    };
+    let (state, changed) = (Mutex::new(state), Condvar::new());
+    let wire = Arc::new(Wire { from: this, to: peer, state, changed });
+    let (answer, answered) = oneshot::channel();
+    let greeting = greeting_of(inbox.as_ref(), peer);
+    thread::sleep(network.delay());
+    let of_peer = Arc::clone(&wire);
+    accepting.send(Incoming::Frames { from: this, greeting, wire: of_peer, answer }).ok()?;
+    let greeting = Handle::current().block_on(timeout(DIAL_MAX, answered)).ok()?.ok()?.ok()?;
+    thread::sleep(network.delay());
+    if inbox.greets(peer, &greeting).is_err() {
+        wire.close();
+        return None;
+    }
+    network.inner.lock().wires.push(Arc::clone(&wire));
+    Some((wire, greeting))
+}
+
+fn greeting_of(inbox: &dyn Inbox, peer: Peer) -> Greeting {
+    Greeting {
+        version: VERSION,
+        build: "simulated".into(),
+        standing: inbox.standing(),
+        differs: "".into(),
+        known: inbox.known(peer),
+    }
+}
+
+fn accept(
+    ports: &Arc<Ports>,
+    inbox: &Arc<dyn Inbox>,
+    mut accepted: UnboundedReceiver<Incoming>,
+) {
+    let handle = Handle::current();
+    while let Some(incoming) = handle.block_on(accepted.recv()) {
+        let (ports, inbox) = (Arc::clone(ports), Arc::clone(inbox));
+        let served = spawn("incoming", move || match incoming {
+            Incoming::Frames { from, greeting, wire, answer } => {
+                serve_frames(&ports, inbox.as_ref(), (from, &greeting), &wire, answer);
+            }
+            Incoming::Stream { from, purpose, stream, answer } => {
+                let admitted = inbox.admits(from, &purpose);
+                let is_admitted = admitted.is_ok();
+                if answer.send(admitted).is_ok() && is_admitted {
+                    inbox.stream(from, purpose, stream);
+                }
+            }
+        });
+        assert!(served.is_ok(), "a coroutine costs nothing");
+    }
+}
+
+fn serve_frames(
+    ports: &Ports,
+    inbox: &dyn Inbox,
+    (from, greeting): (Peer, &Greeting),
+    wire: &Arc<Wire>,
+    answer: oneshot::Sender<Answered>,
+) {
+    let judged = inbox.greets(from, greeting);
+    let stands = judged.is_ok();
+    let answered = answer.send(judged.map(|()| greeting_of(inbox, from)));
+    if !stands || answered.is_err() {
+        return wire.close();
+    }
+    inbox.opened(from, true, greeting);
+    ports.incoming[from].fetch_add(1, Ordering::Relaxed);
+    hear(ports, inbox, from, wire);
+    ports.incoming[from].fetch_sub(1, Ordering::Relaxed);
+    wire.close();
+    inbox.closed(from, true);
+}
+
+/// Passes on what arrives, until the connection ends.
+fn hear(ports: &Ports, inbox: &dyn Inbox, from: Peer, wire: &Wire) {
+    let network = &ports.network;
+    let mut is_declared = false;
+    let mut state = wire.state.lock();
+    while state.open && !network.is_dead(from, ports.this) {
+        if !is_declared {
+            let Some(start) = state.declared else {
+                wire.changed.wait_for(&mut state, network.plan.heartbeat_interval);
+                continue;
+            };
+            drop(state);
+            thread::sleep(network.delay());
+            if inbox.declared(from, start).is_err() {
+                return;
+            }
+            is_declared = true;
+            state = wire.state.lock();
+            continue;
+        }
+        let now = now_us();
+        let due = |lane: &Lane| lane.frames.front().map(|(at, ..)| *at);
+        let (urgent, ordinary) = (due(&state.urgent), due(&state.ordinary));
+        let is_cut = network.is_cut(from, ports.this);
+        let lane = match (urgent, ordinary) {
+            _ if is_cut => None,
+            (Some(at), _) if at <= now => Some(&mut state.urgent),
+            (_, Some(at)) if at <= now => Some(&mut state.ordinary),
+            _ => None,
+        };
+        if let Some((_, kind, body)) = lane.and_then(|lane| lane.frames.pop_front()) {
+            drop(state);
+            if inbox.frame(from, kind, body).is_err() {
+                return;
+            }
+            state = wire.state.lock();
+            continue;
+        }
+        let next = [urgent, ordinary].into_iter().flatten().min().filter(|_| !is_cut);
+        let wait = next.map_or(Duration::MAX, |at| Duration::from_micros(at.saturating_sub(now)));
+        let wait = wait.min(network.plan.heartbeat_interval).max(Duration::from_micros(1));
+        wire.changed.wait_for(&mut state, wait);
+    }
+}

@@ -1,0 +1,288 @@
+//! One process of an instance of a group: what the daemon is, without sockets and signals. It opens
+//! the data folder, connects to the others, applies and serves, and does what the daemon does when it
+//! cannot go on as it is.
+//!
+//! Not here: anything of that itself: it is the product's code (`towline_replica` and below).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex as Plain;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use towline_admin::status::GroupStatus;
+use towline_config::{Config, GroupConfig};
+use towline_engine::{AdminJobs, BackupFolders, Door, GroupView, RunningInstance, StartOptions};
+use towline_link::{Inbox, LinkStream, Peer, StreamPurpose};
+use towline_node::Farewell;
+use towline_os::task::{Handle, JoinSet, interval, sleep};
+use towline_os::process::exit;
+use towline_process::Clock;
+use towline_replica::active::ElectedInstance;
+use towline_replica::replica::forget_old_places;
+use towline_replica::{OpenReplica, open, threads};
+use towline_replication::copy::CopySource;
+use towline_replication::inbox::{GroupInbox, InboxHost};
+use towline_replication::lifecycle::EndReason;
+use towline_replication::{disk_probe, hand_over, no_active, reexec};
+
+use super::network::{Network, Ports};
+
+/// Between two looks at what may be forgotten.
+const FORGET_INTERVAL: Duration = Duration::from_millis(500);
+/// Before an instance with a full log re-executes.
+const FULL_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a process gets from the one that re-executed itself as it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) start: Option<u64>,
+    pub(crate) copies_failed: u32,
+}
+
+/// What a process is given.
+pub(crate) struct ProcessArgs {
+    pub(crate) data: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) group: GroupConfig,
+    pub(crate) this: Peer,
+    pub(crate) network: Arc<Network>,
+    pub(crate) before: Before,
+    pub(crate) board: Arc<Board>,
+}
+
+/// What a process shows to the run.
+#[derive(Default)]
+pub(crate) struct Board {
+    /// The replica, once it is open.
+    pub(crate) opened: Plain<Option<Arc<OpenReplica>>>,
+    /// The door and the term in which it was opened.
+    pub(crate) served: Plain<Option<(Arc<Door>, u64)>>,
+    /// Why it ended, when it ended by itself.
+    pub(crate) end: Plain<Option<End>>,
+    /// An end in order is wanted.
+    pub(crate) stop: tokio::sync::Notify,
+}
+
+/// How a process ended by itself.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// It re-executed itself.
+    Again(Before),
+    /// The start was refused.
+    Refused(String),
+    Stopped,
+}
+
+enum Event {
+    Active(RunningInstance),
+    Ends(EndReason),
+    DiskAnswers,
+    Copied(bool),
+    Stop,
+}
+
+/// Runs a process to its end.
+pub(crate) fn run(args: &ProcessArgs) {
+    let end = serve(args);
+    *args.board.end.lock() = Some(end);
+    exit(0);
+}
+
+fn serve(args: &ProcessArgs) -> End {
+    let ProcessArgs { data, config, group, this, network, before, board } = args;
+    let clock = Clock::start();
+    let wishes = StartOptions::default();
+    let about = (config, group, *this);
+    let opened = match open("QMS", data, about, wishes, (clock, before.start)) {
+        Ok(opened) => Arc::new(opened),
+        Err(error) => return End::Refused(error.to_string()),
+    };
+    let driver = &opened.driver;
+    let (events, mut happened) = unbounded_channel();
+    driver.ask_for_copies_after(reexec::copy_pause(before.copies_failed));
+    let of_end = events.clone();
+    driver.set_on_end(move |why| drop(of_end.send(Event::Ends(why))));
+    let host = Host { opened: Arc::clone(&opened) };
+    let inbox: Arc<dyn Inbox> = Arc::new(GroupInbox { driver: Arc::clone(driver), host });
+    let Ok(ports) = Ports::start(network, *this, &inbox) else { return End::Stopped };
+    driver.set_links(ports);
+    *board.opened.lock() = Some(Arc::clone(&opened));
+    let started = threads::start(&opened, (config, group), on_elected(args, &opened, &events));
+    assert!(started.is_ok(), "a coroutine costs nothing");
+    let mut tasks = JoinSet::new();
+    tasks.spawn(no_active::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    let (wanted, to_stop) = (Arc::clone(board), events.clone());
+    tasks.spawn(async move {
+        wanted.stop.notified().await;
+        to_stop.send(Event::Stop).ok();
+    });
+    let mut attending = Attending { args, opened: &opened, events, tasks, running: None };
+    let handle = Handle::current();
+    loop {
+        let Some(event) = handle.block_on(happened.recv()) else { return End::Stopped };
+        if let Some(end) = attending.event(&handle, event) {
+            return end;
+        }
+    }
+}
+
+fn on_elected(
+    args: &ProcessArgs,
+    opened: &Arc<OpenReplica>,
+    events: &UnboundedSender<Event>,
+) -> impl FnOnce(towline_node::Restart, towline_types::BatchPlace) + Send + 'static {
+    let (elected, config, board) =
+        (Arc::clone(opened), args.config.clone(), Arc::clone(&args.board));
+    let events = events.clone();
+    move |restart, tail| {
+        let jobs = AdminJobs { name: "QMS".into(), backup_folders: backup_folders() };
+        let about: (Vec<String>, Arc<dyn GroupView>) = (Vec::new(), Arc::new(NoView));
+        let instance = ElectedInstance::of(&config, &elected, (restart, tail), about);
+        let door = Arc::clone(instance.door());
+        let Ok(running) = instance.serve(&config, jobs, &Handle::current()) else { return };
+        *board.served.lock() = Some((door, tail.term));
+        events.send(Event::Active(running)).ok();
+    }
+}
+
+fn backup_folders() -> Arc<BackupFolders> {
+    Arc::new(BackupFolders::default())
+}
+
+struct Attending<'a> {
+    args: &'a ProcessArgs,
+    opened: &'a Arc<OpenReplica>,
+    events: UnboundedSender<Event>,
+    tasks: JoinSet<()>,
+    running: Option<RunningInstance>,
+}
+
+impl Attending<'_> {
+    /// As the daemon does.
+    fn event(&mut self, handle: &Handle, event: Event) -> Option<End> {
+        let ProcessArgs { data, config, .. } = self.args;
+        match event {
+            Event::Active(running) => {
+                threads::serve_as_active(&mut self.tasks, config, self.opened);
+                let forgets = Arc::clone(self.opened);
+                self.tasks.spawn(async move {
+                    let mut ticks = interval(FORGET_INTERVAL);
+                    loop {
+                        ticks.tick().await;
+                        forget_old_places(&forgets.driver);
+                    }
+                });
+                self.running = Some(running);
+            }
+            Event::Ends(EndReason::LostLeadership | EndReason::PutBack) => {
+                self.close_clients();
+                return Some(self.again(self.args.before.copies_failed));
+            }
+            Event::Ends(EndReason::DiskHangs) => {
+                let answers = self.events.clone();
+                self.tasks.abort_all();
+                self.running.iter_mut().for_each(RunningInstance::stop_housekeeping);
+                let of_clients = Arc::clone(self.opened);
+                let close_clients = move || {
+                    if let Some(door) = of_clients.door() {
+                        door.end(Farewell::NotActive);
+                    }
+                };
+                disk_probe::wait_for_disk(data, close_clients, move || {
+                    answers.send(Event::DiskAnswers).ok();
+                });
+            }
+            Event::DiskAnswers => return Some(self.again(self.args.before.copies_failed)),
+            Event::Ends(EndReason::LogFull) => {
+                handle.block_on(sleep(FULL_PAUSE));
+                return Some(self.again(self.args.before.copies_failed));
+            }
+            Event::Ends(EndReason::NeedsCopy(peer)) => {
+                let events = self.events.clone();
+                threads::start_copy(self.opened, data, peer, move |came| {
+                    events.send(Event::Copied(came)).ok();
+                });
+            }
+            Event::Copied(true) => return Some(self.again(0)),
+            Event::Copied(false) => {
+                return Some(self.again(self.args.before.copies_failed.saturating_add(1)));
+            }
+            Event::Stop => return Some(self.leave()),
+        }
+        None
+    }
+
+    fn close_clients(&self) {
+        if let Some(door) = self.opened.door() {
+            door.end(Farewell::NotActive);
+        }
+    }
+
+    fn again(&self, copies_failed: u32) -> End {
+        let start = Some(self.opened.driver.own_start().nonce);
+        End::Again(Before { start, copies_failed })
+    }
+
+    /// An end in order, as an operator wants it.
+    fn leave(&mut self) -> End {
+        let driver = &self.opened.driver;
+        if let Some(door) = self.opened.door().filter(|_| driver.leads())
+            && hand_over::hand_over(driver, None).is_err()
+        {
+            door.end(Farewell::Ending);
+        }
+        if driver.overdue().is_none() {
+            driver.end();
+            let images = &self.opened.images;
+            let image = match self.opened.door() {
+                Some(door) => images.take(door.as_ref()),
+                None => images.take(self.opened.replica.as_ref()),
+            };
+            drop(image);
+            driver.note_committed().ok();
+            if let Some(links) = driver.links() {
+                links.stop();
+            }
+            driver.log().shutdown();
+        }
+        End::Stopped
+    }
+}
+
+struct Host {
+    opened: Arc<OpenReplica>,
+}
+
+impl InboxHost for Host {
+    fn build(&self, _peer: Peer, _build: &str) {}
+
+    fn is_connected(&self) {}
+
+    fn rows(&self, _peer: Peer, _body: &[u8]) {}
+
+    fn takes_clients(&self) -> bool {
+        false
+    }
+
+    fn client(&self, _peer: Peer, _purpose: StreamPurpose, _stream: LinkStream) {}
+
+    fn answers(&self) -> bool {
+        false
+    }
+
+    fn answer(&self, _stream: LinkStream) {}
+
+    fn copy_source(&self) -> Arc<dyn CopySource> {
+        self.opened.clone()
+    }
+}
+
+/// A status without the group.
+struct NoView;
+
+impl GroupView for NoView {
+    fn group(&self) -> GroupStatus {
+        GroupStatus::default()
+    }
+}

@@ -1,0 +1,118 @@
+//! What the processes of a cluster and the run share: the history, answers on their way, the first
+//! rule that was broken, and what was seen to be committed.
+//!
+//! Invariant: none of its locks is held while a coroutine waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use towline_core::Delivery;
+use towline_log::LogError;
+use towline_os::simulated::fs::FileSystem;
+use towline_os::time::since_boot;
+use towline_replica::OpenReplica;
+use towline_replication::applicable::CommittedBatches;
+use towline_types::Batch;
+
+use super::connection::Ends;
+use crate::client::Answer;
+use crate::history::History;
+use crate::trace;
+
+/// Batches that are looked at together.
+const LOOK_BYTES: usize = 1 << 20;
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) history: Mutex<History>,
+    /// Client, connection, answer.
+    pub(crate) answers: Mutex<VecDeque<(usize, u64, Answer)>>,
+    pub(crate) failure: Mutex<Option<String>>,
+    /// The disks, in the order of the instances.
+    disks: [FileSystem; 3],
+    extent_bytes: u64,
+    /// Of each instance, its replica.
+    pub(crate) replicas: [Mutex<Option<Arc<OpenReplica>>>; 3],
+    /// Index of the newest batch that was compared with the disks when it was committed.
+    compared: Mutex<u64>,
+    pub(crate) compared_batches: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(disks: [FileSystem; 3], extent_bytes: u64) -> Shared {
+        Shared {
+            history: Mutex::default(),
+            answers: Mutex::default(),
+            failure: Mutex::default(),
+            disks,
+            extent_bytes,
+            replicas: Default::default(),
+            compared: Mutex::new(0),
+            compared_batches: AtomicU64::new(0),
+        }
+    }
+
+    /// A rule is broken: the run ends.
+    pub(crate) fn fail(&self, what: String) {
+        trace::write(now_us(), format_args!("BROKEN: {what}"));
+        self.failure.lock().get_or_insert(what);
+    }
+
+    /// A body cannot be read: with a disk that answers, that is a loss.
+    pub(crate) fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) {
+        let node = ends.speaker.node;
+        self.fail(format!("instance {node} cannot read the body of {delivery:?}: {error}"));
+    }
+
+    /// Something was acknowledged: all that is committed is on the disks of a majority, synced.
+    pub(crate) fn on_acknowledged(&self, ends: &Ends, answer: &Answer) {
+        let node = ends.speaker.node;
+        if !matches!(answer, Answer::Done(true)) {
+            return;
+        }
+        let replica = self.replicas.get(node).and_then(|replica| replica.lock().clone());
+        let Some(replica) = replica else { return };
+        loop {
+            let from = *self.compared.lock();
+            let found = replica.driver.committed_behind(from, LOOK_BYTES);
+            let batches = match found {
+                CommittedBatches::Batches(batches) if !batches.is_empty() => batches,
+                // Of what is in no memory any more, the disk is all that there is.
+                _ => return,
+            };
+            let mut compared = self.compared.lock();
+            for batch in batches.iter().filter(|batch| batch.index > *compared) {
+                if let Some(what) = self.lacks_majority(batch) {
+                    return self.fail(what);
+                }
+                self.compared_batches.fetch_add(1, Ordering::Relaxed);
+            }
+            *compared = batches.last().map_or(*compared, |last| last.index.max(*compared));
+        }
+    }
+
+    fn lacks_majority(&self, batch: &Batch) -> Option<String> {
+        let has = |disk: &&FileSystem| has_synced(disk, batch, self.extent_bytes);
+        let count = self.disks.iter().filter(has).count();
+        (count < 2).then(|| {
+            let Batch { index, term, lsn, .. } = batch;
+            format!(
+                "batch {index} of term {term} at {lsn} was acknowledged, and {count} disks have it \
+                 synced"
+            )
+        })
+    }
+}
+
+/// Whether a batch would survive a power cut now.
+fn has_synced(disk: &FileSystem, batch: &Batch, extent_bytes: u64) -> bool {
+    let at = batch.lsn.0 + towline_types::BATCH_HEADER_BYTES;
+    let path = format!("/qms/log/extent-{:016x}", batch.lsn.0 / extent_bytes);
+    disk.is_synced(path, at % extent_bytes, &batch.payload)
+}
+
+pub(crate) fn now_us() -> u64 {
+    u64::try_from(since_boot().as_micros()).unwrap_or(u64::MAX)
+}

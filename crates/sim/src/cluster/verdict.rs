@@ -1,0 +1,230 @@
+//! Whether everything comes back when faults stop, and what the queues then hold against what was
+//! promised: on each instance, one after the other as the active one.
+//!
+//! Looks are coroutines of a process of their own, the observer: a lock that an instance holds makes
+//! a look wait, as it makes any other caller wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex as Plain;
+use towline_engine::Door;
+use towline_group::Progress;
+use towline_os::simulated::Process;
+
+use super::{Cluster, Event, LOOK_US, PEACE_US, Phase, look};
+use crate::client::queue_name;
+use crate::view::Row;
+
+/// The process of all looks.
+const OBSERVER: Process = Process(0);
+/// How long a look may take.
+const LOOK_MAX_US: u64 = 30_000_000;
+
+/// What was seen of the queues.
+type Seen = Result<(Vec<Row>, Vec<(String, u64)>), String>;
+
+/// Looks that were begun.
+#[derive(Default)]
+pub(super) struct Looks {
+    goal: Option<u64>,
+    content: Option<(usize, u64, Arc<Plain<Option<Seen>>>)>,
+    /// What each instance held that was active and looked into.
+    compared: [bool; 3],
+    reference: Option<Vec<Row>>,
+}
+
+impl Cluster {
+    fn queues(&self) -> Vec<String> {
+        (0..self.plan.queues).map(queue_name).collect()
+    }
+
+    /// Looks whether everything is as it should be in peace, and goes on when it is.
+    pub(super) fn look(&mut self) {
+        match self.phase {
+            Phase::Safety | Phase::Over => return,
+            Phase::Peace(since) => match self.what_is_missing(since) {
+                None => {
+                    self.tell(format_args!("all is well"));
+                    self.counts.peace_us = self.now - since;
+                    self.phase = Phase::Leaving(self.now);
+                    self.clients.iter_mut().for_each(|client| client.stopping = true);
+                }
+                Some(missing) if self.now - since > PEACE_US => {
+                    self.show();
+                    self.fail(format!("{} s after the last fault {missing}", PEACE_US / 1_000_000));
+                }
+                Some(_) => {}
+            },
+            Phase::Leaving(since) => {
+                if self.clients.iter().all(|client| client.connection.is_none()) {
+                    self.phase = Phase::Verdict(self.now);
+                } else if self.now - since > PEACE_US {
+                    self.fail("clients cannot leave".into());
+                }
+            }
+            Phase::Verdict(since) => self.compare(since),
+        }
+        self.plan_in(LOOK_US, Event::Look);
+    }
+
+    fn show(&self) {
+        for node in 0..3 {
+            let group = self.progress(node);
+            self.tell(format_args!("{node}: {group:?}"));
+        }
+    }
+
+    fn progress(&self, node: usize) -> Option<Progress> {
+        let live = self.machines[node].live.as_ref()?;
+        let opened = live.board.opened.lock().clone()?;
+        opened.driver.try_group()
+    }
+
+    fn active(&self) -> Option<(usize, Process, Arc<Door>)> {
+        (0..3).find_map(|node| {
+            let live = self.machines[node].live.as_ref()?;
+            let (door, _) = live.board.served.lock().clone()?;
+            let opened = live.board.opened.lock().clone()?;
+            opened.driver.leads().then(|| (node, live.process, door))
+        })
+    }
+
+    fn what_is_missing(&mut self, since: u64) -> Option<String> {
+        let Some((active, ..)) = self.active() else { return Some("no instance is active".into()) };
+        let committed = self.progress(active)?.committed.index;
+        let goal = *self.looks.goal.get_or_insert(committed);
+        for node in 0..3 {
+            let Some(group) = self.progress(node) else {
+                return Some(format!("instance {node} does not run"));
+            };
+            if group.committed.index < goal {
+                let has = group.committed.index;
+                return Some(format!("instance {node} has {has} batches of {goal}"));
+            }
+            if !group.may_vote {
+                return Some(format!("instance {node} does not vote"));
+            }
+        }
+        let waits = self.clients.iter().find(|client| client.progress_at <= since)?;
+        Some(format!("client {} was not served", waits.number))
+    }
+
+    /// The end of the run: everything is compared, on one active instance after the other.
+    fn compare(&mut self, since: u64) {
+        if self.now - since > 3 * LOOK_MAX_US {
+            self.show();
+            return self.fail(format!("not all could be compared: {:?}", self.looks.compared));
+        }
+        let Some((node, process, slot)) = self.looks.content.take() else {
+            return self.look_into_active();
+        };
+        let lives = self.machines[node].live.as_ref().is_some_and(|it| it.process.0 == process);
+        let seen = slot.lock().take();
+        match seen {
+            None if lives => self.looks.content = Some((node, process, slot)),
+            // It ended meanwhile: the next active one is asked.
+            None => {}
+            Some(seen) => {
+                let judged = seen.and_then(|(rows, depths)| self.judge(node, rows, &depths));
+                match judged {
+                    Ok(()) => self.compared(node),
+                    Err(broken) => self.fail(format!("instance {node}: {broken}")),
+                }
+            }
+        }
+    }
+
+    fn look_into_active(&mut self) {
+        let Some((node, process, door)) = self.active() else { return };
+        if self.looks.compared[node] {
+            return self.kill(node, true);
+        }
+        let (queues, slot) = (self.queues(), Arc::<Plain<Option<Seen>>>::default());
+        let result = Arc::clone(&slot);
+        self.world.start(OBSERVER, "look", move || {
+            let rows = look::browse(&door, &queues);
+            let seen = rows.map(|rows| (rows, look::depths(&door)));
+            *result.lock() = Some(seen);
+        });
+        self.looks.content = Some((node, process.0, slot));
+    }
+
+    /// The next one is asked when this one is gone.
+    fn compared(&mut self, node: usize) {
+        self.tell(format_args!("instance {node} has what was promised"));
+        self.counts.compared += 1;
+        self.looks.compared[node] = true;
+        if self.looks.compared.iter().all(|compared| *compared) {
+            self.phase = Phase::Over;
+        } else {
+            self.kill(node, true);
+        }
+    }
+
+    fn judge(
+        &mut self,
+        node: usize,
+        rows: Vec<Row>,
+        depths: &[(String, u64)],
+    ) -> Result<(), String> {
+        judge_depths(&rows, depths)?;
+        self.judge_rows(&rows)?;
+        let persistent: Vec<Row> = rows.into_iter().filter(|row| row.persistent).collect();
+        match &self.looks.reference {
+            None => self.looks.reference = Some(persistent),
+            Some(reference) => same(node, &persistent, reference)?,
+        }
+        Ok(())
+    }
+
+    fn judge_rows(&self, rows: &[Row]) -> Result<(), String> {
+        let history = self.shared.history.lock();
+        let mut present = BTreeSet::new();
+        for queue in 0..self.plan.queues {
+            let name = queue_name(queue);
+            let mut browsed = Vec::new();
+            for row in rows.iter().filter(|row| row.queue == name) {
+                let number = history.identify(&row.content)?;
+                let put = &history.puts[number];
+                if (put.queue, put.priority) != (queue, row.priority) {
+                    return Err(format!("message {number} is another one: {put:?}, {row:?}"));
+                }
+                browsed.push(number);
+            }
+            history.check_order(&browsed)?;
+            present.extend(browsed);
+        }
+        history.judge(&present)
+    }
+}
+
+fn judge_depths(rows: &[Row], depths: &[(String, u64)]) -> Result<(), String> {
+    let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
+    rows.iter().for_each(|row| *counted.entry(&row.queue).or_default() += 1);
+    for (queue, depth) in depths {
+        let there = counted.get(queue.as_str()).copied();
+        if there.is_some_and(|there| there != *depth) {
+            return Err(format!("{queue} has depth {depth}, but {there:?} messages"));
+        }
+    }
+    Ok(())
+}
+
+/// Each instance holds the same. A backout that was counted when it was decided is in an image even
+/// if its record was never committed: there may be more of them, never less.
+fn same(node: usize, rows: &[Row], others: &[Row]) -> Result<(), String> {
+    let equal = |(row, other): (&Row, &Row)| {
+        let backouts = other.backouts;
+        Row { backouts, ..row.clone() } == *other
+    };
+    if rows.len() == others.len() && rows.iter().zip(others).all(equal) {
+        return Ok(());
+    }
+    let (here, there) = (rows.len(), others.len());
+    let first = rows.iter().zip(others).find(|pair| !equal(*pair));
+    Err(format!(
+        "instance {node} holds {here} messages, the one before it {there}; first to differ: \
+         {first:?}"
+    ))
+}
