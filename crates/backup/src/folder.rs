@@ -13,6 +13,7 @@ use towline_log::block::Aligned;
 use towline_log::disk::{Disk, DiskFile, LinuxDisk};
 use towline_log::folder::names::number_in_name;
 use towline_log::format::{BLOCK_BYTES, padded, size};
+use towline_os::fs;
 use towline_types::Lsn;
 
 use crate::error::BackupError;
@@ -44,7 +45,7 @@ impl Backup {
     /// [`BackupError::NotABackup`] before anything is changed; [`BackupError::Busy`] when a backup
     /// is being made there.
     pub fn open(folder: &Path) -> Result<Backup, BackupError> {
-        if folder.is_dir() {
+        if fs::is_dir(folder) {
             refuse_strangers(folder)?;
         }
         let disk = LinuxDisk::open(folder).map_err(|error| match error {
@@ -171,7 +172,7 @@ impl Backup {
 /// How far the backup is that is being made in `folder`, if it said so (without the extent).
 #[must_use]
 pub fn read_progress(folder: &Path) -> Option<Progress> {
-    let text = std::fs::read_to_string(folder.join(PROGRESS_NAME)).ok()?;
+    let text = fs::read_to_string(folder.join(PROGRESS_NAME)).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
     let done = numbers.next()?.ok()?;
     let all = numbers.next()?.ok()?;
@@ -197,7 +198,7 @@ fn is_content(name: &str) -> bool {
 /// What is in the folder besides files, too, must be ours.
 fn refuse_strangers(folder: &Path) -> Result<(), BackupError> {
     let failed = |e| LogError::io("look into", &folder.display().to_string(), e);
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
+    for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !entry.file_type().map_err(failed)?.is_file() {
             let file = entry.file_name().to_string_lossy().into_owned();

@@ -26,6 +26,7 @@ use towline_log::format::{
 };
 use towline_log::time_index::{self, Row};
 use towline_log::{LogError, Pages};
+use towline_os::fs;
 use towline_types::{CivilTime, Lsn, PAGE_UNIT_BYTES, PageRef, Time};
 
 use crate::cut::{self, Cut};
@@ -76,16 +77,16 @@ pub fn restore_folder(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RestoreReport, BackupError> {
     const LOG: &str = "log";
-    if data.exists() {
+    if fs::exists(data) {
         let failed = |e| LogError::io("look into", &data.display().to_string(), e);
-        for entry in std::fs::read_dir(data).map_err(failed)? {
+        for entry in fs::read_dir(data).map_err(failed)? {
             if entry.map_err(failed)?.file_name() != LOG {
                 return Err(BackupError::NotEmpty { folder: data.display().to_string() });
             }
         }
     }
     let log = data.join(LOG);
-    if log.is_dir() {
+    if fs::is_dir(&log) {
         // Looked at before it is locked: a lock file alone makes a folder one that is not empty.
         check_empty(&LinuxDisk::read_only(&log)?)?;
     }
@@ -94,7 +95,7 @@ pub fn restore_folder(
     // The data folder's own name must survive a power cut as well.
     let parent = data.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let synced = std::fs::File::open(parent).and_then(|folder| folder.sync_all());
+    let synced = fs::File::open(parent).and_then(|folder| folder.sync_all());
     synced.map_err(|e| LogError::io("sync", &parent.display().to_string(), e))?;
     Ok(restored)
 }

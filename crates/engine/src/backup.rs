@@ -18,6 +18,7 @@ use towline_backup::{
 };
 use towline_core::{Limits, Pages as Trust, QueueManager};
 use towline_log::{Disk, LinuxDisk, Pages, time_index};
+use towline_os::fs;
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use crate::backup_folders::BackupFolders;
@@ -155,8 +156,8 @@ pub(crate) fn back_up_running(
 /// A backup must outlive the log: its folder may not lie in the log folder, wherever links lead. If
 /// this cannot be checked, the backup itself fails.
 fn outside(to: &Path, log: &Path) -> Result<(), BackupError> {
-    let there = to.ancestors().find_map(|part| part.canonicalize().ok());
-    let inside = there.zip(log.canonicalize().ok());
+    let there = to.ancestors().find_map(|part| fs::canonicalize(part).ok());
+    let inside = there.zip(fs::canonicalize(log).ok());
     match inside.is_some_and(|(there, log)| there.starts_with(log)) {
         true => Err(BackupError::InLog { folder: to.to_owned(), log: log.to_owned() }),
         false => Ok(()),

@@ -3,10 +3,10 @@
 //!
 //! Not here: which administrators that is.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use parking_lot::RwLock;
+use towline_os::fs::{self, MetadataExt};
 
 /// `[backup] folders`, as they are in force.
 #[derive(Debug, Default)]
@@ -37,13 +37,13 @@ impl BackupFolders {
             return Err(format!("{}: an absolute path without .. is needed", to.display()));
         }
         // A part that does not exist yet is no link; the links of the rest are resolved.
-        let there = to.ancestors().find(|part| part.symlink_metadata().is_ok());
+        let there = to.ancestors().find(|part| fs::symlink_metadata(part).is_ok());
         let there = there.ok_or_else(|| format!("{}: there is no such path", to.display()))?;
         let rest = to.strip_prefix(there).unwrap_or(Path::new(""));
         let failed = |error: std::io::Error| format!("{}: {error}", there.display());
-        let there = there.canonicalize().map_err(failed)?;
+        let there = fs::canonicalize(there).map_err(failed)?;
         for folder in self.allowed.read().iter() {
-            let Ok(folder) = folder.canonicalize() else { continue };
+            let Ok(folder) = fs::canonicalize(folder) else { continue };
             // A folder that does not exist yet is made with the rights of this process.
             if there.starts_with(&folder) {
                 let below = there.ancestors().take_while(|part| part.starts_with(&folder));
@@ -62,7 +62,8 @@ impl BackupFolders {
 
 /// A user with write access to a folder can put a link there after the check.
 fn only_ours(folder: &Path) -> Result<(), String> {
-    let metadata = folder.metadata().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let metadata =
+        fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw() || metadata.uid() == 0;
     if ours && metadata.mode() & 0o022 == 0 {
         return Ok(());

@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use towline_os::fs;
 use towline_os::sync::{Mutex, MutexGuard};
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
@@ -116,7 +117,7 @@ impl Images {
     /// After a rebuild: takes an image, with which the rebuild marker is removed, because later
     /// images describe the pages of this page file.
     pub fn end_rebuild(&self, marker: PathBuf, source: &impl ImageSource) {
-        if !marker.exists() {
+        if !fs::exists(&marker) {
             return;
         }
         *self.marker.lock() = Some(marker);
@@ -175,7 +176,7 @@ impl Images {
             }
         };
         let marker = self.marker.lock().take();
-        if let Some(Err(error)) = marker.as_deref().map(std::fs::remove_file) {
+        if let Some(Err(error)) = marker.as_deref().map(fs::remove_file) {
             // The next start takes longer than necessary.
             tracing::warn!(%error, "the rebuild marker cannot be removed");
         }

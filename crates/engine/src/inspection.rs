@@ -10,6 +10,7 @@ use std::sync::Arc;
 use towline_core::{DanglingNames, Limits, Pages as Trust};
 use towline_log::{Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError};
 use towline_node::{Instance, Restart};
+use towline_os::fs;
 use towline_standby::log_folder;
 
 use crate::missing_extents::MissingExtents;
@@ -92,7 +93,7 @@ pub struct Inspection {
 pub fn inspect(data: &Path, rules: Limits) -> Result<Inspection, InspectionError> {
     let folder = log_folder(data).map_err(InspectionError::other)?;
     let folder = folder.ok_or_else(|| InspectionError::other("there is no recovery log"))?;
-    if data.join(REBUILD_MARKER).exists() || folder.join(REBUILD_MARKER).exists() {
+    if fs::exists(data.join(REBUILD_MARKER)) || fs::exists(folder.join(REBUILD_MARKER)) {
         return Err(InspectionError::other(
             "the next start rebuilds the queues from the whole log",
         ));

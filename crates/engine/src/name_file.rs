@@ -3,10 +3,10 @@
 //!
 //! Invariant: the file is there whole or not at all.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
+use towline_os::fs::{self, File};
 use towline_process::folder;
 
 use crate::start_error::StartError;
@@ -67,7 +67,7 @@ fn write(data: &Path, name: &str) -> std::io::Result<()> {
     let mut file = File::create(&beside)?;
     writeln!(file, "{name}")?;
     file.sync_all()?;
-    std::fs::rename(&beside, &path)?;
+    fs::rename(&beside, &path)?;
     folder::sync(data)
 }
 

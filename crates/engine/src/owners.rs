@@ -4,12 +4,11 @@
 //!
 //! It reports, and refuses nothing: on some volumes and shared folders the owner is set by others.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use towline_admin::catalogue::FOLDER_OPEN;
 use towline_logging::log;
+use towline_os::fs::{self, Metadata, MetadataExt};
 
 const ROOT: u32 = 0;
 /// The bit of a file mode that lets all users write.
@@ -18,7 +17,7 @@ const ALL_WRITE: u32 = 0o002;
 /// Reports folders that others could change.
 pub(crate) fn report(folders: [&Path; 2]) {
     for folder in folders {
-        if let Some(why) = folder.metadata().ok().and_then(|metadata| openness(&metadata)) {
+        if let Some(why) = fs::metadata(folder).ok().and_then(|metadata| openness(&metadata)) {
             log(&FOLDER_OPEN, &[&folder.display().to_string(), &why]);
         }
     }
@@ -48,7 +47,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let found = |mode: u32| {
             std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
-            openness(&folder.path().metadata().unwrap())
+            openness(&fs::metadata(folder.path()).unwrap())
         };
         assert_eq!([0o700, 0o710, 0o750, 0o770].map(found), [const { None }; 4]);
         assert_eq!(found(0o777).as_deref(), Some("all users may write into it"));

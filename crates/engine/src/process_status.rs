@@ -3,6 +3,7 @@
 //! Not here: the queues and units of work of the instance (`towline_node`).
 
 use std::sync::Arc;
+use towline_os::fs;
 use towline_os::sync::OnceLock;
 
 use towline_admin::status::{
@@ -167,7 +168,7 @@ fn log_status(log: &Log) -> LogStatus {
 
 /// From /proc/self/status, which counts in KiB whatever the size of a page is; 0 without /proc.
 fn resident_bytes() -> u64 {
-    resident_in(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+    resident_in(&fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
 
 fn resident_in(text: &str) -> u64 {

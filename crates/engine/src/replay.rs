@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use towline_os::fs;
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{
@@ -83,7 +84,7 @@ pub fn replay(
     let marker = home.rebuild_marker();
     let without_missing = start.without_missing;
     let replay = Replay { name, config, home, disk, marker: &marker, target, without_missing };
-    if marker.exists() {
+    if fs::exists(&marker) {
         log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         return replay.run(Trust::Ignored);
     }

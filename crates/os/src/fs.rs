@@ -43,6 +43,18 @@ pub fn exists(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok()
 }
 
+/// Whether there is a file or a folder.
+///
+/// # Errors
+/// That cannot be known.
+pub fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
+    match metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether there is a folder.
 #[must_use]
 pub fn is_dir(path: impl AsRef<Path>) -> bool {

@@ -2,8 +2,9 @@
 //! folder.
 
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+
+use towline_os::fs::{self, DirBuilderExt};
 
 /// Makes a folder, for its owner alone, and those above it that are missing. Syncs the name of each
 /// one before anything is written into it.
@@ -16,7 +17,7 @@ pub fn make(folder: &Path) -> io::Result<()> {
         Some(parent) => parent,
         None => return Ok(()),
     };
-    if folder.is_dir() {
+    if fs::is_dir(folder) {
         // The process that made it may have been killed before it synced the name.
         return match sync(parent) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -24,7 +25,7 @@ pub fn make(folder: &Path) -> io::Result<()> {
         };
     }
     make(parent)?;
-    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
@@ -37,5 +38,5 @@ pub fn make(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// What the operating system says.
 pub fn sync(folder: &Path) -> io::Result<()> {
-    std::fs::File::open(folder)?.sync_all()
+    fs::File::open(folder)?.sync_all()
 }

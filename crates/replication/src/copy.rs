@@ -10,11 +10,11 @@
 //! is in sync (`retention`). Invariants: the log that is replaced stays until the copy is whole and
 //! on the disk; neither side waits for the other without an end.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use towline_os::fs::{self, File};
 use towline_os::time::Instant;
 
 use bytes::Bytes;
@@ -181,7 +181,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
     if taken.is_err() {
         // Its free space is wanted, and the next copy starts from the beginning: it removes what
         // this call leaves.
-        std::fs::remove_dir_all(&made).ok();
+        fs::remove_dir_all(&made).ok();
     }
     let (mut stream, came) = taken?;
     let acknowledged = stream.wait(STILL_MAX, async |stream| {
@@ -198,7 +198,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
         .map_err(words)?;
     say(&GROUP_COPY_TAKEN, &[driver.name(peer), &came.end.to_string()]);
     // Empty by now. If it stays, the next copy removes it.
-    std::fs::remove_dir_all(&made).ok();
+    fs::remove_dir_all(&made).ok();
     Ok(())
 }
 

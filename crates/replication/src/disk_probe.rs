@@ -7,13 +7,13 @@
 //!
 //! Not here: how that is noticed (`driver`).
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 use towline_admin::catalogue::SYSTEM_REFUSED;
 use towline_log::format::BLOCK_BYTES;
 use towline_logging::log as say;
+use towline_os::fs::{self, File};
 
 /// Written, synced and removed, where the log is and beside it.
 const PROBE: &str = "disk-probe";
@@ -48,5 +48,5 @@ fn probe(path: &Path) -> std::io::Result<()> {
     // As much as the log writes at least: an answer to it is one to the log.
     file.write_all(&[0; BLOCK_BYTES])?;
     file.sync_all()?;
-    std::fs::remove_file(path)
+    fs::remove_file(path)
 }

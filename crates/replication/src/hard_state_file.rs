@@ -39,13 +39,13 @@
 //! was kept by a call that returned. Nothing is kept in a file in which an earlier version could
 //! still read a slot.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use towline_group::{HardState, MemberId, Starts};
+use towline_os::fs::{self, File};
 
 use medium::Medium;
 
@@ -108,7 +108,7 @@ pub struct HardStateFile {
 /// # Errors
 /// When the folder cannot be looked into.
 pub fn is_folder_of_group(data: &Path) -> std::io::Result<bool> {
-    Ok(data.join(NAME).try_exists()? || data.join(NOTE).try_exists()?)
+    Ok(fs::try_exists(data.join(NAME))? || fs::try_exists(data.join(NOTE))?)
 }
 
 impl HardStateFile {
@@ -153,7 +153,7 @@ impl HardStateFile {
     /// # Errors
     /// Which version wrote it.
     pub fn refuse_later_version(&self) -> std::io::Result<()> {
-        let Ok(bytes) = std::fs::read(self.folder.join(NAME)) else { return Ok(()) };
+        let Ok(bytes) = fs::read(self.folder.join(NAME)) else { return Ok(()) };
         match SLOTS.into_iter().find_map(|at| later_version(&bytes, at)) {
             None => Ok(()),
             Some(version) => Err(std::io::Error::new(
@@ -169,7 +169,7 @@ impl HardStateFile {
     /// What counts of one of the files; nothing when it cannot be read. Then nothing is known of
     /// what was promised, which is what the start acts on (`trusted_log`).
     fn newest(&self, name: &str) -> Option<Slot> {
-        decode(&std::fs::read(self.folder.join(name)).ok()?)
+        decode(&fs::read(self.folder.join(name)).ok()?)
     }
 
     /// Allocates the slots, durably, so that no vote waits for that, and the note has its blocks on

@@ -34,12 +34,11 @@
 //! The other instances recognise both: the number is also that of the process's
 //! [`towline_group::Start`], which is kept with the first step.
 
-use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use towline_group::{HardState, MemberId};
+use towline_os::fs::{self, File, FileExt};
 
 use crate::hard_state_file::{HardStateFile, Mark};
 
@@ -66,7 +65,7 @@ pub fn is_own(data: &Path, mark: Mark) -> std::io::Result<bool> {
 }
 
 fn read(data: &Path) -> std::io::Result<Option<u64>> {
-    match std::fs::read(data.join(LOG).join(NAME)) {
+    match fs::read(data.join(LOG).join(NAME)) {
         Ok(bytes) => Ok(decode(&bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(0)),
         Err(error) => Err(error),
@@ -163,7 +162,7 @@ fn write_anew(log: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = File::create(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    std::fs::rename(&new, log.join(NAME))?;
+    fs::rename(&new, log.join(NAME))?;
     File::open(log)?.sync_all()
 }
 
@@ -172,7 +171,7 @@ fn write_anew(log: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// caught up.
 fn write_over(log: &Path, bytes: &[u8], full: std::io::Error) -> std::io::Result<()> {
     // A file that was begun takes free space. If it stays, the next start empties it.
-    std::fs::remove_file(log.join(NEW_NAME)).ok();
+    fs::remove_file(log.join(NEW_NAME)).ok();
     let file = match File::options().write(true).open(log.join(NAME)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(full),
         opened => opened?,

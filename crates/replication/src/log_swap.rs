@@ -16,12 +16,12 @@
 //! Invariants: `log.new` is whole; `log` is not renamed while a process has it; the old log stays
 //! until the new one was opened well.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use towline_group::HardState;
 use towline_log::{LinuxDisk, LogError};
+use towline_os::fs::{self, File};
 
 use crate::hard_state_file::HardStateFile;
 use crate::incarnation;
@@ -54,7 +54,7 @@ pub fn hand_in(
 ) -> std::io::Result<()> {
     let log = made.join(LOG);
     incarnation::expect_copy(&log, &HardStateFile::of(data), hard_state, drawn)?;
-    std::fs::rename(log, data.join(NEW))?;
+    fs::rename(log, data.join(NEW))?;
     File::open(data)?.sync_all()
 }
 
@@ -67,14 +67,14 @@ pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
     let log = data.join(LOG);
     let new = data.join(NEW);
     let old = data.join(OLD);
-    if !new.is_dir() && (log.is_dir() || !old.is_dir()) {
+    if !fs::is_dir(&new) && (fs::is_dir(&log) || !fs::is_dir(&old)) {
         return Ok(());
     }
     // Two processes that start at once: the second one finds everything done.
     let folder = File::open(data).map_err(SwapError::Folder)?;
     folder.lock().map_err(SwapError::Folder)?;
     let in_place = || -> std::io::Result<()> {
-        if !new.is_dir() {
+        if !fs::is_dir(&new) {
             // A version before this one ended between its two renames.
             return rename_if_there(&old, &log);
         }
@@ -82,15 +82,15 @@ pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
         rename_if_there(&new, &log)?;
         remove_file_if_there(&data.join(of_old_log))
     };
-    if log.is_dir() && new.is_dir() {
+    if fs::is_dir(&log) && fs::is_dir(&new) {
         let _held = LinuxDisk::open(&log).map_err(SwapError::Log)?;
         let set_aside = || -> std::io::Result<()> {
             remove_folder_if_there(&old)?;
-            std::fs::rename(&log, &old)
+            fs::rename(&log, &old)
         };
         set_aside().map_err(SwapError::Folder)?;
     }
-    if !log.is_dir() {
+    if !fs::is_dir(&log) {
         in_place().and_then(|()| folder.sync_all()).map_err(SwapError::Folder)?;
     }
     Ok(())
@@ -113,20 +113,20 @@ pub fn clear_up(data: &Path) {
 pub fn begin(data: &Path) -> std::io::Result<PathBuf> {
     let made = data.join(COPY);
     remove_folder_if_there(&made)?;
-    std::fs::create_dir_all(made.join(LOG))?;
+    fs::create_dir_all(made.join(LOG))?;
     Ok(made)
 }
 
 fn rename_if_there(from: &Path, to: &Path) -> std::io::Result<()> {
-    absent_is_well(std::fs::rename(from, to))
+    absent_is_well(fs::rename(from, to))
 }
 
 fn remove_file_if_there(path: &Path) -> std::io::Result<()> {
-    absent_is_well(std::fs::remove_file(path))
+    absent_is_well(fs::remove_file(path))
 }
 
 fn remove_folder_if_there(path: &Path) -> std::io::Result<()> {
-    absent_is_well(std::fs::remove_dir_all(path))
+    absent_is_well(fs::remove_dir_all(path))
 }
 
 fn absent_is_well(result: std::io::Result<()>) -> std::io::Result<()> {

@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use towline_os::fs;
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{PREFERRED_HANDS_OVER, PREFERRED_HELD_OFF};
@@ -39,7 +40,7 @@ pub async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf) {
         return;
     }
     let file = data.join(FILE);
-    let mut preference = Preference::new(preferred, this, delay, file.exists());
+    let mut preference = Preference::new(preferred, this, delay, fs::exists(&file));
     let mut place = driver.whereabouts();
     let mut pause = interval(LOOK_INTERVAL);
     pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -79,7 +80,7 @@ fn seen(driver: &Driver, preferred: Peer) -> PreferenceInputs {
 /// Writes down whether the preferred instance is held off. When that fails it is forgotten at the
 /// end of the process: then it is tried once more than it should be.
 fn keep(file: &Path, held_off: bool) {
-    let kept = if held_off { std::fs::write(file, "") } else { std::fs::remove_file(file) };
+    let kept = if held_off { fs::write(file, "") } else { fs::remove_file(file) };
     if let Err(error) = kept {
         tracing::warn!(%error, file = %file.display(), "whether the preferred instance is held off");
     }

@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use towline_group::HardState;
+use towline_os::fs;
 use towline_types::Lsn;
 
 use crate::frames::peer_of;
@@ -66,7 +67,7 @@ pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
     // Also its term is not trusted: the operator may have put the whole folder back from a
     // snapshot.
     hard_state_file.write(&hard_state.forgotten())?;
-    std::fs::File::open(data)?.sync_all()
+    fs::File::open(data)?.sync_all()
 }
 
 /// More terms than an instance can have taken part in and forgotten: each is an election.
@@ -86,7 +87,7 @@ pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
     // Without one that can be read nothing is known: the operator says what counts.
     let hard_state = hard_state_file.read().unwrap_or_default();
     // The note would take the vote away again.
-    match std::fs::remove_file(hard_state_file.note_path()) {
+    match fs::remove_file(hard_state_file.note_path()) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -103,7 +104,7 @@ pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
         committed_end: Lsn::ZERO,
     };
     hard_state_file.prepare()?;
-    std::fs::File::open(data)?.sync_all()?;
+    fs::File::open(data)?.sync_all()?;
     // The vote is of use only once the last step made the number of the log its own.
     incarnation::adopt(data, &hard_state_file, &hard_state, drawn)
 }

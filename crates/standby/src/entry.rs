@@ -2,11 +2,11 @@
 //!
 //! Not here: when it may (`watch`), how the new log folder is filled (`takeover`).
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use towline_os::fs::{self, File};
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{LEASE_LOST, STANDING_BY, TAKEN_OVER, TAKING_OVER};
@@ -149,7 +149,7 @@ impl Entry<'_> {
         let claim = Claim { data: self.data, epoch, length, window_bytes, holder };
         let claimed = Lease::claim(&claim, Arc::clone(clock), halt());
         if claimed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull)
-            && std::fs::remove_file(self.data.join(epochs::FREE_SPACE_NAME)).is_ok()
+            && fs::remove_file(self.data.join(epochs::FREE_SPACE_NAME)).is_ok()
         {
             return Lease::claim(&claim, Arc::clone(clock), halt());
         }
@@ -205,7 +205,7 @@ struct Listing {
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(%error, "the active instance removed this standby from the list");
         }
     }
@@ -227,7 +227,7 @@ fn holder_of(look: &Look) -> String {
 /// The name of this process among those of a shared data folder: host:pid.
 #[must_use]
 pub fn process_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
     format!("{host}:{}", std::process::id())
 }

@@ -13,10 +13,10 @@
 //! Invariants: numbers are never used again, because the highest epoch is never removed; `log-<n>`
 //! is complete, because it gets its name when it is.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use towline_os::fs::{self, File, FileExt};
 
 use crate::lock;
 use crate::record::RECORD_BYTES;

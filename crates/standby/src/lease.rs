@@ -7,15 +7,14 @@
 //! renewal that ends when the lease has expired does not count; a lease that was lost stays lost;
 //! nothing is reported as durable, and nothing is answered, without a valid lease at that moment.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use towline_admin::status::{InstanceRole, SharedStatus};
+use towline_os::fs::{self, File, FileExt};
 use towline_os::sync::{Condvar, Mutex};
 
 use crate::epochs::{Epochs, epoch_name};
@@ -214,7 +213,7 @@ impl Lease {
             });
             match held {
                 Ok(Some(holder)) => living.push(holder),
-                Ok(None) => drop(std::fs::remove_file(&path)),
+                Ok(None) => drop(fs::remove_file(&path)),
                 Err(error) => tracing::debug!(%error, name, "a standby was not looked at"),
             }
         }

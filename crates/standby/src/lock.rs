@@ -5,24 +5,17 @@
 //!
 //! Invariant: a file appears under its name only when it has its content and its lock.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use towline_os::fs::{self, File, OpenOptions, OpenOptionsExt, TryLockError};
 
 /// Whether a living process has the lock of `file`.
 ///
 /// # Errors
 /// When the file system has no such locks.
 pub(crate) fn is_held(file: &File) -> io::Result<bool> {
-    let mut asked = whole_file(libc::F_WRLCK);
-    fcntl(file, FcntlArg::F_OFD_GETLK(&mut asked)).map_err(io::Error::from)?;
-    Ok(i32::from(asked.l_type) != libc::F_UNLCK)
+    fs::is_description_locked(file)
 }
 
 /// Takes the lock of a log folder that is not shared, together with other processes that want to
@@ -34,27 +27,10 @@ pub(crate) fn share(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+    match file.try_lock_shared() {
         Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn take(file: &File) -> io::Result<()> {
-    let asked = whole_file(libc::F_WRLCK);
-    fcntl(file, FcntlArg::F_OFD_SETLK(&asked)).map(|_| ()).map_err(io::Error::from)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the constants are 0 to 2, the fields 16 bits")]
-fn whole_file(kind: libc::c_int) -> libc::flock {
-    libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
-        // Must be 0 for this kind of lock.
-        l_pid: 0,
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -74,7 +50,7 @@ pub(crate) fn claim(
     let mut options = OpenOptions::new();
     let mut file =
         options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&scratch.0)?;
-    take(&file)?;
+    fs::lock_description(&file)?;
     file.write_all(content)?;
     file.sync_all()?;
     match fs::hard_link(&scratch.0, folder.join(name)) {

@@ -12,12 +12,12 @@
 //! in any step, leaves a folder from which the holder of the next epoch can do the same; a holder
 //! that lost its lease cannot undo what a later one did, because its number is lower.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use towline_log::succession::{self, Succession};
 use towline_log::{LogError, REBUILD_MARKER, mark_rebuild};
+use towline_os::fs;
 
 use crate::epochs::{self, Epochs};
 use crate::error::FolderError;
@@ -87,7 +87,7 @@ pub(crate) fn take_over(
     let succession = base.as_deref().map(|base| fill(base, &new, window));
     let succession = succession.unwrap_or_else(|| Ok(Succession::default()))?;
     passed(Step::Filled).map_err(failed)?;
-    if found.logs.is_empty() && data.join(REBUILD_MARKER).exists() {
+    if found.logs.is_empty() && fs::exists(data.join(REBUILD_MARKER)) {
         mark_rebuild(&new.join(REBUILD_MARKER)).map_err(failed)?;
     }
     passed(Step::Marked).map_err(failed)?;

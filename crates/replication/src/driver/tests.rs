@@ -1,5 +1,5 @@
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
+use towline_os::sync::mpsc::{Receiver, channel};
 
 use towline_group::{Options, RecoveredLog, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};

@@ -3,9 +3,9 @@
 //! Not here: what is written, and in which order. Invariant: what `sync` returned for is on the
 //! disk.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use towline_os::fs::{File, FileExt};
 
 /// See the module. All of it is blocking.
 pub(super) trait Medium {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::entry::Metadata;
-use super::handle::{Access, Handle};
+use super::handle::{Access, FileHandle};
 use super::locks::LockKind;
 use super::system::mounted;
 use super::volume::Opening;
@@ -21,7 +21,7 @@ pub struct File(OpenFile);
 #[derive(Debug)]
 enum OpenFile {
     Real(std::fs::File),
-    Simulated(Handle),
+    Simulated(FileHandle),
 }
 
 impl File {
@@ -330,7 +330,7 @@ impl OpenOptions {
             return Err(Errno::INVAL.into());
         }
         let how = Opening { writes: access.writes, ..self.how };
-        Ok(File(OpenFile::Simulated(Handle::open(system, path, access, how)?)))
+        Ok(File(OpenFile::Simulated(FileHandle::open(system, path, access, how)?)))
     }
 }
 

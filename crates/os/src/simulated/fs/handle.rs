@@ -33,7 +33,7 @@ pub(super) struct Access {
 }
 
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(super) struct FileHandle {
     system: FileSystem,
     path: PathBuf,
     inode: InodeId,
@@ -44,13 +44,13 @@ pub(super) struct Handle {
     position: AtomicU64,
 }
 
-impl Handle {
+impl FileHandle {
     pub(super) fn open(
         system: FileSystem,
         path: &Path,
         access: Access,
         how: Opening,
-    ) -> io::Result<Handle> {
+    ) -> io::Result<FileHandle> {
         let makes = how.creates || how.creates_new || how.truncates;
         let kind = if makes { OperationKind::Create } else { OperationKind::Open };
         let opened = system.operate(Request::new(kind, path), |state, _| {
@@ -254,9 +254,9 @@ struct Opened {
 }
 
 impl Opened {
-    fn handle(mut self, path: &Path, access: Access, process: Process) -> Handle {
+    fn handle(mut self, path: &Path, access: Access, process: Process) -> FileHandle {
         self.is_open = false;
-        Handle {
+        FileHandle {
             system: self.system.clone(),
             path: path.to_owned(),
             inode: self.inode,
@@ -277,7 +277,7 @@ impl Drop for Opened {
     }
 }
 
-impl Drop for Handle {
+impl Drop for FileHandle {
     fn drop(&mut self) {
         close(&self.system, self.inode, self.number, self.generation);
     }
