@@ -8,6 +8,7 @@
 //! coroutines of all processes run; the same seed gives the same run.
 
 mod connection;
+mod disks;
 mod faults;
 mod look;
 mod machines;
@@ -54,6 +55,7 @@ enum Event {
     Quick { node: usize },
     Peace,
     Look,
+    Recovered,
 }
 
 struct Planned {
@@ -185,6 +187,7 @@ impl Cluster {
         let first = 500_000 + self.dice.below(self.plan.fault_every_us);
         self.plan_in(first, Event::Fault);
         self.plan_in(self.plan.safety_us, Event::Peace);
+        self.plan_in(LOOK_US, Event::Recovered);
         while !self.has_failed() && self.phase != Phase::Over {
             let Some(Reverse(planned)) = self.events.pop() else {
                 return self.fail("nothing is planned any more".into());
@@ -234,6 +237,10 @@ impl Cluster {
             Event::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
             Event::Peace => self.peace(),
             Event::Look => self.look(),
+            Event::Recovered => {
+                self.look_for_recovered();
+                self.plan_in(LOOK_US, Event::Recovered);
+            }
         }
     }
 
