@@ -40,6 +40,8 @@ const PEACE_US: u64 = 20_000_000;
 const LOOK_US: u64 = 100_000;
 /// Coroutines that are resumed without any time passing, at most: more is a loop.
 const STEPS_MAX: u64 = 20_000_000;
+/// Bytes of a body, at most.
+const BODY_BYTES_MAX: u64 = 100_000;
 /// Bytes of an extent of the log.
 const EXTENT_BYTES: u64 = 256 * 1024;
 
@@ -145,7 +147,9 @@ impl Cluster {
             world.set_traced();
         }
         let mut dice = SeededRandom::mixed(seed);
-        let plan = Plan::draw(&mut dice);
+        let mut plan = Plan::draw(&mut dice);
+        // A record fits an extent.
+        plan.body_bytes_max = plan.body_bytes_max.min(BODY_BYTES_MAX);
         world.set_overtaken(if dice.chance(300) { dice.below(50) } else { 0 });
         let machines = std::array::from_fn(|node| Machine::new(node, &plan, &mut dice));
         let disks = std::array::from_fn(|node: usize| {
