@@ -12,13 +12,15 @@ use std::ffi::{OsStr, OsString};
 
 use crate::chance::Chance;
 
+mod file;
+
+use file::File;
+
 /// Bytes of one page: what is kept or lost as a whole.
 pub const PAGE_BYTES: usize = 4096;
-const PAGE: u64 = PAGE_BYTES as u64;
 /// Number of the folder that everything is in.
 pub const ROOT: u64 = 1;
 
-type Page = Box<[u8; PAGE_BYTES]>;
 type Names = BTreeMap<OsString, u64>;
 
 /// Why an operation is refused.
@@ -63,16 +65,6 @@ pub struct Look {
 }
 
 #[derive(Default)]
-struct File {
-    synced: BTreeMap<u64, Page>,
-    synced_bytes: u64,
-    /// Of the synced pages, only bytes below this are still seen (a truncation hides the rest).
-    visible_bytes: u64,
-    written: BTreeMap<u64, Page>,
-    bytes: u64,
-}
-
-#[derive(Default)]
 struct Folder {
     synced: Names,
     names: Names,
@@ -114,6 +106,7 @@ pub struct Disk {
     next_move: u64,
     bytes_max: u64,
     syncs_fail: bool,
+    unreadable: HashSet<u64>,
     syncs_lie: bool,
     syncs: u64,
 }
@@ -124,8 +117,16 @@ impl Disk {
     pub fn new(bytes_max: u64) -> Self {
         let root = Node { body: Body::Folder(Folder::default()), mode: 0o040_755 };
         let nodes = HashMap::from([(ROOT, root)]);
-        let (next, next_move, syncs) = (ROOT + 1, 0, 0);
-        Self { nodes, next, next_move, bytes_max, syncs_fail: false, syncs_lie: false, syncs }
+        Self {
+            nodes,
+            next: ROOT + 1,
+            next_move: 0,
+            bytes_max,
+            syncs_fail: false,
+            unreadable: HashSet::new(),
+            syncs_lie: false,
+            syncs: 0,
+        }
     }
 
     /// Changes the size of the disk; files keep what they have.
@@ -136,6 +137,20 @@ impl Disk {
     /// Lets every sync fail from now on, or work again.
     pub fn set_syncs_fail(&mut self, fail: bool) {
         self.syncs_fail = fail;
+    }
+
+    /// Lets every read of the file at this path fail from now on, or work again.
+    ///
+    /// # Errors
+    /// [`No::Entry`].
+    pub fn set_unreadable(&mut self, path: &[&str], unreadable: bool) -> Result<(), No> {
+        let mut node = ROOT;
+        for name in path {
+            node = self.find(node, OsStr::new(name))?.node;
+        }
+        self.unreadable.remove(&node);
+        self.unreadable.extend(unreadable.then_some(node));
+        Ok(())
     }
 
     /// Lets every sync do nothing and report success from now on: what no program can survive.
@@ -272,8 +287,11 @@ impl Disk {
     /// Reads at most `count` bytes.
     ///
     /// # Errors
-    /// [`No::Kind`] when it is no file.
+    /// [`No::Kind`] when it is no file, [`No::Broken`] when it is unreadable.
     pub fn read(&self, number: u64, offset: u64, count: u32) -> Result<Vec<u8>, No> {
+        if self.unreadable.contains(&number) {
+            return Err(No::Broken);
+        }
         Ok(self.file(number)?.read(offset, u64::from(count)))
     }
 
@@ -482,104 +500,6 @@ impl Change {
             }
         }
     }
-}
-
-impl File {
-    fn page(&self, number: u64) -> Page {
-        if let Some(page) = self.written.get(&number) {
-            return page.clone();
-        }
-        let mut page = self.synced.get(&number).cloned().unwrap_or_else(blank);
-        let seen = within_page(self.visible_bytes.saturating_sub(number * PAGE));
-        page.iter_mut().skip(seen).for_each(|byte| *byte = 0);
-        page
-    }
-
-    fn read(&self, offset: u64, count: u64) -> Vec<u8> {
-        let end = self.bytes.min(offset + count);
-        let mut bytes = Vec::new();
-        let mut at = offset;
-        while at < end {
-            let page = self.page(at / PAGE);
-            let from = within_page(at % PAGE);
-            let upto = within_page(end - (at / PAGE) * PAGE);
-            bytes.extend(page.iter().take(upto).skip(from));
-            at = (at / PAGE + 1) * PAGE;
-        }
-        bytes
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let mut at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let from = within_page(at % PAGE);
-            let (now, later) = rest.split_at(rest.len().min(PAGE_BYTES - from));
-            let mut page = self.page(at / PAGE);
-            page.iter_mut().skip(from).zip(now).for_each(|(to, byte)| *to = *byte);
-            self.written.insert(at / PAGE, page);
-            at += now.len() as u64;
-            rest = later;
-        }
-        self.bytes = self.bytes.max(at);
-    }
-
-    fn resize(&mut self, bytes: u64) {
-        if bytes < self.bytes {
-            let last = self.page(bytes / PAGE);
-            self.written.retain(|number, _| *number < bytes / PAGE);
-            self.visible_bytes = self.visible_bytes.min(bytes);
-            if !bytes.is_multiple_of(PAGE) {
-                let mut page = last;
-                page.iter_mut().skip(within_page(bytes % PAGE)).for_each(|byte| *byte = 0);
-                self.written.insert(bytes / PAGE, page);
-            }
-        }
-        self.bytes = bytes;
-    }
-
-    fn sync(&mut self) {
-        let pages: Vec<u64> = self.synced.keys().copied().collect();
-        for number in pages {
-            if (number + 1) * PAGE > self.visible_bytes {
-                let page = self.page(number);
-                self.synced.insert(number, page);
-            }
-        }
-        self.synced.append(&mut self.written);
-        let end = self.bytes;
-        self.synced.retain(|number, _| number * PAGE < end);
-        self.synced_bytes = end;
-        self.visible_bytes = end;
-    }
-
-    fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
-        let truncated = self.visible_bytes < self.synced_bytes && chance.percent(keep_percent);
-        let mut bytes = if truncated { self.visible_bytes } else { self.synced_bytes };
-        if truncated {
-            self.synced.retain(|number, _| number * PAGE < bytes);
-        }
-        for (number, page) in std::mem::take(&mut self.written) {
-            if chance.percent(keep_percent) {
-                bytes = bytes.max(self.bytes.min((number + 1) * PAGE));
-                self.synced.insert(number, page);
-            }
-        }
-        if self.bytes > bytes && chance.percent(keep_percent) {
-            bytes = self.bytes;
-        }
-        self.bytes = bytes;
-        self.synced_bytes = bytes;
-        self.visible_bytes = bytes;
-    }
-}
-
-fn blank() -> Page {
-    Box::new([0; PAGE_BYTES])
-}
-
-fn within_page(bytes: u64) -> usize {
-    usize::try_from(bytes.min(PAGE)).unwrap_or(PAGE_BYTES)
 }
 
 #[cfg(test)]
