@@ -20,6 +20,12 @@ use crate::images::Images;
 
 /// Extents that the log may have beyond twice its live bytes before old messages are relocated.
 const EXTENTS_SPARE: u64 = 4;
+/// They are at most this part (one in so many) of what puts may fill. A message of an eighth of it
+/// is due when half is in use then, and there is free space for it until seven eighths are.
+const PART_SPARE: u64 = 4;
+/// What may be logged between two looks, as a part (one in so many) of what puts may fill: far less
+/// than the three eighths in which such a message has to be relocated.
+pub(crate) const PART_BETWEEN_LOOKS: u64 = 16;
 /// A log of which this part (one in so many) is in use relocates messages sooner than that, if it
 /// is cheap: a log of a few extents would be full before.
 const PART_IN_USE: u64 = 2;
@@ -73,8 +79,9 @@ fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
     let (live_bytes, keep_from) =
         door.look(|instance| (instance.live_bytes(), instance.keep_from()));
     let in_use = log.durable().0.saturating_sub(keep_from.0);
+    let spare_bytes = (EXTENTS_SPARE * extent_bytes).min(usable / PART_SPARE);
     let gain = match log.space() {
-        Space::Ample if in_use >= 2 * live_bytes + EXTENTS_SPARE * extent_bytes => {
+        Space::Ample if in_use >= 2 * live_bytes + spare_bytes => {
             return Some(Lsn(keep_from.0.saturating_add(extent_bytes)));
         }
         Space::Ample if in_use >= usable / PART_IN_USE => GAIN_WITH_SPACE,

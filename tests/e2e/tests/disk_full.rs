@@ -133,17 +133,22 @@ fn a_greedy_producer_leaves_the_reserve_to_gets() -> Try {
 #[test]
 fn one_forgotten_message_never_fills_the_log() -> Try {
     const EXTENT: u64 = 4 * MIB;
-    for (reserve, beside) in [(MIB, 16), (MIB, 21), (16 * MIB, 16)] {
+    let small = 21;
+    // A message of a ninth of the log, too.
+    let large = 3_900_000;
+    let cases = [(MIB, 16, small), (MIB, 21, small), (16 * MIB, 16, small), (MIB, 32, large)];
+    for (reserve, beside, bytes) in cases {
         let most = reserve + beside * MIB;
         let site = Site::open()?.with_config(&format!(
             "[log]\nextent_bytes = {EXTENT}\nreserve_bytes = {reserve}\nlog_bytes_max = {most}\n"
         ));
         let daemon = site.start()?;
-        site.runs(&["put", "FORGOTTEN", "a message of 21 bytes"], 0)?;
+        let text = "f".repeat(bytes);
+        site.runs_with(&["put", "FORGOTTEN", "--lines"], text.as_bytes(), 0)?;
         pass_through(daemon.address(), "BUSY", 3 * most)
             .map_err(|error| format!("{most} bytes of log: {error}\n{}", site.log()))?;
-        let texts = Peer::begun(daemon.address())?.drain("FORGOTTEN")?;
-        require!(texts == ["a message of 21 bytes"], "{texts:?}");
+        let got = site.runs(&["get", "FORGOTTEN"], 0)?;
+        require!(got.trim_end() == text, "{} of {bytes} bytes", got.len());
         daemon.stop()?;
     }
     Ok(())
