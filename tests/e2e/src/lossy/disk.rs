@@ -3,7 +3,8 @@
 //! A page becomes durable by a sync of its file; a name by a sync of its folder. A power cut keeps
 //! a random share of the pages and, folder by folder, a random number of the oldest name changes.
 //! A rename across folders is one change, kept or lost in both, and durable by a sync of either: a
-//! file system's journal has it in one transaction.
+//! file system's journal has it in one transaction, behind those that made the folders that it
+//! leads to. A folder is not gone before what moved out of it is elsewhere.
 //! Not here: permissions, links, times, and anything below a page. Invariant: every name leads to
 //! a node that exists.
 
@@ -13,15 +14,16 @@ use std::ffi::{OsStr, OsString};
 use crate::chance::Chance;
 
 mod file;
+mod keeping;
+mod names;
 
 use file::File;
+use names::{Change, Folder};
 
 /// Bytes of one page: what is kept or lost as a whole.
 pub const PAGE_BYTES: usize = 4096;
 /// Number of the folder that everything is in.
 pub const ROOT: u64 = 1;
-
-type Names = BTreeMap<OsString, u64>;
 
 /// Why an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,30 +66,6 @@ pub struct Look {
     pub mode: u32,
 }
 
-#[derive(Default)]
-struct Folder {
-    synced: Names,
-    names: Names,
-    changes: Vec<Change>,
-}
-
-#[derive(Clone)]
-enum Change {
-    Add(OsString, u64),
-    Remove(OsString),
-    Rename(OsString, OsString),
-    /// A name came from another folder, or went to one: one change with that of the other folder.
-    Came(OsString, u64, Move),
-    Went(OsString, Move),
-}
-
-/// A rename across folders, as one of the two folders knows it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Move {
-    number: u64,
-    other: u64,
-}
-
 enum Body {
     File(File),
     Folder(Folder),
@@ -103,7 +81,7 @@ struct Node {
 pub struct Disk {
     nodes: HashMap<u64, Node>,
     next: u64,
-    next_move: u64,
+    next_change: u64,
     bytes_max: u64,
     syncs_fail: bool,
     unreadable: HashSet<u64>,
@@ -120,7 +98,7 @@ impl Disk {
         Self {
             nodes,
             next: ROOT + 1,
-            next_move: 0,
+            next_change: 0,
             bytes_max,
             syncs_fail: false,
             unreadable: HashSet::new(),
@@ -209,11 +187,10 @@ impl Disk {
     /// [`No::Exists`] when the name is taken.
     pub fn make(&mut self, at: u64, name: &OsStr, kind: Kind, mode: u32) -> Result<Look, No> {
         let node = self.next;
-        let folder = self.folder_mut(at)?;
-        if folder.names.contains_key(name) {
+        if self.folder(at)?.names.contains_key(name) {
             return Err(No::Exists);
         }
-        folder.change(Change::Add(name.into(), node));
+        self.change(at, Change::Add(name.into(), node), Vec::new())?;
         let body = match kind {
             Kind::File => Body::File(File::default()),
             Kind::Folder => Body::Folder(Folder::default()),
@@ -233,8 +210,8 @@ impl Disk {
         if found.kind == Kind::Folder && !self.folder(found.node)?.names.is_empty() {
             return Err(No::NotEmpty);
         }
-        self.folder_mut(at)?.change(Change::Remove(name.into()));
-        Ok(())
+        let emptied = if found.kind == Kind::Folder { vec![found.node] } else { Vec::new() };
+        self.change(at, Change::Remove(name.into()), emptied)
     }
 
     /// Renames, over what has the new name.
@@ -243,17 +220,40 @@ impl Disk {
     /// [`No::Entry`].
     pub fn rename(&mut self, at: u64, name: &OsStr, to: u64, new: &OsStr) -> Result<(), No> {
         let found = self.find(at, name)?;
-        self.folder(to)?;
+        let mut before = match self.find(to, new) {
+            Ok(replaced) if replaced.kind == Kind::Folder => vec![replaced.node],
+            Ok(_) | Err(_) => Vec::new(),
+        };
         if at == to {
-            self.folder_mut(at)?.change(Change::Rename(name.into(), new.into()));
-        } else {
-            let number = self.next_move;
-            self.next_move += 1;
-            let (came, went) = (Move { number, other: at }, Move { number, other: to });
-            self.folder_mut(to)?.change(Change::Came(new.into(), found.node, came));
-            self.folder_mut(at)?.change(Change::Went(name.into(), went));
+            return self.change(at, Change::Rename(name.into(), new.into()), before);
         }
+        before.push(at);
+        before.extend(self.way_to(to));
+        self.change(to, Change::Add(new.into(), found.node), before)?;
+        // The same change: it has the same number.
+        self.next_change -= 1;
+        self.change(at, Change::Remove(name.into()), vec![to])
+    }
+
+    fn change(&mut self, at: u64, change: Change, before: Vec<u64>) -> Result<(), No> {
+        let number = self.next_change;
+        self.folder_mut(at)?.change(number, change, before);
+        self.next_change += 1;
         Ok(())
+    }
+
+    /// The folders that a folder is in.
+    fn way_to(&self, folder: u64) -> Vec<u64> {
+        let mut way = Vec::new();
+        let mut at = folder;
+        let holds = |number: u64, node: u64| {
+            self.folder(number).is_ok_and(|folder| folder.names.values().any(|it| *it == node))
+        };
+        while let Some(parent) = self.nodes.keys().copied().find(|parent| holds(*parent, at)) {
+            way.push(parent);
+            at = parent;
+        }
+        way
     }
 
     /// Sets the mode bits (kept at once: nothing depends on them).
@@ -332,15 +332,10 @@ impl Disk {
         if self.syncs_fail {
             return Err(No::Broken);
         }
-        let all = self.folder(number)?.changes.len();
-        let mut due = vec![(number, all)];
-        while let Some((number, count)) = due.pop() {
-            for moved in self.folder_mut(number)?.make_durable(count) {
-                let mut other = self.folder(moved.other)?.changes.iter();
-                if let Some(at) = other.position(|change| change.is(moved.number)) {
-                    due.push((moved.other, at + 1));
-                }
-            }
+        self.folder(number)?;
+        let mut due = vec![(number, u64::MAX)];
+        while let Some((number, upto)) = due.pop() {
+            due.extend(self.folder_mut(number)?.make_durable(upto));
         }
         Ok(())
     }
@@ -359,7 +354,7 @@ impl Disk {
                 Some(Body::Special) | None => {}
             }
         }
-        self.lose_moves_of_one_side(&mut kept);
+        self.lose_what_lacks_something(&mut kept);
         for (number, count) in kept {
             if let Ok(folder) = self.folder_mut(number) {
                 folder.cut_power(count);
@@ -369,24 +364,20 @@ impl Disk {
         self.nodes.retain(|number, _| kept.contains(number));
     }
 
-    /// Takes from the number of changes that each folder keeps until every rename across folders is
-    /// kept by both of its folders or by none.
-    fn lose_moves_of_one_side(&self, kept: &mut BTreeMap<u64, usize>) {
+    /// Takes from the number of changes that each folder keeps until every change that is kept has
+    /// all that it needs.
+    fn lose_what_lacks_something(&self, kept: &mut BTreeMap<u64, usize>) {
+        let has = |kept: &BTreeMap<u64, usize>, (number, upto): (u64, u64)| {
+            let needed = self.folder(number).map_or(0, |folder| folder.changes_upto(upto));
+            needed <= kept.get(&number).copied().unwrap_or(0)
+        };
         loop {
-            let mut torn = None;
-            for (number, count) in &*kept {
-                let changes = self.folder(*number).map_or(&[][..], |folder| &folder.changes);
-                for (at, change) in changes.iter().take(*count).enumerate() {
-                    let Some(moved) = change.moved() else { continue };
-                    let other = self.folder(moved.other).map_or(&[][..], |other| &other.changes);
-                    let there = kept.get(&moved.other).copied().unwrap_or(0);
-                    if !other.iter().take(there).any(|change| change.is(moved.number)) {
-                        torn = Some((*number, at));
-                        break;
-                    }
-                }
-            }
-            match torn {
+            let lacking = kept.iter().find_map(|(number, count)| {
+                let folder = self.folder(*number).ok()?;
+                let lacks = |at: &usize| folder.needs(*at).any(|need| !has(kept, need));
+                Some((*number, (0..*count).find(lacks)?))
+            });
+            match lacking {
                 Some((number, at)) => kept.insert(number, at),
                 None => return,
             };
@@ -440,64 +431,6 @@ impl Disk {
         match &mut self.nodes.get_mut(&number).ok_or(No::Entry)?.body {
             Body::File(file) => Ok(file),
             Body::Folder(_) | Body::Special => Err(No::Kind),
-        }
-    }
-}
-
-impl Folder {
-    fn change(&mut self, change: Change) {
-        change.clone().done_to(&mut self.names);
-        self.changes.push(change);
-    }
-
-    /// The oldest `count` changes cannot be lost any more; the renames across folders among them.
-    fn make_durable(&mut self, count: usize) -> Vec<Move> {
-        let mut moves = Vec::new();
-        for change in self.changes.drain(..count.min(self.changes.len())) {
-            moves.extend(change.moved());
-            change.done_to(&mut self.synced);
-        }
-        moves
-    }
-
-    /// How many of the oldest changes a power cut leaves.
-    fn kept_changes(&self, keep_percent: u64, chance: &mut Chance) -> usize {
-        self.changes.iter().take_while(|_| chance.percent(keep_percent)).count()
-    }
-
-    fn cut_power(&mut self, kept: usize) {
-        self.make_durable(kept);
-        self.changes.clear();
-        self.names = self.synced.clone();
-    }
-}
-
-impl Change {
-    /// The rename across folders that this is one side of.
-    fn moved(&self) -> Option<Move> {
-        match self {
-            Change::Came(_, _, moved) | Change::Went(_, moved) => Some(*moved),
-            Change::Add(..) | Change::Remove(_) | Change::Rename(..) => None,
-        }
-    }
-
-    fn is(&self, number: u64) -> bool {
-        self.moved().is_some_and(|moved| moved.number == number)
-    }
-
-    fn done_to(self, names: &mut Names) {
-        match self {
-            Change::Add(name, node) | Change::Came(name, node, _) => {
-                names.insert(name, node);
-            }
-            Change::Remove(name) | Change::Went(name, _) => {
-                names.remove(&name);
-            }
-            Change::Rename(name, new) => {
-                if let Some(node) = names.remove(&name) {
-                    names.insert(new, node);
-                }
-            }
         }
     }
 }

@@ -48,6 +48,23 @@ impl File {
         bytes
     }
 
+    /// What a power cut leaves that keeps nothing.
+    pub(super) fn durable(&self) -> Vec<u8> {
+        let blank = blank();
+        let pages = 0..self.synced_bytes.div_ceil(PAGE);
+        let pages = pages.flat_map(|at| self.synced.get(&at).unwrap_or(&blank).iter().copied());
+        pages.take(usize::try_from(self.synced_bytes).unwrap_or(usize::MAX)).collect()
+    }
+
+    pub(super) fn durable_bytes(&self) -> u64 {
+        self.synced_bytes
+    }
+
+    /// Numbers of pages that are written and not synced.
+    pub(super) fn unsynced_pages(&self) -> Vec<u64> {
+        self.written.keys().copied().collect()
+    }
+
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let mut at = offset;
         let mut rest = bytes;
