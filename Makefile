@@ -83,7 +83,7 @@ sim: ## simulated groups under faults for a minute; SEED=N repeats one
 	$(CARGO) run --quiet --release --locked --package towline-sim -- $(SIM_KNOBS) $(ARGS)
 
 # Knobs: `make mutants ONLY='log half-a-unit'` (mutants, or files of tests/mutants/), `ARGS='--killer sim --json'`.
-mutants: ## put bugs into a copy of the tree, one by one: which test finds each? (TIME min)
+mutants: ## put bugs into a copy of the tree, one by one: which test finds each? (half an hour)
 	$(CARGO) xtask mutants $(ARGS) $(ONLY)
 
 doc: ## reference of the code in target/doc, warnings are errors

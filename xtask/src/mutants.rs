@@ -18,15 +18,13 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use killer_run::{KillerEnd, run_killer};
+use killer_run::{KillerEnd, Patience, run_killer};
 use list::{Killer, Mutant};
 use verdict::{Fate, Verdict};
 use workshop::Workshop;
 
-/// A killer that takes so many times as long as on the unchanged tree hangs.
-const HANGS_AFTER_TIMES: u32 = 10;
-/// And not before so long: a machine with other work is slow.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
+/// No killer takes longer on the unchanged tree.
+const GREEN_MAX: Duration = Duration::from_secs(180);
 
 const USAGE: &str = "usage: cargo xtask mutants [OPTIONS] [NAME...]
 
@@ -147,11 +145,11 @@ fn chosen(all: Vec<Mutant>, choice: &Choice) -> io::Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// Runs each killer on the unchanged tree. Yields after how long each hangs.
+/// Runs each killer on the unchanged tree. Yields how long each may take with a bug.
 fn green_first(
     workshop: &mut Workshop,
     mutants: &[Mutant],
-) -> io::Result<HashMap<Killer, Duration>> {
+) -> io::Result<HashMap<Killer, Patience>> {
     let mut killers: Vec<&Killer> = mutants.iter().flat_map(|mutant| &mutant.killers).collect();
     killers.sort();
     killers.dedup();
@@ -163,13 +161,12 @@ fn green_first(
             io::Error::other(format!("the unchanged tree does not build: {error}"))
         })?;
         let began = Instant::now();
-        match run_killer(workshop, killer, &program, Duration::from_secs(1_800))? {
+        match run_killer(workshop, killer, &program, Patience::with(GREEN_MAX))? {
             KillerEnd::Green => {}
             KillerEnd::Red(by) => red.push(format!("{killer}: {by}")),
             KillerEnd::Empty => red.push(format!("{killer}: no test has this name")),
         }
-        let limit = (began.elapsed() * HANGS_AFTER_TIMES).max(HANGS_AFTER);
-        limits.insert((*killer).clone(), limit);
+        limits.insert((*killer).clone(), Patience::with(began.elapsed()));
     }
     match red.is_empty() {
         true => Ok(limits),
@@ -184,7 +181,7 @@ fn green_first(
 fn judge(
     workshop: &mut Workshop,
     mutant: Mutant,
-    limits: &HashMap<Killer, Duration>,
+    limits: &HashMap<Killer, Patience>,
     number: usize,
     count: usize,
 ) -> io::Result<Verdict> {
@@ -207,9 +204,9 @@ fn judge(
                 break;
             }
         };
-        let limit = limits.get(killer).copied().unwrap_or(HANGS_AFTER);
+        let patience = limits.get(killer).copied().unwrap_or(Patience::with(GREEN_MAX));
         let began = Instant::now();
-        let end = run_killer(workshop, killer, &program, limit)?;
+        let end = run_killer(workshop, killer, &program, patience)?;
         ran += began.elapsed();
         if let KillerEnd::Red(by) = end {
             fate = Fate::Killed { kind: killer.kind(), by };

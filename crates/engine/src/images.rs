@@ -249,3 +249,6 @@ impl Images {
         Ok((count, bytes.len() as u64))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,10 +33,39 @@ struct Ended {
     /// `None`: it was ended, because it took too long or because a test had failed.
     status: Option<ExitStatus>,
     output: String,
+    took: Duration,
 }
 
 /// What a line says with which a test program reports a failure.
 const FAILED: &str = "... FAILED";
+/// And with which it reports a test that does not end.
+const RUNS_ON: &str = "has been running for over 60 seconds";
+/// A killer that ends within this has no test that takes 60 s, however slow the machine is.
+const SHORT: Duration = Duration::from_secs(30);
+
+/// How long a killer may run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// As long as a killer may run at all.
+    pub(crate) limit: Duration,
+    /// A test that runs for 60 s hangs.
+    pub(crate) is_short: bool,
+}
+
+impl Patience {
+    /// A killer that takes so long without a bug hangs when it takes five times as long, and not
+    /// before a minute is over: a machine with other work is slow.
+    pub(crate) fn with(green: Duration) -> Patience {
+        const MINUTE: Duration = Duration::from_secs(60);
+        Patience { limit: (green * 5).max(MINUTE), is_short: green < SHORT }
+    }
+
+    fn ends_with(self, line: &str) -> bool {
+        let line = line.trim_end();
+        line.starts_with("test ")
+            && (line.ends_with(FAILED) || (self.is_short && line.ends_with(RUNS_ON)))
+    }
+}
 
 /// Runs the killer.
 ///
@@ -46,7 +75,7 @@ pub(crate) fn run_killer(
     workshop: &Workshop,
     killer: &Killer,
     program: &Program,
-    limit: Duration,
+    patience: Patience,
 ) -> io::Result<KillerEnd> {
     let arguments = match killer {
         Killer::Unit { test, .. } => vec![test.as_str()],
@@ -64,18 +93,19 @@ pub(crate) fn run_killer(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let ended = wait(child, limit)?;
+    let ended = wait(child, patience)?;
     workshop.clear_scratch()?;
     Ok(match killer {
-        Killer::Unit { .. } => of_tests(&ended, limit),
-        Killer::Simulator { .. } => of_simulator(&ended, limit),
+        Killer::Unit { .. } => of_tests(&ended),
+        Killer::Simulator { .. } => of_simulator(&ended),
     })
 }
 
 /// Reads both outputs to their ends; ends the process when that takes too long, or when the first
 /// test has failed: what the others say is not asked.
-fn wait(mut child: Child, limit: Duration) -> io::Result<Ended> {
-    let deadline = Instant::now() + limit;
+fn wait(mut child: Child, patience: Patience) -> io::Result<Ended> {
+    let began = Instant::now();
+    let deadline = began + patience.limit;
     let (lines, read) = channel();
     let outputs = [
         child.stdout.take().map(|it| Box::new(it) as Box<dyn Read + Send>),
@@ -89,7 +119,7 @@ fn wait(mut child: Child, limit: Duration) -> io::Result<Ended> {
     let mut output = String::new();
     let by_itself = loop {
         match read.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) if line.starts_with("test ") && line.trim_end().ends_with(FAILED) => {
+            Ok(line) if patience.ends_with(&line) => {
                 output.push_str(&line);
                 break false;
             }
@@ -102,7 +132,7 @@ fn wait(mut child: Child, limit: Duration) -> io::Result<Ended> {
         child.kill()?;
     }
     let status = child.wait()?;
-    Ok(Ended { status: by_itself.then_some(status), output })
+    Ok(Ended { status: by_itself.then_some(status), output, took: began.elapsed() })
 }
 
 fn pass_on(output: Box<dyn Read + Send>, lines: &Sender<String>) {
@@ -116,7 +146,7 @@ fn pass_on(output: Box<dyn Read + Send>, lines: &Sender<String>) {
     }
 }
 
-fn of_tests(ended: &Ended, limit: Duration) -> KillerEnd {
+fn of_tests(ended: &Ended) -> KillerEnd {
     let name = |line: &str, end: &str| {
         let name = line.strip_prefix("test ")?.strip_suffix(end)?;
         Some(name.trim_end().to_owned())
@@ -126,9 +156,9 @@ fn of_tests(ended: &Ended, limit: Duration) -> KillerEnd {
         return KillerEnd::Red(failed);
     }
     let Some(status) = ended.status else {
-        let slow = lines.find_map(|line| name(line, "has been running for over 60 seconds"));
+        let slow = lines.find_map(|line| name(line, RUNS_ON));
         let what = slow.map_or(String::new(), |test| format!(" in {test}"));
-        return KillerEnd::Red(format!("hangs{what} ({} s)", limit.as_secs()));
+        return KillerEnd::Red(format!("hangs{what} ({} s)", ended.took.as_secs()));
     };
     if status.success() {
         let ran = lines.any(|line| line.starts_with("test ") && line.ends_with("... ok"));
@@ -137,9 +167,9 @@ fn of_tests(ended: &Ended, limit: Duration) -> KillerEnd {
     KillerEnd::Red(format!("the test program ended: {status}"))
 }
 
-fn of_simulator(ended: &Ended, limit: Duration) -> KillerEnd {
+fn of_simulator(ended: &Ended) -> KillerEnd {
     let Some(status) = ended.status else {
-        return KillerEnd::Red(format!("the simulator hangs ({} s)", limit.as_secs()));
+        return KillerEnd::Red(format!("the simulator hangs ({} s)", ended.took.as_secs()));
     };
     if status.success() {
         return KillerEnd::Green;
@@ -161,9 +191,9 @@ fn of_simulator(ended: &Ended, limit: Duration) -> KillerEnd {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(100);
+    const PATIENCE: Patience = Patience { limit: Duration::from_secs(100), is_short: true };
 
-    fn ended(program: &str, limit: Duration) -> Ended {
+    fn ended(program: &str, patience: Patience) -> Ended {
         let child = Command::new("sh")
             .args(["-c", program])
             .stdin(Stdio::null())
@@ -171,12 +201,12 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        wait(child, limit).unwrap()
+        wait(child, patience).unwrap()
     }
 
     #[test]
     fn the_first_test_that_failed_is_named_and_a_name_of_no_test_is_no_success() {
-        let run = |script: &str| of_tests(&ended(script, LIMIT), LIMIT);
+        let run = |script: &str| of_tests(&ended(script, PATIENCE));
         assert_eq!(run("echo 'test a::b ... ok'"), KillerEnd::Green);
         assert_eq!(run("echo 'running 0 tests'"), KillerEnd::Empty);
         let red = "echo 'test a ... ok'; echo 'test c::d ... FAILED'; exec tail -f /dev/null";
@@ -187,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_simulators_seed_is_named_whether_a_rule_or_an_assertion_broke() {
-        let run = |script: &str| of_simulator(&ended(script, LIMIT), LIMIT);
+        let run = |script: &str| of_simulator(&ended(script, PATIENCE));
         assert_eq!(run("echo '{\"failed\":[]}'"), KillerEnd::Green);
         let rule = "echo '{\"failed\":[{\"seed\":7,\"failure\":\"lost\"}]}'; exit 1";
         assert_eq!(run(rule), KillerEnd::Red("seed 7: lost".into()));
@@ -197,12 +227,21 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_ended_and_counts_as_noticed() {
-        let script =
-            "echo 'test a::b has been running for over 60 seconds'; exec tail -f /dev/null";
-        let limit = Duration::from_secs(1);
-        let KillerEnd::Red(by) = of_tests(&ended(script, limit), limit) else {
-            unreachable!("it hangs")
+        let script = format!("echo 'test a::b {RUNS_ON}'; exec tail -f /dev/null");
+        let hangs = |patience| {
+            let KillerEnd::Red(by) = of_tests(&ended(&script, patience)) else {
+                unreachable!("it hangs")
+            };
+            by
         };
-        assert_eq!(by, "hangs in a::b (1 s)");
+        assert_eq!(hangs(PATIENCE), "hangs in a::b (0 s)", "no test of it takes that long");
+        let long = Patience { limit: Duration::from_secs(1), is_short: false };
+        assert_eq!(hangs(long), "hangs in a::b (1 s)");
+    }
+
+    #[test]
+    fn five_times_as_long_is_a_hang_and_a_minute_is_none() {
+        let seconds = |green| Patience::with(Duration::from_secs(green)).limit.as_secs();
+        assert_eq!((seconds(1), seconds(48)), (60, 240));
     }
 }
