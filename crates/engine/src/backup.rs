@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use towline_os::time::{Instant, since_epoch};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -315,7 +315,7 @@ pub fn pages_of(image: &Bytes) -> Result<Vec<PageRef>, String> {
 }
 
 fn wall_clock() -> Time {
-    Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    Time::ZERO + since_epoch()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use towline_os::fs::{self, MetadataExt};
 
 /// `[backup] folders`, as they are in force.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BackupFolders {
     allowed: RwLock<Vec<PathBuf>>,
 }

@@ -46,6 +46,7 @@ pub async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf) {
     pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             _ = pause.tick() => {}
             changed = place.changed() => if changed.is_err() { return },
         }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod cluster;
 mod disk;
 mod history;
 mod journal;
@@ -86,6 +87,17 @@ pub fn run(seed: u64, traced: bool) -> Report {
         images: counts.images,
         compared: counts.compared,
     }
+}
+
+/// Runs one seed of the cluster: the same with the whole code below the sockets.
+#[must_use]
+pub fn run_cluster(seed: u64, traced: bool) -> Report {
+    trace::begin(traced);
+    if traced {
+        // Messages of the instances, when TOWLINE_LOG says so.
+        towline_logging::start().ok();
+    }
+    cluster::run(seed)
 }
 
 #[cfg(test)]

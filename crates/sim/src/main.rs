@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use towline_sim::{Report, last_events, run};
+use towline_sim::{Report, last_events, run, run_cluster};
 
 /// Runs groups of three simulated instances under faults, each decided by a seed.
 #[derive(Debug, Parser)]
@@ -39,6 +39,9 @@ struct Options {
     /// Go on behind a seed that failed.
     #[arg(long)]
     keep_going: bool,
+    /// Whole processes, with the real log, files, driver and start.
+    #[arg(long)]
+    cluster: bool,
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -99,9 +102,13 @@ fn tell_the_seed_of_a_panic(lines: usize) {
     }));
 }
 
+fn run_one(seed: u64, traced: bool, options: &Options) -> Report {
+    if options.cluster { run_cluster(seed, traced) } else { run(seed, traced) }
+}
+
 fn repeat(seed: u64, options: &Options) -> Total {
     SEED.set(seed);
-    let report = run(seed, true);
+    let report = run_one(seed, true, options);
     if !options.json {
         last_events(options.lines).iter().for_each(|line| println!("{line}"));
     }
@@ -129,7 +136,7 @@ fn run_many(options: &Options) -> Total {
                 return;
             }
             SEED.set(seed);
-            let report = run(seed, false);
+            let report = run_one(seed, false, options);
             if report.failure.is_some() && !options.keep_going {
                 stop.store(true, Ordering::Relaxed);
             }
@@ -152,7 +159,7 @@ fn run_many(options: &Options) -> Total {
     bar.finish_and_clear();
     let total = total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !options.json {
-        total.failed.first().into_iter().for_each(|failed| show(failed.seed, options.lines));
+        total.failed.first().into_iter().for_each(|failed| show(failed.seed, options));
     }
     total
 }
@@ -173,11 +180,11 @@ fn progress_bar(options: &Options, seeds: &Range<u64>) -> ProgressBar {
 }
 
 /// Runs a seed again, for its trace.
-fn show(seed: u64, lines: usize) {
+fn show(seed: u64, options: &Options) {
     SEED.set(seed);
-    let report = run(seed, true);
+    let report = run_one(seed, true, options);
     assert!(report.failure.is_some(), "a seed repeats what it did");
-    last_events(lines).iter().for_each(|line| println!("{line}"));
+    last_events(options.lines).iter().for_each(|line| println!("{line}"));
 }
 
 impl Total {

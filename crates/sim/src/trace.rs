@@ -21,6 +21,11 @@ pub(crate) fn begin(wanted: bool) {
     WANTED.set(wanted);
 }
 
+/// Whether the trace of this run is read.
+pub(crate) fn is_wanted() -> bool {
+    WANTED.get()
+}
+
 pub(crate) fn write(now: u64, line: fmt::Arguments<'_>) {
     if !WANTED.get() {
         return;

@@ -2,9 +2,10 @@
 //!
 //! Not for correctness tests (they hold syncs with [`super::MemoryDisk`] instead of sleeping).
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, thread};
+use towline_os::thread;
 
 use super::{Disk, DiskFile, FileSystem};
 

@@ -6,10 +6,11 @@
 //! Invariants: bytes are those of the location asked for; a piece that cannot be read is read again
 //! without what is behind it, so that one bad sector hides no more than it must.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, thread};
 use towline_os::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use towline_os::thread;
 use towline_os::time::Instant;
 
 use super::chain::ExtentOffset;

@@ -4,6 +4,7 @@
 //! passes only when none is ready; a coroutine that waits is woken once for each wait: by a waker,
 //! by its deadline, or because its process was killed.
 
+use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -58,6 +59,8 @@ struct Task {
     is_late: bool,
     /// Whether it unwinds because its process was killed. What it waits for meanwhile, it gets.
     unwinds: bool,
+    /// Where it waits, when that is wanted.
+    waits_at: Option<Backtrace>,
 }
 
 pub(super) struct Schedule {
@@ -71,9 +74,13 @@ pub(super) struct Schedule {
     pub(super) ended: BTreeMap<Process, ProcessEnd>,
     /// By how much the wall clock of a process is ahead, in microseconds.
     pub(super) wall_ahead_us: BTreeMap<Process, i64>,
+    /// Processes that are stopped, with those of their tasks that are ready.
+    stopped: BTreeMap<Process, Vec<TaskId>>,
     pub(super) dice: SeededRandom,
     /// How often in 1,000 times another coroutine goes first before a lock is taken.
     pub(super) overtaken_per_mille: u64,
+    /// Whether it is kept where coroutines wait.
+    pub(super) is_traced: bool,
     /// Coroutines resumed.
     pub(super) switches: u64,
 }
@@ -95,8 +102,10 @@ impl Schedule {
                 tasks_made: 0,
                 ended: BTreeMap::new(),
                 wall_ahead_us: BTreeMap::new(),
+                stopped: BTreeMap::new(),
                 dice: SeededRandom::mixed(seed),
                 overtaken_per_mille: 0,
+                is_traced: false,
                 switches: 0,
             });
         });
@@ -132,6 +141,11 @@ impl Schedule {
         }
         let at = self.dice.index(self.ready.len());
         let id = self.ready.swap_remove(at);
+        let process = self.tasks.get(&id)?.process;
+        if let Some(held) = self.stopped.get_mut(&process) {
+            held.push(id);
+            return self.next(until_us);
+        }
         let coroutine = self.tasks.get_mut(&id)?.coroutine.take();
         assert!(coroutine.is_some(), "a coroutine that is ready does not run");
         self.running = Some(id);
@@ -163,6 +177,16 @@ impl Schedule {
         tasks.into_iter().for_each(|id| self.wake(id));
     }
 
+    /// Stops a process, as SIGSTOP does: none of its coroutines goes on.
+    pub(super) fn stop(&mut self, process: Process) {
+        self.stopped.entry(process).or_default();
+    }
+
+    /// Lets it go on.
+    pub(super) fn go_on(&mut self, process: Process) {
+        self.ready.extend(self.stopped.remove(&process).into_iter().flatten());
+    }
+
     fn must_unwind(&mut self, id: TaskId) -> bool {
         let Some(task) = self.tasks.get_mut(&id) else { return false };
         if !self.ended.contains_key(&task.process) {
@@ -173,6 +197,14 @@ impl Schedule {
 
     pub(super) fn left(&self) -> Vec<(Process, String)> {
         self.tasks.values().map(|task| (task.process, task.name.clone())).collect()
+    }
+
+    pub(super) fn waits(&self) -> Vec<String> {
+        let of = |task: &Task| {
+            let at = task.waits_at.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("process {}, {}:\n{at}", task.process.0, task.name)
+        };
+        self.tasks.values().map(of).collect()
     }
 
     pub(super) fn has_tasks_of(&self, process: Process) -> bool {
@@ -269,6 +301,7 @@ pub(super) fn create(process: Process, name: String, body: impl FnOnce() + Send 
             waits: false,
             is_late: false,
             unwinds: false,
+            waits_at: None,
         };
         schedule.tasks.insert(id, task);
         schedule.ready.push(id);
@@ -299,6 +332,7 @@ pub(super) fn wait(deadline_us: Option<u64>) -> bool {
         let Some(task) = schedule.tasks.get_mut(&id) else { return };
         task.wait += 1;
         (task.waits, task.is_late) = (true, false);
+        task.waits_at = schedule.is_traced.then(Backtrace::force_capture);
         let wait = task.wait;
         schedule.timers.extend(at.map(|at| Reverse((at, id, wait))));
     });

@@ -117,7 +117,7 @@ impl<T: ?Sized> Mutex<T> {
             if let Some(inner) = self.inner.try_lock() {
                 return Some(self.guard(inner));
             }
-            if !self.waiters.wait(Some(deadline)) {
+            if patience.is_zero() || !self.waiters.wait(Some(deadline)) {
                 return None;
             }
         }

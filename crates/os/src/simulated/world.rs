@@ -34,14 +34,14 @@ impl World {
         with(|schedule| schedule.overtaken_per_mille = per_mille);
     }
 
-    /// From now on a process sees the files of this file system. Several can see the same one.
-    pub fn mount(&self, process: Process, file_system: &FileSystem) {
-        fs::mount(process, file_system);
-    }
-
     /// Sets the wall clock of a process, to so many microseconds ahead of that of the others.
     pub fn set_wall_clock(&self, process: Process, ahead_us: i64) {
         with(|schedule| *schedule.wall_ahead_us.entry(process).or_default() = ahead_us);
+    }
+
+    /// From now on a process sees the files of this file system. Several can see the same one.
+    pub fn mount(&self, process: Process, file_system: &FileSystem) {
+        fs::mount(process, file_system);
     }
 
     /// Starts a coroutine of a process.
@@ -66,6 +66,16 @@ impl World {
         with(|schedule| schedule.kill(process, ProcessEnd::Killed));
     }
 
+    /// Stops a process, as SIGSTOP does.
+    pub fn pause(&self, process: Process) {
+        with(|schedule| schedule.stop(process));
+    }
+
+    /// Lets a process that was paused go on.
+    pub fn resume(&self, process: Process) {
+        with(|schedule| schedule.go_on(process));
+    }
+
     /// How a process ended; `None` while it runs.
     #[must_use]
     pub fn ended(&self, process: Process) -> Option<ProcessEnd> {
@@ -82,6 +92,17 @@ impl World {
     #[must_use]
     pub fn left(&self) -> Vec<(Process, String)> {
         with(|schedule| schedule.left())
+    }
+
+    /// From now on it is kept where each coroutine waits, for [`World::waits`]; slow.
+    pub fn set_traced(&self) {
+        with(|schedule| schedule.is_traced = true);
+    }
+
+    /// Where each coroutine waits, as a backtrace.
+    #[must_use]
+    pub fn waits(&self) -> Vec<String> {
+        with(|schedule| schedule.waits())
     }
 
     /// How often a coroutine was resumed.

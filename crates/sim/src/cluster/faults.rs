@@ -47,7 +47,7 @@ impl Cluster {
             Fault::ClockJump => {
                 self.plan.clock_us[node] = self.dice.below(3_600_000_000);
             }
-            Fault::LostClients => {
+            Fault::LoseClients => {
                 (0..self.clients.len()).for_each(|client| self.leave(client, true));
             }
             Fault::DiskLoss => self.lose_disk(node),
@@ -99,19 +99,16 @@ impl Cluster {
             .filter_map(|other| {
                 let machine = &self.machines[other];
                 let live = machine.live.as_ref().filter(|_| !machine.is_paused)?;
-                let opened = live.board.opened.lock().clone()?;
-                opened.driver.try_group()
+                live.board.group.lock().clone()
             })
             .collect();
-        let own = self.machines[node].live.as_ref().and_then(|live| {
-            let opened = live.board.opened.lock().clone()?;
-            opened.driver.try_group()
-        });
-        let Some(own) = own else { return false };
+        let own = self.machines[node].live.as_ref();
+        let own = own.and_then(|live| live.board.group.lock().clone());
+        let Some((own, _)) = own else { return false };
         pictures.len() == 2
-            && pictures.iter().all(|group| group.may_vote && group.unheard.is_empty())
-            && pictures.iter().all(|group| group.committed.index >= own.last.index)
-            && pictures.iter().all(|group| group.term == own.term)
+            && pictures.iter().all(|(group, _)| group.may_vote && group.unheard.is_empty())
+            && pictures.iter().all(|(group, _)| group.committed.index >= own.last.index)
+            && pictures.iter().all(|(group, _)| group.term == own.term)
     }
 
     /// Faults have stopped: everything must come back.

@@ -53,9 +53,8 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
                 _ => None,
             })? {
                 let content = bodies::read(&door.log(), &delivery.body);
-                let content = content.map_err(|error| {
-                    format!("body {:?} cannot be read: {error}", delivery.body)
-                })?;
+                let content = content
+                    .map_err(|error| format!("body {:?} cannot be read: {error}", delivery.body))?;
                 rows.push(Row {
                     queue: queue.clone(),
                     sequence: delivery.sequence.0,
@@ -69,6 +68,14 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
         viewer.leave();
     }
     Ok(rows)
+}
+
+/// Defines the queues of the clients; those that are there are refused.
+pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
+    let text: String = queues.iter().map(|queue| format!("DEFINE QLOCAL('{queue}')\n")).collect();
+    let viewer = Viewer::new(door);
+    viewer.ask(vec![Request::Admin { token: 0, kind: "mqsc".into(), text, owner: true }]);
+    viewer.leave();
 }
 
 /// Depths by the status.

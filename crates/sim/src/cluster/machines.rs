@@ -16,6 +16,7 @@ use towline_types::SeededRandom;
 
 use super::process::{Before, Board, End, ProcessArgs};
 use super::{Cluster, EXTENT_BYTES, Event, Phase, process};
+use crate::client::queue_name;
 use crate::plan::Plan;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -58,6 +59,9 @@ impl Machine {
             node,
         };
         machine.set_timing(plan, 1);
+        if crate::trace::is_wanted() {
+            machine.disk.start_trace();
+        }
         machine
     }
 
@@ -65,9 +69,9 @@ impl Machine {
     pub(super) fn set_timing(&self, plan: &Plan, factor: u64) {
         let disk = &plan.disk;
         self.disk.set_timing(DiskTiming {
-            sync_us: (disk.sync_us * factor, disk.sync_more_us * factor),
-            stall_per_mille: disk.stall_per_mille,
-            stall_us: disk.stall_us,
+            sync_us: (disk.sync_us * factor, (disk.sync_us + disk.sync_more_us) * factor),
+            stalls_per_mille: disk.stall_per_mille / 10,
+            stall_us: (disk.stall_us / 2, disk.stall_us),
             ..DiskTiming::default()
         });
     }
@@ -124,6 +128,7 @@ impl Cluster {
             this: node,
             network: Arc::clone(&self.network),
             before: std::mem::take(&mut machine.before),
+            queues: (0..self.plan.queues).map(queue_name).collect(),
             board: Arc::clone(&board),
         };
         self.world.mount(process, &machine.disk);

@@ -139,6 +139,9 @@ pub(crate) fn run(seed: u64) -> Report {
 impl Cluster {
     fn new(seed: u64) -> Cluster {
         let world = World::new(seed);
+        if std::env::var_os("SIM_WAITS").is_some() {
+            world.set_traced();
+        }
         let mut dice = SeededRandom::mixed(seed);
         let plan = Plan::draw(&mut dice);
         world.set_overtaken(if dice.chance(300) { dice.below(50) } else { 0 });

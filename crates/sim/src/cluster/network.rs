@@ -69,8 +69,18 @@ struct Inner {
 
 /// Something that a peer dialled.
 enum Incoming {
-    Frames { from: Peer, greeting: Greeting, wire: Arc<Wire>, answer: oneshot::Sender<Answered> },
-    Stream { from: Peer, purpose: StreamPurpose, stream: LinkStream, answer: oneshot::Sender<Taken> },
+    Frames {
+        from: Peer,
+        greeting: Greeting,
+        wire: Arc<Wire>,
+        answer: oneshot::Sender<Answered>,
+    },
+    Stream {
+        from: Peer,
+        purpose: StreamPurpose,
+        stream: LinkStream,
+        answer: oneshot::Sender<Taken>,
+    },
 }
 
 type Answered = Result<Greeting, String>;
@@ -313,11 +323,7 @@ fn dial(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, peer: Peer) {
 }
 
 /// Both say who they are, and what they know.
-fn greet(
-    ports: &Ports,
-    inbox: &Arc<dyn Inbox>,
-    peer: Peer,
-) -> Option<(Arc<Wire>, Greeting)> {
+fn greet(ports: &Ports, inbox: &Arc<dyn Inbox>, peer: Peer) -> Option<(Arc<Wire>, Greeting)> {
     let (network, this) = (&ports.network, ports.this);
     let accepting = network.inner.lock().accepting[peer].clone()?;
     if network.is_cut(this, peer) || network.is_cut(peer, this) {
@@ -356,11 +362,7 @@ fn greeting_of(inbox: &dyn Inbox, peer: Peer) -> Greeting {
     }
 }
 
-fn accept(
-    ports: &Arc<Ports>,
-    inbox: &Arc<dyn Inbox>,
-    mut accepted: UnboundedReceiver<Incoming>,
-) {
+fn accept(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, mut accepted: UnboundedReceiver<Incoming>) {
     let handle = Handle::current();
     while let Some(incoming) = handle.block_on(accepted.recv()) {
         let (ports, inbox) = (Arc::clone(ports), Arc::clone(inbox));

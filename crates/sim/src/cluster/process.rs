@@ -13,10 +13,11 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use towline_admin::status::GroupStatus;
 use towline_config::{Config, GroupConfig};
 use towline_engine::{AdminJobs, BackupFolders, Door, GroupView, RunningInstance, StartOptions};
+use towline_group::Progress;
 use towline_link::{Inbox, LinkStream, Peer, StreamPurpose};
 use towline_node::Farewell;
-use towline_os::task::{Handle, JoinSet, interval, sleep};
 use towline_os::process::exit;
+use towline_os::task::{Handle, JoinSet, interval, sleep};
 use towline_process::Clock;
 use towline_replica::active::ElectedInstance;
 use towline_replica::replica::forget_old_places;
@@ -26,10 +27,13 @@ use towline_replication::inbox::{GroupInbox, InboxHost};
 use towline_replication::lifecycle::EndReason;
 use towline_replication::{disk_probe, hand_over, no_active, reexec};
 
+use super::look;
 use super::network::{Network, Ports};
 
 /// Between two looks at what may be forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks of the run at the group.
+const SHOW_INTERVAL: Duration = Duration::from_millis(50);
 /// Before an instance with a full log re-executes.
 const FULL_PAUSE: Duration = Duration::from_secs(2);
 
@@ -48,6 +52,8 @@ pub(crate) struct ProcessArgs {
     pub(crate) this: Peer,
     pub(crate) network: Arc<Network>,
     pub(crate) before: Before,
+    /// Queues of the clients.
+    pub(crate) queues: Vec<String>,
     pub(crate) board: Arc<Board>,
 }
 
@@ -56,6 +62,8 @@ pub(crate) struct ProcessArgs {
 pub(crate) struct Board {
     /// The replica, once it is open.
     pub(crate) opened: Plain<Option<Arc<OpenReplica>>>,
+    /// The group as the process sees it, a moment ago, and whether it leads.
+    pub(crate) group: Plain<Option<(Progress, bool)>>,
     /// The door and the term in which it was opened.
     pub(crate) served: Plain<Option<(Arc<Door>, u64)>>,
     /// Why it ended, when it ended by itself.
@@ -90,7 +98,7 @@ pub(crate) fn run(args: &ProcessArgs) {
 }
 
 fn serve(args: &ProcessArgs) -> End {
-    let ProcessArgs { data, config, group, this, network, before, board } = args;
+    let ProcessArgs { data, config, group, this, network, before, board, .. } = args;
     let clock = Clock::start();
     let wishes = StartOptions::default();
     let about = (config, group, *this);
@@ -112,6 +120,15 @@ fn serve(args: &ProcessArgs) -> End {
     assert!(started.is_ok(), "a coroutine costs nothing");
     let mut tasks = JoinSet::new();
     tasks.spawn(no_active::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    let (shown, seen) = (Arc::clone(driver), Arc::clone(board));
+    tasks.spawn(async move {
+        let mut ticks = interval(SHOW_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let now = (shown.group(), shown.leads());
+            *seen.group.lock() = Some(now);
+        }
+    });
     let (wanted, to_stop) = (Arc::clone(board), events.clone());
     tasks.spawn(async move {
         wanted.stop.notified().await;
@@ -134,13 +151,14 @@ fn on_elected(
 ) -> impl FnOnce(towline_node::Restart, towline_types::BatchPlace) + Send + 'static {
     let (elected, config, board) =
         (Arc::clone(opened), args.config.clone(), Arc::clone(&args.board));
-    let events = events.clone();
+    let (events, queues) = (events.clone(), args.queues.clone());
     move |restart, tail| {
         let jobs = AdminJobs { name: "QMS".into(), backup_folders: backup_folders() };
         let about: (Vec<String>, Arc<dyn GroupView>) = (Vec::new(), Arc::new(NoView));
         let instance = ElectedInstance::of(&config, &elected, (restart, tail), about);
         let door = Arc::clone(instance.door());
         let Ok(running) = instance.serve(&config, jobs, &Handle::current()) else { return };
+        look::define(&door, &queues);
         *board.served.lock() = Some((door, tail.term));
         events.send(Event::Active(running)).ok();
     }

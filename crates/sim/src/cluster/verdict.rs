@@ -72,21 +72,33 @@ impl Cluster {
         for node in 0..3 {
             let group = self.progress(node);
             self.tell(format_args!("{node}: {group:?}"));
+            for operation in self.machines[node].disk.take_trace().iter().rev().take(12).rev() {
+                self.tell(format_args!("{node}: {operation:?}"));
+            }
+        }
+        let left: Vec<String> = self
+            .world
+            .left()
+            .iter()
+            .map(|(process, name)| format!("{}:{name}", process.0))
+            .collect();
+        self.tell(format_args!("coroutines: {}", left.join(" ")));
+        for wait in self.world.waits() {
+            self.tell(format_args!("{wait}"));
         }
     }
 
     fn progress(&self, node: usize) -> Option<Progress> {
         let live = self.machines[node].live.as_ref()?;
-        let opened = live.board.opened.lock().clone()?;
-        opened.driver.try_group()
+        live.board.group.lock().clone().map(|(group, _)| group)
     }
 
     fn active(&self) -> Option<(usize, Process, Arc<Door>)> {
         (0..3).find_map(|node| {
             let live = self.machines[node].live.as_ref()?;
             let (door, _) = live.board.served.lock().clone()?;
-            let opened = live.board.opened.lock().clone()?;
-            opened.driver.leads().then(|| (node, live.process, door))
+            let leads = live.board.group.lock().as_ref().is_some_and(|(_, leads)| *leads);
+            leads.then(|| (node, live.process, door))
         })
     }
 

@@ -117,6 +117,27 @@ impl Content {
         self.unsynced.is_empty()
     }
 
+    /// Whether these bytes are there after any power cut.
+    pub(super) fn has_synced(&self, bytes: &[u8], offset: u64) -> bool {
+        let mut there = vec![0; bytes.len()];
+        if self.durable.read(&mut there, offset) != bytes.len() || there != bytes {
+            return false;
+        }
+        let end = offset + bytes.len() as u64;
+        self.unsynced.iter().all(|change| match change {
+            // Written again, and not synced: what is there must be the same.
+            Unsynced::Piece { at, from, to, block } => {
+                let block_begin = (at * BLOCK_BYTES) as u64;
+                let low = offset.max(block_begin + *from as u64);
+                let high = end.min(block_begin + *to as u64);
+                low >= high
+                    || block[index(low - block_begin)..index(high - block_begin)]
+                        == bytes[index(low - offset)..index(high - offset)]
+            }
+            Unsynced::Length(length) => *length >= end,
+        })
+    }
+
     /// Blocks that it takes.
     pub(super) fn allocated(&self) -> usize {
         let beyond = self.now.blocks.iter().skip(self.reserved);

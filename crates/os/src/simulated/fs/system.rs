@@ -190,6 +190,12 @@ impl FileSystem {
         state.volume.bytes(id).ok()
     }
 
+    /// Whether these bytes of a file would be there after a power cut, in any case.
+    #[must_use]
+    pub fn is_synced(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> bool {
+        self.0.lock().volume.has_synced(path.as_ref(), bytes, offset)
+    }
+
     /// Whether there is such a path.
     #[must_use]
     pub fn has(&self, path: impl AsRef<Path>) -> bool {

@@ -583,6 +583,25 @@ impl Volume {
         written.map(drop)
     }
 
+    /// Whether these bytes of a file are there after any power cut, under this name.
+    pub(super) fn has_synced(&self, path: &Path, bytes: &[u8], offset: u64) -> bool {
+        let Ok(id) = self.resolve(path) else { return false };
+        self.resolve_durable(path) == Some(id)
+            && self.content(id).is_ok_and(|content| content.has_synced(bytes, offset))
+    }
+
+    /// What has this path, without `..`, on the medium.
+    fn resolve_durable(&self, path: &Path) -> Option<InodeId> {
+        let names = path.components().filter_map(|part| match part {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        });
+        names.into_iter().try_fold(ROOT, |folder, name| match &self.inodes.get(&folder)?.kind {
+            Kind::Folder { durable, .. } => durable.get(name).copied(),
+            Kind::File(_) => None,
+        })
+    }
+
     /// All of a file.
     pub(super) fn bytes(&self, id: InodeId) -> Result<Vec<u8>, Errno> {
         let content = self.content(id)?;
