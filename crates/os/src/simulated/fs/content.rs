@@ -100,6 +100,8 @@ pub(super) struct Content {
     /// What is on the medium in any case.
     durable: Bytes,
     unsynced: Vec<Unsynced>,
+    /// Whether readers see what no sync will write any more, because one failed.
+    has_lost: bool,
     /// Blocks at the beginning that space was set aside for.
     reserved: usize,
 }
@@ -114,7 +116,7 @@ impl Content {
     }
 
     pub(super) fn is_synced(&self) -> bool {
-        self.unsynced.is_empty()
+        self.unsynced.is_empty() && !self.has_lost
     }
 
     /// Whether these bytes are there after any power cut.
@@ -211,6 +213,7 @@ impl Content {
         self.durable = self.after_cut(dice);
         let changes = std::mem::take(&mut self.unsynced);
         if dice.chance(500) {
+            self.has_lost = true;
             return;
         }
         for change in changes {
@@ -237,6 +240,7 @@ impl Content {
     /// The power goes, and nothing of what was not synced is there.
     pub(super) fn lose_unsynced(&mut self) {
         self.unsynced.clear();
+        self.has_lost = false;
         self.now = self.durable.clone();
     }
 

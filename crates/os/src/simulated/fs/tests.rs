@@ -1,3 +1,7 @@
+mod differential;
+mod faults;
+mod space_and_locks;
+
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
