@@ -82,6 +82,9 @@ pub(crate) struct History {
     /// Which instance acknowledged in a term.
     terms: BTreeMap<u64, usize>,
     pub(crate) acknowledged: u64,
+    /// Deliveries are seen when they leave the process, each connection for itself: those of
+    /// different connections have no order.
+    orders_by_connection: bool,
 }
 
 /// An instance in its term.
@@ -96,6 +99,11 @@ pub(crate) struct Speaker {
 pub(crate) type Violation = String;
 
 impl History {
+    /// A history of deliveries that are seen when they leave the process.
+    pub(crate) fn by_connection() -> History {
+        History { orders_by_connection: true, ..History::default() }
+    }
+
     /// A new message; its number is its identity.
     pub(crate) fn put(&mut self, put: Put) -> usize {
         let number = self.puts.len();
@@ -271,7 +279,8 @@ impl History {
                 return Err(format!("message {number} was delivered after it was got"));
             }
         }
-        self.follows_in_order(speaker.term, number)?;
+        let order = if self.orders_by_connection { connection } else { speaker.term };
+        self.follows_in_order(order, number)?;
         self.puts[number].delivered = true;
         if self.ended.contains(&connection) {
             return Ok(number);
@@ -294,7 +303,8 @@ impl History {
     fn follows_in_order(&mut self, term: u64, number: usize) -> Result<(), Violation> {
         let put = &self.puts[number];
         let stream = (put.client, put.queue, put.priority);
-        let until_now = self.newest.range((stream, 0)..=(stream, term));
+        let first = if self.orders_by_connection { term } else { 0 };
+        let until_now = self.newest.range((stream, first)..=(stream, term));
         let before =
             until_now.filter_map(
                 |((_, at), newest)| {

@@ -1,10 +1,8 @@
 //! What goes wrong, and what is done to a group on purpose.
 //!
-//! Not here: how often (the plan). Invariant: a disk is lost only while both others have all that the
-//! group committed: more than that no group of three survives.
+//! Not here: how often (the plan); what goes wrong with disks (`disks`).
 
-use towline_os::simulated::fs::FileSystem;
-
+use super::disks::Loss;
 use super::{Cluster, Event, Phase};
 use crate::plan::Fault;
 
@@ -50,8 +48,21 @@ impl Cluster {
             Fault::LoseClients => {
                 (0..self.clients.len()).for_each(|client| self.leave(client, true));
             }
-            Fault::DiskLoss => self.lose_disk(node),
+            Fault::DiskLoss => self.lose(node, Loss::Disk),
+            Fault::LogLoss => self.lose(node, Loss::Log),
+            Fault::OlderLog => self.lose(node, Loss::OlderLog),
+            Fault::OlderHardState => self.lose(node, Loss::OlderHardState),
+            Fault::FolderOfAnother => self.lose(node, Loss::OfAnother(other)),
+            Fault::Upgrade => self.lose(node, Loss::Replaced),
+            Fault::Transfer => self.hand_over(node),
             _ => self.counts.faults -= 1,
+        }
+    }
+
+    /// An operator ends a process in order: an active one hands over before.
+    fn hand_over(&mut self, node: usize) {
+        if let Some(live) = &self.machines[node].live {
+            live.board.stop.notify_one();
         }
     }
 
@@ -82,35 +93,6 @@ impl Cluster {
         self.machines[node].is_paused = false;
     }
 
-    /// The disk of a machine is replaced by an empty one, while both others are sound and have all.
-    fn lose_disk(&mut self, node: usize) {
-        if !self.others_have_all(node) {
-            self.counts.faults -= 1;
-            return;
-        }
-        self.kill(node, true);
-        self.machines[node].disk.put_back(&FileSystem::new());
-    }
-
-    /// Whether both others may vote, follow, and have what is committed.
-    fn others_have_all(&self, node: usize) -> bool {
-        let pictures: Vec<_> = (0..3)
-            .filter(|other| *other != node)
-            .filter_map(|other| {
-                let machine = &self.machines[other];
-                let live = machine.live.as_ref().filter(|_| !machine.is_paused)?;
-                live.board.group.lock().clone()
-            })
-            .collect();
-        let own = self.machines[node].live.as_ref();
-        let own = own.and_then(|live| live.board.group.lock().clone());
-        let Some((own, _)) = own else { return false };
-        pictures.len() == 2
-            && pictures.iter().all(|(group, _)| group.may_vote && group.unheard.is_empty())
-            && pictures.iter().all(|(group, _)| group.committed.index >= own.last.index)
-            && pictures.iter().all(|(group, _)| group.term == own.term)
-    }
-
     /// Faults have stopped: everything must come back.
     pub(super) fn peace(&mut self) {
         self.tell(format_args!("peace"));
@@ -120,7 +102,6 @@ impl Cluster {
             self.resume(node);
             self.machines[node].set_timing(&self.plan, 1);
             self.machines[node].disk.clear_faults();
-            self.machines[node].has_disk_faults = false;
             self.plan_in(0, Event::Start { node });
         }
         self.plan_in(0, Event::Look);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 use towline_config::{Config, GroupConfig, MemberConfig};
@@ -14,6 +15,7 @@ use towline_os::simulated::fs::{DiskTiming, FileSystem};
 use towline_os::simulated::{Process, ProcessEnd};
 use towline_types::SeededRandom;
 
+use super::disks::DiskFaults;
 use super::process::{Before, Board, End, ProcessArgs};
 use super::{Cluster, EXTENT_BYTES, Event, Phase, process};
 use crate::client::queue_name;
@@ -31,10 +33,12 @@ pub(super) struct Machine {
     pub(super) live: Option<Live>,
     pub(super) before: Before,
     pub(super) is_paused: bool,
-    /// A fault of its disk was drawn: its process may end of it, and its start be refused.
-    pub(super) has_disk_faults: bool,
-    /// Nothing on its disk may be relied on: it was lost, or an older one was put back.
-    pub(super) is_lost: bool,
+    /// Operations of its disk failed: its process may end of it, and its start be refused.
+    pub(super) has_failed: Arc<AtomicBool>,
+    /// It has less on its disk than it acknowledged, and not caught up yet.
+    pub(super) is_impaired: bool,
+    /// Its disk as it was when some process had ended.
+    pub(super) older: Option<FileSystem>,
     node: usize,
 }
 
@@ -48,17 +52,19 @@ pub(super) struct Live {
 }
 
 impl Machine {
-    pub(super) fn new(node: usize, plan: &Plan, _dice: &mut SeededRandom) -> Machine {
+    pub(super) fn new(node: usize, plan: &Plan, dice: &mut SeededRandom) -> Machine {
         let machine = Machine {
             disk: FileSystem::new(),
             live: None,
             before: Before::default(),
             is_paused: false,
-            has_disk_faults: false,
-            is_lost: false,
+            has_failed: Arc::default(),
+            is_impaired: false,
+            older: None,
             node,
         };
         machine.set_timing(plan, 1);
+        DiskFaults::draw(dice).begin(&machine.disk, &machine.has_failed, dice);
         if crate::trace::is_wanted() {
             machine.disk.start_trace();
         }
@@ -166,23 +172,25 @@ impl Cluster {
         let end = live.board.end.lock().take();
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
+        self.keep_older(node);
         let mut pause = 1_000 + self.dice.below(AGAIN_US);
         match (how, end) {
             (ProcessEnd::Panicked(why), _) => return self.fail(format!("instance {node}: {why}")),
-            (ProcessEnd::Killed, _) => return,
+            // By its disk.
+            (ProcessEnd::Killed, _) => {}
             (ProcessEnd::Exited(_), Some(End::Again(before))) => {
                 self.counts.copies += u64::from(before.copies_failed == 0);
                 self.machines[node].before = before;
             }
             (ProcessEnd::Exited(_), Some(End::Stopped)) => {}
             (ProcessEnd::Exited(_), Some(End::Refused(why))) => {
-                if !self.machines[node].has_disk_faults {
+                if !self.may_fail(node) {
                     return self.fail(format!("instance {node} does not start: {why}"));
                 }
                 pause += 500_000;
             }
             (ProcessEnd::Exited(status), None) => {
-                if !self.machines[node].has_disk_faults {
+                if !self.may_fail(node) {
                     let what = format!("instance {node} exits with {status}, its disk is sound");
                     return self.fail(what);
                 }
@@ -192,6 +200,11 @@ impl Cluster {
             return;
         }
         self.plan_in(pause, Event::Start { node });
+    }
+
+    /// Whether its disk has failed, so that what follows from that is no fault of the instance.
+    fn may_fail(&self, node: usize) -> bool {
+        self.machines[node].has_failed.load(Ordering::Relaxed)
     }
 
     /// What others know of a process that is gone.

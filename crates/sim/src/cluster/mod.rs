@@ -8,6 +8,7 @@
 //! coroutines of all processes run; the same seed gives the same run.
 
 mod connection;
+mod disks;
 mod faults;
 mod look;
 mod machines;
@@ -39,6 +40,8 @@ const PEACE_US: u64 = 20_000_000;
 const LOOK_US: u64 = 100_000;
 /// Coroutines that are resumed without any time passing, at most: more is a loop.
 const STEPS_MAX: u64 = 20_000_000;
+/// Bytes of a body, at most.
+const BODY_BYTES_MAX: u64 = 100_000;
 /// Bytes of an extent of the log.
 const EXTENT_BYTES: u64 = 256 * 1024;
 
@@ -54,6 +57,7 @@ enum Event {
     Quick { node: usize },
     Peace,
     Look,
+    Recovered,
 }
 
 struct Planned {
@@ -143,7 +147,9 @@ impl Cluster {
             world.set_traced();
         }
         let mut dice = SeededRandom::mixed(seed);
-        let plan = Plan::draw(&mut dice);
+        let mut plan = Plan::draw(&mut dice);
+        // A record fits an extent.
+        plan.body_bytes_max = plan.body_bytes_max.min(BODY_BYTES_MAX);
         world.set_overtaken(if dice.chance(300) { dice.below(50) } else { 0 });
         let machines = std::array::from_fn(|node| Machine::new(node, &plan, &mut dice));
         let disks = std::array::from_fn(|node: usize| {
@@ -185,6 +191,7 @@ impl Cluster {
         let first = 500_000 + self.dice.below(self.plan.fault_every_us);
         self.plan_in(first, Event::Fault);
         self.plan_in(self.plan.safety_us, Event::Peace);
+        self.plan_in(LOOK_US, Event::Recovered);
         while !self.has_failed() && self.phase != Phase::Over {
             let Some(Reverse(planned)) = self.events.pop() else {
                 return self.fail("nothing is planned any more".into());
@@ -234,6 +241,10 @@ impl Cluster {
             Event::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
             Event::Peace => self.peace(),
             Event::Look => self.look(),
+            Event::Recovered => {
+                self.look_for_recovered();
+                self.plan_in(LOOK_US, Event::Recovered);
+            }
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(disks: [FileSystem; 3], extent_bytes: u64) -> Shared {
         Shared {
-            history: Mutex::default(),
+            history: Mutex::new(History::by_connection()),
             answers: Mutex::default(),
             failure: Mutex::default(),
             disks,

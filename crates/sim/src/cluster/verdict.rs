@@ -16,8 +16,8 @@ use super::{Cluster, Event, LOOK_US, PEACE_US, Phase, look};
 use crate::client::queue_name;
 use crate::view::Row;
 
-/// The process of all looks.
-const OBSERVER: Process = Process(0);
+/// The process of the looks at the first instance, and so on.
+const OBSERVER: Process = Process(1 << 40);
 /// How long a look may take.
 const LOOK_MAX_US: u64 = 30_000_000;
 
@@ -154,7 +154,9 @@ impl Cluster {
         }
         let (queues, slot) = (self.queues(), Arc::<Plain<Option<Seen>>>::default());
         let result = Arc::clone(&slot);
-        self.world.start(OBSERVER, "look", move || {
+        let observer = Process(OBSERVER.0 + node as u64);
+        self.world.mount(observer, &self.machines[node].disk);
+        self.world.start(observer, "look", move || {
             let rows = look::browse(&door, &queues);
             let seen = rows.map(|rows| (rows, look::depths(&door)));
             *result.lock() = Some(seen);
