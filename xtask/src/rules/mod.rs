@@ -12,6 +12,7 @@ pub(crate) mod manifest;
 pub(crate) mod matrix;
 pub(crate) mod message_ids;
 pub(crate) mod names;
+pub(crate) mod simulated;
 pub(crate) mod size;
 pub(crate) mod sleeping;
 pub(crate) mod type_names;
