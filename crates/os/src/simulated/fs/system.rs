@@ -196,6 +196,12 @@ impl FileSystem {
         self.0.lock().volume.has_synced(path.as_ref(), bytes, offset)
     }
 
+    /// How many names were added, removed or renamed and not synced.
+    #[must_use]
+    pub fn unsynced_names(&self) -> usize {
+        self.0.lock().volume.unsynced_names()
+    }
+
     /// Whether there is such a path.
     #[must_use]
     pub fn has(&self, path: impl AsRef<Path>) -> bool {

@@ -69,7 +69,7 @@ impl Volume {
             (0..count).map(|at| at < first).collect()
         } else {
             let per_mille = [100, 500, 900][dice.index(3)];
-            self.drawn(dice, per_mille)
+            (0..count).map(|_| dice.chance(per_mille)).collect()
         };
         self.apply_chosen(chosen);
         for inode in self.inodes.values_mut() {
@@ -82,14 +82,9 @@ impl Volume {
         self.begin_from_medium();
     }
 
-    /// Any changes, each only with those that it needs.
-    fn drawn(&self, dice: &mut SeededRandom, per_mille: u64) -> Vec<bool> {
-        let mut chosen: Vec<bool> = Vec::new();
-        for (at, change) in self.changes.iter().enumerate() {
-            let is_free = (0..at).all(|it| chosen[it] || !change.needs(&self.changes[it]));
-            chosen.push(dice.chance(per_mille) && is_free);
-        }
-        chosen
+    /// Changes that are not durable.
+    pub(in super::super) fn unsynced_names(&self) -> usize {
+        self.changes.len()
     }
 
     /// The power goes, and nothing of what was not synced is there.
