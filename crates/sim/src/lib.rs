@@ -13,6 +13,7 @@
 mod client;
 mod cluster;
 mod disk;
+pub mod file_operations;
 mod history;
 mod journal;
 mod network;
