@@ -4,8 +4,8 @@
 use crate::finding::Finding;
 use crate::rules::{
     circles, configuration, configuration_read, doc_tests, documents, generated, headers,
-    left_open, manifest, matrix, message_ids, mutants, names, size, sleeping, type_names, width,
-    without_io,
+    left_open, manifest, matrix, message_ids, mutants, names, simulated, size, sleeping,
+    type_names, width, without_io,
 };
 use crate::tree::Tree;
 use crate::wording;
@@ -18,6 +18,7 @@ const RULES: &[Rule] = &[
     names::check,
     headers::check,
     left_open::check,
+    simulated::check,
     sleeping::check,
     without_io::check,
     matrix::check,

@@ -13,6 +13,7 @@ pub(crate) mod matrix;
 pub(crate) mod message_ids;
 pub(crate) mod mutants;
 pub(crate) mod names;
+pub(crate) mod simulated;
 pub(crate) mod size;
 pub(crate) mod sleeping;
 pub(crate) mod type_names;
