@@ -201,7 +201,7 @@ impl Extents {
                 Some(_) | None => self.room_when_filled(),
             };
         }
-        assert_eq!(sequence, self.current.sequence + 1, "extents follow each other");
+        assert_eq!(sequence, self.current.sequence + 1, "{place:?} follows {self:?}");
         self.room_behind()
     }
 
@@ -231,7 +231,7 @@ impl Extents {
         assert_eq!(self.filled_to, self.extent_bytes, "an extent is left whole");
         let Some(next) = self.ready.pop_front() else { unreachable!("an extent is ready") };
         let sequence = next.extent.sequence;
-        assert_eq!(sequence, self.current.sequence + 1, "extents follow each other");
+        assert_eq!(sequence, self.current.sequence + 1, "extents follow each other: {self:?}");
         self.current = next.extent;
         self.position = EXTENT_HEADER_BYTES as u64;
         self.filled_to = next.filled_to;

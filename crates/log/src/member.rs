@@ -23,6 +23,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use following::place_behind;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -219,3 +219,22 @@ fn what_a_replica_acknowledges_after_it_was_killed_survives_a_power_cut() {
     }
     assert!(unsynced > 10, "without a start in between the power cut would show: {unsynced}");
 }
+
+#[test]
+fn where_the_extent_behind_the_last_batch_cannot_be_read_the_log_goes_on_behind_that_batch() {
+    let replica = Instance::new();
+    let first = made_many(BatchPlace::default(), 1, 3, 700);
+    replica.receive(&first);
+    let memory = replica.memory.clone();
+    replica.end();
+    // Its header is read; whether a batch follows there is not.
+    let (on, error) = (FaultOn::Read, std::io::ErrorKind::Other);
+    memory.inject(Fault { on, prefix: extent_name(1), after: 1, times: 2, error });
+    let replica = Instance::start(&memory, Options::small());
+    assert_eq!(replica.places.last(), Some(&last(&first)));
+    let next = made(last(&first), 2, &[]);
+    assert!(next.lsn.0 < EXTENT_BYTES_MIN);
+    replica.receive(std::slice::from_ref(&next));
+    let replica = replica.again();
+    assert_eq!(replica.places.last(), Some(&next.place()));
+}
