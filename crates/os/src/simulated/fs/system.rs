@@ -246,6 +246,11 @@ impl FileSystem {
         self.at_rest(|volume| volume.make_folders(path.as_ref()).is_ok())
     }
 
+    /// All that was written is durable from now on, as after sync(2).
+    pub fn sync(&self) {
+        self.at_rest(|_| ());
+    }
+
     /// Acts on the state outside of time and of faults, as a test may. What it changes is durable,
     /// with all that was not.
     pub(super) fn at_rest<T>(&self, act: impl FnOnce(&mut Volume) -> T) -> T {
