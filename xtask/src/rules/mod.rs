@@ -11,6 +11,7 @@ pub(crate) mod left_open;
 pub(crate) mod manifest;
 pub(crate) mod matrix;
 pub(crate) mod message_ids;
+pub(crate) mod mutants;
 pub(crate) mod names;
 pub(crate) mod simulated;
 pub(crate) mod size;

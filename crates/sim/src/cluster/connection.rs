@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 use towline_core::ConnectionId;
 use towline_engine::{Door, Outbox, bodies};
+use towline_log::LogError;
 use towline_node::{Request, Response};
 use towline_os::task::Handle;
 
@@ -57,7 +58,9 @@ pub(crate) fn serve(
             Turn::Lost => return door.disconnect(id, true),
             Turn::Responses => {
                 for response in responses.drain(..) {
-                    answer(door, ends, response, shared);
+                    if !answer(door, ends, response, shared) {
+                        return door.disconnect(id, true);
+                    }
                 }
             }
         }
@@ -93,7 +96,8 @@ fn step(door: &Door, id: ConnectionId, mut requests: Vec<Request>) -> Option<boo
     leaves
 }
 
-fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) {
+/// False when the connection cannot go on: its disk did not answer for a body.
+fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) -> bool {
     let content = match &response {
         Response::Deliver(delivery) => {
             let log = door.log();
@@ -103,7 +107,11 @@ fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) {
             };
             match content {
                 Ok(content) => Some(content.to_contiguous()),
-                Err(error) => return shared.unreadable(&ends, delivery, &error),
+                Err(LogError::Io { .. }) => return false,
+                Err(error) => {
+                    shared.unreadable(&ends, delivery, &error);
+                    return false;
+                }
             }
         }
         _ => None,
@@ -118,6 +126,7 @@ fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) {
         Ok(None) => {}
         Err(broken) => shared.fail(format!("instance {}: {broken}", ends.speaker.node)),
     }
+    true
 }
 
 fn promise(

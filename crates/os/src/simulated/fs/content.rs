@@ -208,12 +208,15 @@ impl Content {
     }
 
     /// A sync that fails: some of it is on the medium now. Of the rest the system forgets that it
-    /// must be written, or it tries again at the next sync.
-    pub(super) fn sync_partly(&mut self, dice: &mut SeededRandom) {
+    /// must be written, or it tries again at the next sync. Where it forgets, a reader goes on to
+    /// see it in the system's memory; but not what was written past that (`direct`).
+    pub(super) fn sync_partly(&mut self, is_direct: bool, dice: &mut SeededRandom) {
         self.durable = self.after_cut(dice);
         let changes = std::mem::take(&mut self.unsynced);
         if dice.chance(500) {
-            self.has_lost = true;
+            if is_direct {
+                self.now = self.durable.clone();
+            }
             return;
         }
         for change in changes {

@@ -160,7 +160,7 @@ impl FileHandle {
 
     pub(super) fn sync(&self) -> io::Result<()> {
         self.operate(self.request(OperationKind::Sync, 0, 0), |state, mut mishap| {
-            state.volume.sync(self.inode, mishap.partly.as_mut())
+            state.volume.sync(self.inode, self.access.is_direct, mishap.partly.as_mut())
         })
     }
 

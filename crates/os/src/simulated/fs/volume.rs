@@ -354,10 +354,12 @@ impl Volume {
         }
     }
 
-    /// Syncs a file or a folder: the bytes, or the names in it. Partly: the sync fails.
+    /// Syncs a file or a folder: the bytes, or the names in it. Partly: the sync fails. Direct: the
+    /// file is written past the memory of the system.
     pub(super) fn sync(
         &mut self,
         id: InodeId,
+        is_direct: bool,
         partly: Option<&mut SeededRandom>,
     ) -> Result<(), Errno> {
         let is_folder = self.look(id)?.is_folder;
@@ -367,7 +369,7 @@ impl Volume {
                     self.content_mut(id)?.sync();
                 }
             }
-            (false, Some(dice)) => self.content_mut(id)?.sync_partly(dice),
+            (false, Some(dice)) => self.content_mut(id)?.sync_partly(is_direct, dice),
             (true, partly) => {
                 let touched = self.changes.iter().map(|change| change.touches(id));
                 let mut chosen: Vec<_> = touched.collect();
