@@ -154,7 +154,7 @@ const SCENES: &[Scene] = &[
 
 /// What was done before is not shown.
 fn from_here() {
-    towline_os::fs::exists(FROM_HERE);
+    let _is_there = towline_os::fs::exists(FROM_HERE);
 }
 
 fn take_image(log: &Log) {

@@ -229,7 +229,7 @@ struct Ahead {
 
 impl ImageSource for Ahead {
     fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
-        look(&mut self.instance.lock().unwrap())
+        look(&mut self.instance.lock())
     }
 
     fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
