@@ -36,8 +36,11 @@ pub fn in_process<T: Send + 'static>(
         *result.lock() = Some(value);
     });
     world.run_until(LONG_US);
-    let value = done.lock().take();
-    match (value, world.ended(PROCESS)) {
+    let (value, end) = (done.lock().take(), world.ended(PROCESS));
+    // Threads that wait for work close their files.
+    world.kill(PROCESS);
+    world.run_until(LONG_US + 1);
+    match (value, end) {
         (Some(value), None) => Ok(value),
         (_, Some(end)) => Err(end),
         (None, None) => unreachable!("the work waits for ever"),

@@ -402,7 +402,10 @@ pub(crate) fn mount(process: Process, file_system: &FileSystem) {
 
 /// The world of this thread has ended.
 pub(crate) fn unmount_all() {
-    drop(MOUNTS.take());
+    for system in MOUNTS.take().into_values() {
+        // Also those of coroutines that are not unwound.
+        system.forget_locks();
+    }
 }
 
 /// The file system of the coroutine that runs; `None`: that of the operating system.
