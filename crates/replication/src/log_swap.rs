@@ -140,6 +140,9 @@ fn absent_is_well(result: std::io::Result<()>) -> std::io::Result<()> {
 mod tests {
     use std::fs;
 
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::FileSystem;
+
     use super::*;
 
     /// A file of the old log.
@@ -266,6 +269,52 @@ mod tests {
             clear_up(data);
             assert!(!data.join(OLD).exists() && !data.join(COPY).exists(), "{name}");
             assert_eq!(which(data), log, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_crash_or_a_power_cut_at_any_operation_leaves_one_whole_log_with_its_vote() {
+        let data = Path::new("/data");
+        for with_vote in [false, true] {
+            let system = FileSystem::new();
+            for (log, name) in [("log", "old"), ("copy/log", "new")] {
+                system.put(data.join(log).join("which"), name.as_bytes());
+                system.put(data.join(log).join("more"), name.as_bytes());
+            }
+            system.put(data.join(MARKER), b"");
+            let starts = move || {
+                let file = HardStateFile::of(data);
+                let hard_state = HardState { term: 4, may_vote: true, ..HardState::default() };
+                file.write(&hard_state).unwrap();
+                incarnation::renew(data, &file, &hard_state, towline_group::MemberId(1), 7)
+                    .unwrap();
+            };
+            crash::in_process(&system, 1, starts).unwrap();
+            system.sync();
+            let swaps = move || {
+                come(data, with_vote);
+                settle(data, MARKER).unwrap();
+                clear_up(data);
+            };
+            let runs = crash::at_each_operation(&system, 6, swaps, |left, run| {
+                for _ in 0..2 {
+                    let settled = crash::in_process(left, 1, move || {
+                        settle(data, MARKER).unwrap();
+                        let file = HardStateFile::of(data);
+                        let is_own = incarnation::is_own(data, file.mark()).unwrap();
+                        clear_up(data);
+                        (file.read().unwrap().may_vote, is_own)
+                    });
+                    let (votes, is_own) = settled.unwrap();
+                    let which = left.bytes(data.join(LOG).join("which")).unwrap();
+                    assert_eq!(left.bytes(data.join(LOG).join("more")).unwrap(), which, "{run}");
+                    assert!(is_own, "{run}");
+                    let must_not = which == b"new" && !with_vote;
+                    assert!(!(votes && must_not) && (votes || !with_vote), "{run}");
+                    assert!(which == b"new" || left.has(data.join(MARKER)), "{run}");
+                }
+            });
+            assert!(runs > 40 * 2 * 7, "{runs}");
         }
     }
 

@@ -190,6 +190,9 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::FileSystem;
+
     use super::*;
 
     const STEPS: [Step; 7] = [
@@ -265,6 +268,36 @@ mod tests {
                 assert_eq!(left, wanted, "{last:?}");
                 assert_eq!(content(&taken.folder), before, "{last:?}");
             }
+        }
+    }
+
+    #[test]
+    fn after_a_crash_or_a_power_cut_at_any_operation_the_next_holder_finds_the_whole_log() {
+        let data = Path::new("/data");
+        for base in ["log", "log-0000000000000003"] {
+            let system = FileSystem::new();
+            for name in FILES {
+                system.put(data.join(base).join(name), name.as_bytes());
+            }
+            system.put(data.join(epochs::epoch_name(4)), b"");
+            let whole = FILES.map(|name| (name.to_owned(), name.as_bytes().to_vec()));
+            let takes_over = move || {
+                takes(data, 4).unwrap();
+                tidy(data, 4);
+            };
+            let runs = crash::at_each_operation(&system, 6, takes_over, |left, run| {
+                left.put(data.join(epochs::epoch_name(5)), b"");
+                let taken = crash::in_process(left, 1, move || {
+                    let taken = takes(data, 5).unwrap();
+                    tidy(data, 5);
+                    (content(&taken.folder), Epochs::list(data).unwrap())
+                });
+                let (content, epochs) = taken.unwrap();
+                assert_eq!(content, BTreeMap::from(whole.clone()), "{run}");
+                let wanted = Epochs { epochs: vec![5], logs: vec![5], ..Epochs::default() };
+                assert_eq!(epochs, wanted, "{run}");
+            });
+            assert!(runs > 30 * 2 * 7, "{runs}");
         }
     }
 

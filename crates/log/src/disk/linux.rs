@@ -220,15 +220,24 @@ impl DiskFile for LinuxFile {
     }
 }
 
+/// Makes a folder, and those above it that are missing; syncs the name of each.
 fn make_folder(folder: &Path) -> io::Result<()> {
+    let parent = match folder.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
     let is_there = fs::is_dir(folder);
     if !is_there {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        make_folder(parent)?;
+        match fs::DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
     }
     // The folder's own name must survive a power cut as the files in it do: also when the folder is
     // there, because the process that made it may have been killed before it synced the name.
-    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match File::open(parent.unwrap_or(Path::new("."))) {
+    match File::open(parent) {
         Ok(parent) => parent.sync_all(),
         // Made by another user, in a folder that this one may only pass through.
         Err(error) if is_there && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -316,6 +325,23 @@ mod tests {
             }
             let bytes = system.bytes("/data/log/extent").unwrap();
             assert!(bytes.starts_with(&[7; BLOCK_BYTES]), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_folders_above_a_log_survive_a_power_cut_as_it_does() {
+        for seed in 0..50 {
+            let (system, world) = (FileSystem::new(), World::new(seed));
+            world.mount(Process(1), &system);
+            world.start(Process(1), "makes", || {
+                let disk = LinuxDisk::open(Path::new("/made/too/log")).unwrap();
+                disk.create("extent").unwrap();
+                disk.sync_names().unwrap();
+            });
+            world.run_until(1_000_000);
+            assert_eq!(world.ended(Process(1)), None);
+            system.power_cut(&mut SeededRandom::mixed(seed));
+            assert!(system.has("/made/too/log/extent"), "seed {seed}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a running log promises.
 
 mod bodies;
+mod crashes;
 mod faults;
 mod names;
 

@@ -1,3 +1,5 @@
+mod power_cuts;
+
 use std::cell::{Cell, RefCell};
 
 use towline_group::{MemberId, Start};

@@ -214,6 +214,7 @@ impl Content {
         self.durable = self.after_cut(dice);
         let changes = std::mem::take(&mut self.unsynced);
         if dice.chance(500) {
+            self.has_lost = !is_direct;
             if is_direct {
                 self.now = self.durable.clone();
             }

@@ -246,6 +246,11 @@ impl FileSystem {
         self.at_rest(|volume| volume.make_folders(path.as_ref()).is_ok())
     }
 
+    /// All that was written is durable from now on, as after sync(2).
+    pub fn sync(&self) {
+        self.at_rest(|_| ());
+    }
+
     /// Acts on the state outside of time and of faults, as a test may. What it changes is durable,
     /// with all that was not.
     pub(super) fn at_rest<T>(&self, act: impl FnOnce(&mut Volume) -> T) -> T {
@@ -397,7 +402,10 @@ pub(crate) fn mount(process: Process, file_system: &FileSystem) {
 
 /// The world of this thread has ended.
 pub(crate) fn unmount_all() {
-    drop(MOUNTS.take());
+    for system in MOUNTS.take().into_values() {
+        // Also those of coroutines that are not unwound.
+        system.forget_locks();
+    }
 }
 
 /// The file system of the coroutine that runs; `None`: that of the operating system.

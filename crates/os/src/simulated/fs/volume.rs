@@ -369,7 +369,13 @@ impl Volume {
                     self.content_mut(id)?.sync();
                 }
             }
-            (false, Some(dice)) => self.content_mut(id)?.sync_partly(is_direct, dice),
+            (false, Some(dice)) => {
+                let content = self.content_mut(id)?;
+                let before = content.allocated();
+                content.sync_partly(is_direct, dice);
+                let after = content.allocated();
+                self.blocks_used = (self.blocks_used + after).saturating_sub(before);
+            }
             (true, partly) => {
                 let touched = self.changes.iter().map(|change| change.touches(id));
                 let mut chosen: Vec<_> = touched.collect();

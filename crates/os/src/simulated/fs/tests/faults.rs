@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use super::*;
+use crate::fs::OpenOptionsExt;
 use crate::simulated::fs::{DiskTiming, Operation, OperationKind};
 use crate::time::Instant;
 
@@ -83,6 +84,59 @@ fn a_sync_that_fails_leaves_some_of_it_durable_and_gives_the_rest_up_or_not() {
         outcomes[usize::from(system.synced().bytes("/a").unwrap() == NEW)] += 1;
     }
     assert!(some > 20 && outcomes[0] > 20 && outcomes[1] > 20, "{some} {outcomes:?}");
+}
+
+#[test]
+fn what_was_written_directly_and_lost_by_a_failed_sync_is_not_shown() {
+    const DIRECT: i32 = 0o40_000;
+    let mut outcomes = [0, 0];
+    for seed in 0..100 {
+        let system = FileSystem::new();
+        system.set_bytes_max(1_000 * 4096);
+        system.put("/a", b"");
+        system.set_faults(on(OperationKind::Sync, Verdict::FailsAfter(EIO)));
+        let seen = run(&system, seed, || {
+            let file = File::options().read(true).write(true).custom_flags(DIRECT).open("/a");
+            let (file, mut buffer) = (file.unwrap(), vec![7; 3 * 4096]);
+            let begin = buffer.as_ptr().align_offset(4096);
+            file.write_all_at(&buffer[begin..begin + 8192], 0).unwrap();
+            file.sync_data().unwrap_err();
+            let length = file.read_at(&mut buffer[begin..begin + 8192], 0).unwrap();
+            buffer[begin..begin + length].to_vec()
+        });
+        let synced = system.synced();
+        let is_lost = seen != [7; 8192];
+        assert!(!is_lost || synced.bytes("/a").unwrap() == seen, "seed {seed}");
+        outcomes[usize::from(is_lost)] += 1;
+        system.clear_faults();
+        run(&system, seed, || fs::remove_file("/a").unwrap());
+        assert_eq!(system.bytes_free(), 1_000 * 4096, "seed {seed}");
+    }
+    assert!(outcomes[0] > 10 && outcomes[1] > 10, "{outcomes:?}");
+}
+
+#[test]
+fn a_sync_of_a_folder_that_fails_leaves_some_of_its_names_durable() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let system = FileSystem::new();
+        system.set_faults(|operation| match operation.number {
+            4 => Verdict::FailsAfter(EIO),
+            _ => Verdict::Goes,
+        });
+        let looks = system.clone();
+        seen.insert(run(&system, seed, move || {
+            File::create("/a").unwrap();
+            File::create("/b").unwrap();
+            let folder = File::open("/").unwrap();
+            folder.sync_all().unwrap_err();
+            let some = names(&looks.synced());
+            folder.sync_all().unwrap();
+            assert_eq!(names(&looks.synced()), "a b");
+            some
+        }));
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["", "a", "a b", "b"]);
 }
 
 #[test]
