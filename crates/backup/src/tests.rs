@@ -309,11 +309,7 @@ fn a_power_cut_at_any_moment_of_a_backup_leaves_one_that_can_be_restored() {
     for point in 0..=journal.len() {
         for keep_percent in [0, 50, 100] {
             let rule = CrashRule { keep_percent, unit_bytes: 512, seed: point as u64 };
-            // Whether the file system orders names or not.
-            let found = match keep_percent {
-                50 => journal.crash(CrashPoint(point), rule),
-                _ => journal.crash_with_names_in_any_order(CrashPoint(point), rule),
-            };
+            let found = journal.crash(CrashPoint(point), rule);
             assert_eq!(check(&found).findings, Vec::<String>::new(), "point {point}, {rule:?}");
             let (restored, _) = brought_back(&found, Upto::End).unwrap();
             assert!([old_end, rig.end()].contains(&restored.end), "point {point}");
@@ -326,6 +322,11 @@ fn a_power_cut_at_any_moment_of_a_backup_leaves_one_that_can_be_restored() {
                 let named = named.manifest().unwrap().files().count();
                 assert_eq!(found.files().len(), named + 1, "nothing is left over");
             }
+        }
+        for seed in 0..12 {
+            let rule = CrashRule { keep_percent: 0, unit_bytes: 512, seed };
+            let found = journal.crash_with_names_in_any_order(CrashPoint(point), rule);
+            assert!(check(&found).findings.is_empty(), "point {point}, {rule:?}");
         }
     }
     assert!(new > 0);
@@ -346,11 +347,11 @@ fn a_power_cut_at_any_moment_of_a_restore_leaves_a_log_that_is_whole_or_refused(
     let restored = restore(&backup, &into, Upto::End, &mut |_| {}).unwrap();
     let journal = target.journal();
     let (mut whole, mut refused) = (0, 0);
-    for number in 0..3 * (journal.len() + 1) {
-        let point = number / 3;
+    for number in 0..12 * (journal.len() + 1) {
+        let point = number / 12;
         let rule = CrashRule { keep_percent: 50, unit_bytes: 512, seed: number as u64 };
         // Whether the file system orders names or not.
-        let found = match number % 3 {
+        let found = match number % 12 {
             0 => journal.crash(CrashPoint(point), rule),
             _ => journal.crash_with_names_in_any_order(CrashPoint(point), rule),
         };

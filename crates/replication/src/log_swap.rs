@@ -319,6 +319,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_cannot_be_announced_is_not_handed_in() {
+        let folder = with_copy();
+        let data = folder.path();
+        let hard_state = HardStateFile::of(data).read().unwrap();
+        // A start would take the copy beside promises that were made for the log before it.
+        fs::remove_file(data.join("group-state")).unwrap();
+        fs::create_dir(data.join("group-state")).unwrap();
+        for hard_state in [hard_state, hard_state.without_vote()] {
+            hand_in(data, &data.join(COPY), &hard_state, 4_711).unwrap_err();
+            assert!(!data.join(NEW).exists());
+        }
+    }
+
+    #[test]
     fn a_log_that_a_process_has_is_not_renamed() {
         let folder = with_copy();
         let data = folder.path();

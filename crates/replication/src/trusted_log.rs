@@ -81,6 +81,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_data_folder_of_another_instance_gives_no_vote() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        std::fs::create_dir(data.join("log")).unwrap();
+        let file = HardStateFile::of(data);
+        let voting =
+            HardState { term: 7, may_vote: true, knows_term: true, ..HardState::default() };
+        incarnation::renew(data, &file, &voting, MemberId(2), 11).unwrap();
+        for (this, is_trusted) in [(MemberId(2), true), (MemberId(1), false)] {
+            let log = |_| Ok(((), RecoveredLog::default()));
+            let read = read_back(data, this, &file, log, |error| error).unwrap();
+            let HardState { may_vote, knows_term, .. } = read.hard_state;
+            assert_eq!((may_vote, knows_term), (is_trusted, is_trusted), "as {this:?}");
+        }
+    }
+
+    #[test]
     fn beside_another_log_neither_vote_nor_term_is_believed_and_without_a_vote_only_the_number_tells()
      {
         let voting = HardState { term: 7, may_vote: true, committed: 9, ..HardState::default() };

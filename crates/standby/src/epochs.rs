@@ -189,6 +189,15 @@ mod tests {
     }
 
     #[test]
+    fn a_number_whose_lease_was_removed_is_not_given_again() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [&epoch_name(2), &log_name(7)] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(Epochs::list(folder.path()).unwrap().newest(), Some(7));
+    }
+
+    #[test]
     fn a_data_folder_that_is_not_there_has_no_log() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(log_folder(&folder.path().join("nothing")).unwrap(), None);

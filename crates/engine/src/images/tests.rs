@@ -65,6 +65,10 @@ impl Bench {
 
     /// Puts messages, and waits until they are durable.
     fn put(&self, count: u64) {
+        self.put_all(count, Bytes::from_static(b"content"));
+    }
+
+    fn put_all(&self, count: u64, content: Bytes) {
         let put = |token| Request::Put {
             token,
             target: PutTo::Name(QUEUE.into()),
@@ -74,7 +78,7 @@ impl Bench {
                 expires_at: None,
                 correlation_hash: 0,
                 message_id_hash: 0,
-                content: Payload::from(Bytes::from_static(b"content")),
+                content: Payload::from(content.clone()),
                 envelope_bytes: 0,
             },
             unit: None,
@@ -189,6 +193,18 @@ fn pages_are_reused_when_no_backup_copies_them_any_more() {
     let before = bench.used_bytes();
     drop(hold);
     assert!(bench.used_bytes() < before, "all that no image refers to is free");
+}
+
+#[test]
+fn an_image_lets_no_log_go_that_holds_a_message() {
+    let bench = Bench::new();
+    let extent_bytes = config().log.extent_bytes;
+    for _ in 0..3 {
+        bench.put_all(4, Bytes::from(vec![7; 200_000]));
+        assert_eq!(bench.image().keep_from, Lsn::ZERO);
+    }
+    assert!(bench.log().durable() > Lsn(2 * extent_bytes));
+    assert!(bench.disk.files().contains_key("extent-0000000000000000"));
 }
 
 #[test]

@@ -9,12 +9,14 @@ mod arriving;
 mod asking;
 mod full;
 mod log;
+mod restarting;
 mod rig;
 mod selection;
 mod steps;
 mod supply;
 mod text;
 mod units;
+mod waiting;
 mod window;
 
 use rig::{Got, Rig};

@@ -1,0 +1,127 @@
+//! What waits for the log, and in which order it is answered: requests straight to the instance.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use towline_admin::status::Status;
+use towline_core::{ConnectionId, Durability, Fact, NewMessage, UnitId};
+use towline_node::{Input, Journal, LinkToken, PutTo, Request, Response, Terminus};
+use towline_types::{BodyLocation, Lsn, Payload, Time};
+
+use crate::log::MemoryLog;
+use crate::rig::Rig;
+
+const CLIENT: ConnectionId = ConnectionId(77);
+
+fn put(token: u64, unit: Option<UnitId>) -> Request {
+    let message = NewMessage {
+        persistent: Some(true),
+        priority: None,
+        expires_at: None,
+        correlation_hash: 0,
+        message_id_hash: 0,
+        content: Payload::from(Bytes::from_static(b"content")),
+        envelope_bytes: 0,
+    };
+    Request::Put { token, target: PutTo::Name("Q".into()), message, unit, reply_wanted: true }
+}
+
+fn open_producer() -> Request {
+    Request::OpenProducer { link: LinkToken(1), terminus: Terminus::Queue("Q".into()) }
+}
+
+/// The names of the responses to a client that asks for this.
+fn ask(rig: &mut Rig, journal: &dyn Journal, requests: Vec<Request>) -> Vec<String> {
+    let mut requests = requests;
+    let input = Input::Requests { connection: CLIENT, requests: &mut requests };
+    rig.instance.step(rig.now, input, journal, &mut rig.out);
+    answers(rig)
+}
+
+fn durable(rig: &mut Rig, journal: &dyn Journal, upto: Lsn) -> Vec<String> {
+    rig.instance.step(rig.now, Input::Durable(upto), journal, &mut rig.out);
+    answers(rig)
+}
+
+fn answers(rig: &mut Rig) -> Vec<String> {
+    let name = |response: &Response| match response {
+        Response::Put { result, .. } => format!("put {}", result.is_ok()),
+        Response::ProducerOpened { .. } => "producer".to_owned(),
+        Response::Declared { .. } => "declared".to_owned(),
+        Response::Discharged { result, .. } => format!("discharged {}", result.is_ok()),
+        other => panic!("not asked for: {other:?}"),
+    };
+    rig.out.routed.drain(..).map(|routed| name(&routed.response)).collect()
+}
+
+/// A log that takes no run of more facts than that.
+struct Narrow<'a> {
+    log: &'a MemoryLog,
+    facts_max: Cell<usize>,
+}
+
+impl Journal for Narrow<'_> {
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
+        if facts.len() > self.facts_max.get() {
+            return None;
+        }
+        self.log.append(facts, durability)
+    }
+
+    fn room_for_puts(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn resident(&self, location: BodyLocation) -> Option<Bytes> {
+        self.log.resident(location)
+    }
+
+    fn surroundings(&self, now: Time) -> Status {
+        self.log.surroundings(now)
+    }
+}
+
+fn with_queue() -> (Rig, MemoryLog) {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let log = std::mem::take(&mut rig.log);
+    log.held.set(true);
+    rig.out.routed.clear();
+    (rig, log)
+}
+
+#[test]
+fn an_open_link_says_that_all_before_it_is_durable() {
+    let (mut rig, log) = with_queue();
+    assert!(ask(&mut rig, &log, vec![put(1, None)]).is_empty());
+    assert!(ask(&mut rig, &log, vec![open_producer()]).is_empty(), "the put is on its way");
+    let tail = Lsn(log.tail.get());
+    assert!(durable(&mut rig, &log, Lsn(tail.0 - 1)).is_empty());
+    assert_eq!(durable(&mut rig, &log, tail), ["put true", "producer"]);
+}
+
+#[test]
+fn nothing_overtakes_a_run_that_waits_for_space_in_the_log() {
+    let (mut rig, log) = with_queue();
+    let journal = Narrow { log: &log, facts_max: Cell::new(1) };
+    let declare = Request::Declare { token: 1 };
+    let mut requests = vec![declare];
+    let input = Input::Requests { connection: CLIENT, requests: &mut requests };
+    rig.instance.step(rig.now, input, &journal, &mut rig.out);
+    let Some(Response::Declared { result: Ok(unit), .. }) =
+        rig.out.routed.pop().map(|routed| routed.response)
+    else {
+        panic!("a unit of work is declared")
+    };
+    let staged = ask(&mut rig, &journal, vec![put(2, Some(unit)), put(3, Some(unit))]);
+    assert_eq!(staged, ["put true", "put true"]);
+    let discharge = Request::Discharge { token: 4, unit, fail: false };
+    assert!(ask(&mut rig, &journal, vec![discharge]).is_empty(), "it waits for space");
+    assert!(ask(&mut rig, &journal, vec![open_producer()]).is_empty());
+    let tail = Lsn(log.tail.get());
+    assert!(durable(&mut rig, &journal, tail).is_empty(), "and what came behind it waits too");
+    journal.facts_max.set(usize::MAX);
+    rig.instance.step(rig.now, Input::Tick, &journal, &mut rig.out);
+    let tail = Lsn(log.tail.get());
+    assert_eq!(durable(&mut rig, &journal, tail), ["discharged true", "producer"]);
+}
