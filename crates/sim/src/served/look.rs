@@ -78,6 +78,18 @@ pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
     viewer.leave();
 }
 
+/// Asks for an administration request; the JSON of its answer.
+pub(crate) fn administer(door: &Arc<Door>, kind: &str, text: String) -> Result<String, String> {
+    let mut viewer = Viewer::new(door);
+    viewer.ask(vec![Request::Admin { token: 0, kind: kind.into(), text, owner: true }]);
+    let answer = viewer.until(|response| match response {
+        Response::Admin(reply) => Some(reply.json),
+        _ => None,
+    });
+    viewer.leave();
+    answer
+}
+
 /// Depths by the status.
 pub(crate) fn depths(door: &Arc<Door>) -> Vec<(String, u64)> {
     door.status().queues.into_iter().map(|queue| (queue.name, queue.depth)).collect()
