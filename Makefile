@@ -11,7 +11,7 @@ export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-group quickstart build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
-  loom sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
+  loom sim mutants lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
   lab-steady lab-steady-quick chaos
 
 help: ## this list
@@ -81,6 +81,10 @@ SIM_KNOBS = $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds
 
 sim: ## simulated groups under faults for a minute; SEED=N repeats one
 	$(CARGO) run --quiet --release --locked --package towline-sim -- $(SIM_KNOBS) $(ARGS)
+
+# Knobs: `make mutants ONLY='log half-a-unit'` (mutants, or files of tests/mutants/), `ARGS='--killer sim --json'`.
+mutants: ## put bugs into a copy of the tree, one by one: which test finds each? (half an hour)
+	$(CARGO) xtask mutants $(ARGS) $(ONLY)
 
 doc: ## reference of the code in target/doc, warnings are errors
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked

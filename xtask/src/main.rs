@@ -4,13 +4,14 @@
 //! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and
 //! strings separated), [`imports`] (which file uses which), [`licences`] (what the dependencies may
 //! be licensed under), [`wording`] (how many words of the prose only this project uses),
-//! [`test_programs`] (building and running the tests).
+//! [`test_programs`] (building and running the tests), [`mutants`] (bugs that the tests must find).
 //!
-//! It does *not* build or start the product: the Makefile does. It changes no file.
+//! It does *not* build or start the product: the Makefile does. It changes no file of the project.
 
 mod finding;
 mod imports;
 mod licences;
+mod mutants;
 mod rules;
 mod source;
 mod test_programs;
@@ -27,6 +28,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
   test unit|e2e   build all tests, and run those of the crates, or the end-to-end tests
   licences        check licence and origin of every dependency against deny.toml
+  mutants [NAME]  put bugs into a copy of the tree, and see which tests find them (--help)
   circles [CRATE] list the files that import each other in a circle, with the names that tie them
   names [CRATE]   list the type names that stand for two types, or are no nouns
   words [FILES]   count the words that only this project uses; name the FILES files with most";
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["tidy", folder] => tree::Tree::read(folder.as_ref()).map(|tree| tidy::check(&tree)),
         ["test", "unit"] => return test(Part::Unit),
         ["test", "e2e"] => return test(Part::EndToEnd),
+        ["mutants", arguments @ ..] => return ExitCode::from(mutants::run(arguments)),
         ["licences"] => licences::check_this_project(),
         ["circles"] => return show(|tree| rules::circles::report(tree, None)),
         ["circles", only] => return show(|tree| rules::circles::report(tree, Some(only))),

@@ -38,12 +38,12 @@ pub(crate) enum Part {
 
 /// A test program, as cargo built it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Program {
-    package: String,
-    name: String,
-    executable: PathBuf,
+pub(crate) struct Program {
+    pub(crate) package: String,
+    pub(crate) name: String,
+    pub(crate) executable: PathBuf,
     /// Folder of its package, in which it runs.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// What came of a program.
@@ -121,7 +121,10 @@ fn built() -> io::Result<Vec<Program>> {
 }
 
 /// The test programs that messages of cargo, a line each, are about.
-fn programs_of(messages: &str) -> io::Result<Vec<Program>> {
+///
+/// # Errors
+/// When there is none, or one of no package that is known.
+pub(crate) fn programs_of(messages: &str) -> io::Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
         let message: Json = serde_json::from_str(line).map_err(io::Error::other)?;

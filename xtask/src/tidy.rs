@@ -4,7 +4,8 @@
 use crate::finding::Finding;
 use crate::rules::{
     circles, configuration, configuration_read, doc_tests, documents, generated, headers,
-    left_open, manifest, matrix, message_ids, names, size, sleeping, type_names, width, without_io,
+    left_open, manifest, matrix, message_ids, mutants, names, simulated, size, sleeping,
+    type_names, width, without_io,
 };
 use crate::tree::Tree;
 use crate::wording;
@@ -17,6 +18,7 @@ const RULES: &[Rule] = &[
     names::check,
     headers::check,
     left_open::check,
+    simulated::check,
     sleeping::check,
     without_io::check,
     matrix::check,
@@ -27,6 +29,7 @@ const RULES: &[Rule] = &[
     configuration::check,
     configuration_read::check,
     message_ids::check,
+    mutants::check,
     width::check,
     circles::check,
     type_names::check,

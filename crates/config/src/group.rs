@@ -3,7 +3,7 @@
 //! Not here: what a certificate must say (`link::identity`), what the times mean for elections
 //! (`group`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -59,6 +59,17 @@ pub struct GroupConfig {
     /// The address that the active instance holds; none: there is no such thing.
     #[serde(default)]
     pub floating: Option<FloatingConfig>,
+}
+
+impl GroupConfig {
+    /// With its files as a process sees them that was started in `folder`.
+    #[must_use]
+    pub fn seen_from(mut self, folder: &Path) -> GroupConfig {
+        for file in [&mut self.certificate, &mut self.private_key, &mut self.authorities] {
+            *file = folder.join(&*file);
+        }
+        self
+    }
 }
 
 /// `[[group.member]]`

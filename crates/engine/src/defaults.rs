@@ -1,6 +1,6 @@
 //! Objects that a new queue manager starts with.
 
-use towline_admin::catalogue::{NO_DEAD_LETTER_QUEUE, NO_MODEL};
+use towline_admin::catalogue::{DEFAULTS_MISSING, NO_DEAD_LETTER_QUEUE, NO_MODEL};
 use towline_config::DEFAULT_LOCAL_MODEL;
 use towline_core::object::QueueKind;
 use towline_node::{Instance, Journal, Outbound};
@@ -36,10 +36,17 @@ pub(crate) fn define(
 ) {
     let Some(defined) = defined_count(&instance.object_names().collect::<Vec<_>>()) else { return };
     for (name, description) in DEFAULT_QUEUES.iter().skip(defined) {
-        instance.define_default_queue(now, name, description, journal, out);
+        let defined = instance.define_default_queue(now, name, description, journal, out);
+        if let Err(why) = defined {
+            // The next start goes on here.
+            return log(&DEFAULTS_MISSING, &[name, &why.to_string()]);
+        }
     }
     for (name, kind) in DEFAULT_MODELS.iter().skip(defined.saturating_sub(DEFAULT_QUEUES.len())) {
-        instance.define_default_model(now, name, *kind, journal, out);
+        let defined = instance.define_default_model(now, name, *kind, journal, out);
+        if let Err(why) = defined {
+            return log(&DEFAULTS_MISSING, &[name, &why.to_string()]);
+        }
     }
 }
 
@@ -73,7 +80,50 @@ fn defined_count(objects: &[&str]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use towline_admin::status::Status;
+    use towline_core::{Durability, Fact, Limits, Pages as Trust};
+    use towline_node::{Input, Restart};
+    use towline_types::{BodyLocation, Lsn};
+
     use super::*;
+
+    /// A log that takes so many runs.
+    struct Runs(std::cell::Cell<u64>);
+
+    impl Journal for Runs {
+        fn append(&self, _facts: &mut [Fact], _durability: Durability) -> Option<Lsn> {
+            self.0.set(self.0.get().checked_sub(1)?);
+            Some(Lsn(4_096 - self.0.get()))
+        }
+
+        fn room_for_puts(&self) -> u64 {
+            self.0.get() * 1_000_000
+        }
+
+        fn resident(&self, _location: BodyLocation) -> Option<Bytes> {
+            None
+        }
+
+        fn surroundings(&self, _now: Time) -> Status {
+            Status::default()
+        }
+    }
+
+    #[test]
+    fn a_log_without_free_space_leaves_defaults_out_until_the_next_start() {
+        let restart = Restart::begin("QM1", Limits::default(), 1 << 26, None, Trust::Ignored);
+        let mut instance = restart.unwrap().finish(Lsn(0));
+        let mut out = Outbound::default();
+        let full = Runs(std::cell::Cell::new(0));
+        instance.step(Time(1), Input::LogFull(true), &full, &mut out);
+        define(&mut instance, Time(1), &full, &mut out);
+        assert_eq!(instance.object_names().count(), 0);
+        let roomy = Runs(std::cell::Cell::new(100));
+        instance.step(Time(2), Input::LogFull(false), &roomy, &mut out);
+        define(&mut instance, Time(2), &roomy, &mut out);
+        assert_eq!(instance.object_names().count(), 5);
+    }
 
     #[test]
     fn defaults_that_were_interrupted_are_completed_and_changed_ones_are_left() {

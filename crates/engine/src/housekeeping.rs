@@ -17,7 +17,7 @@ use towline_types::{Lsn, limits};
 
 use crate::door::Door;
 use crate::images::{ImageSource, Images};
-use crate::relocation::{LastRelocation, relocate_if_due};
+use crate::relocation::{LastRelocation, PART_BETWEEN_LOOKS, relocate_if_due};
 use towline_config::Config;
 use towline_logging::log as say;
 
@@ -32,8 +32,10 @@ const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the log is checked otherwise.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the log is checked for an image that is due by its length: two atomic loads.
-const GLANCE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is checked whether so much was logged that the log is to be checked sooner: an
+/// image is due, or messages that no client gets may have to be relocated while there is free space
+/// for them. Two atomic loads.
+const GLANCE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts all tasks of an active instance on `runtime`; they end when the set is dropped.
 pub(crate) fn start(
@@ -166,25 +168,33 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, rese
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
     let mut looked = Instant::now();
+    let mut looked_at = door.log().durable();
+    // Known after the first look.
+    let mut usable = u64::MAX;
     let (mut relocated, mut complaint) = (LastRelocation::default(), Complaint::default());
     loop {
         ticks.tick().await;
         // A fast disk writes more in a second than the distance at which an image is due.
-        let length = door.log().durable().0.saturating_sub(last.at.0);
-        if looked.elapsed() < RECLAIM_INTERVAL && length < policy.log_bytes {
+        let durable = door.log().durable();
+        let length = durable.0.saturating_sub(last.at.0);
+        let written = durable.0.saturating_sub(looked_at.0);
+        if looked.elapsed() < RECLAIM_INTERVAL
+            && length < policy.log_bytes
+            && written < usable / PART_BETWEEN_LOOKS
+        {
             continue;
         }
-        looked = Instant::now();
+        (looked, looked_at) = (Instant::now(), durable);
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = spawn_blocking(move || {
             let usable = bytes_for_puts(&worker.log().stats(), reserve_bytes);
             let relocated = relocate_if_due(&worker, &taker, usable, relocated);
             note_time(&worker, &taker);
-            (relocated, image_if_due(worker.as_ref(), &taker, policy, last))
+            (usable, relocated, image_if_due(worker.as_ref(), &taker, policy, last))
         });
         match done.await {
-            Ok((upto, taken)) => {
-                relocated = upto;
+            Ok((for_puts, upto, taken)) => {
+                (usable, relocated) = (for_puts, upto);
                 last.update(taken, &mut complaint);
             }
             Err(error) => complaint.report(&error.to_string()),

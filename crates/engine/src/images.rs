@@ -251,3 +251,6 @@ impl Images {
         Ok((count, bytes.len() as u64))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,3 +92,71 @@ fn incoming_bytes(fact: &Fact) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use towline_core::{BodyId, MessageSequence, QueueId};
+    use towline_log::testing::{Watch, start};
+    use towline_log::{Disk, MemoryDisk, Options, Pages};
+    use towline_process::Clock;
+    use towline_types::Payload;
+
+    use super::*;
+
+    /// Longer than a write takes on a busy machine.
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A log in which nothing lazy leaves by itself within the time of a test.
+    fn bench() -> (Log, ProcessStatus) {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let options = Options { lazy_delay: Duration::from_secs(3_600), ..Options::default() };
+        let log = start(&disk, options, &Watch::new());
+        let pages = Pages::open(disk, []).unwrap();
+        (log, ProcessStatus::new(Clock::start(), pages))
+    }
+
+    fn wait_durable(log: &Log, end: Lsn) {
+        let until = Instant::now() + LONG;
+        while log.durable() < end {
+            assert!(Instant::now() < until, "nothing is written");
+            std::thread::yield_now();
+        }
+    }
+
+    fn got() -> Fact {
+        Fact::Got { queue: QueueId(1), sequence: MessageSequence(1) }
+    }
+
+    #[test]
+    fn a_body_is_where_its_fact_says_that_it_is() {
+        let (log, process) = bench();
+        let journal = LogJournal { log: &log, process: &process };
+        let content = Bytes::from_static(b"the content of a message");
+        let chunk = Body::Incoming(Payload::from(content.clone()));
+        let mut facts = [got(), Fact::BodyChunk { body: BodyId(1), index: 0, chunk }];
+        let end = journal.append(&mut facts, Durability::Forced).unwrap();
+        wait_durable(&log, end);
+        let Fact::BodyChunk { chunk: Body::Log(location), .. } = &facts[1] else {
+            panic!("its location is known: {facts:?}")
+        };
+        assert_eq!(log.read(*location).unwrap(), content);
+    }
+
+    #[test]
+    fn what_a_client_waits_for_is_written_at_once_and_what_it_does_not_goes_with_it() {
+        let (log, process) = bench();
+        let journal = LogJournal { log: &log, process: &process };
+        for round in 1..=20 {
+            // So many that a writer would have time to take the first of them.
+            for durability in [Durability::Lazy, Durability::Memory].repeat(500) {
+                journal.append(&mut [got()], durability).unwrap();
+            }
+            let end = journal.append(&mut [got()], Durability::Forced).unwrap();
+            wait_durable(&log, end);
+            assert_eq!(log.stats().writes, round, "one write for all");
+        }
+    }
+}

@@ -6,7 +6,8 @@
 //!
 //! Invariants: it leaves half of the reserve to gets ([`towline_log::Log::room_for_relocation`]);
 //! when free space is short it frees at least twice what it logs, and not before all is reclaimed
-//! that can be without it. So a log that is full of live messages is left as it is.
+//! that can be without it. So a log that is full of live messages is left as it is. What lies
+//! behind an extent that cannot be freed is logged again at most once.
 
 use towline_core::{Body, RelocationCursor, RelocationSearch};
 use towline_log::{Log, Space};
@@ -19,6 +20,12 @@ use crate::images::Images;
 
 /// Extents that the log may have beyond twice its live bytes before old messages are relocated.
 const EXTENTS_SPARE: u64 = 4;
+/// They are at most this part (one in so many) of what puts may fill. A message of an eighth of it
+/// is due when half is in use then, and there is free space for it until seven eighths are.
+const PART_SPARE: u64 = 4;
+/// What may be logged between two looks, as a part (one in so many) of what puts may fill: far less
+/// than the three eighths in which such a message has to be relocated.
+pub(crate) const PART_BETWEEN_LOOKS: u64 = 16;
 /// A log of which this part (one in so many) is in use relocates messages sooner than that, if it
 /// is cheap: a log of a few extents would be full before.
 const PART_IN_USE: u64 = 2;
@@ -36,8 +43,8 @@ pub(crate) struct LastRelocation {
     /// End of the log after it: until all up to there is applied (in a group that may be long after
     /// it is on this disk), the same messages would be found, and logged, a second time.
     end: Lsn,
-    /// The oldest extent with live messages when it had moved all that it could.
-    stuck_at: Option<u64>,
+    /// The oldest extent with live messages when it began.
+    oldest: Option<u64>,
 }
 
 /// Relocates the messages of the oldest extents if it is worth it: see the constants. `usable`:
@@ -51,35 +58,32 @@ pub(crate) fn relocate_if_due(
     if door.look(|instance| instance.applied()) < last.end {
         return last;
     }
-    let Some(before) = relocate_before(door, usable, last.stuck_at) else {
+    let extent_bytes = door.log().extent_bytes();
+    let oldest = door.look(|instance| instance.keep_from()).0 / extent_bytes;
+    let Some(mut before) = relocate_before(door, usable) else {
         return LastRelocation { end: door.log().tail(), ..last };
     };
-    let oldest = oldest_extent(door);
-    let has_moved_all = relocate(door, images, before);
-    let stuck_at = if has_moved_all { Some(oldest) } else { None };
-    LastRelocation { end: door.log().tail(), stuck_at }
-}
-
-fn oldest_extent(door: &Door) -> u64 {
-    door.look(|instance| instance.keep_from()).0 / door.log().extent_bytes()
+    if last.oldest == Some(oldest) {
+        // Something in it could not be moved then (a damaged message, what an open unit of work
+        // had put). What lies behind it is not logged a second time for nothing.
+        before = before.min(Lsn((oldest + 1).saturating_mul(extent_bytes)));
+    }
+    relocate(door, images, before);
+    LastRelocation { end: door.log().tail(), oldest: Some(oldest) }
 }
 
 /// The position before which messages are to be relocated; `None`: none is.
-///
-/// `stuck_at`: an extent that was the oldest when all was moved that can be. While it is still the
-/// oldest, something in it cannot be moved (a damaged message, one that a client has), so another
-/// pass would log what lies behind it again and free nothing.
-fn relocate_before(door: &Door, usable: u64, stuck_at: Option<u64>) -> Option<Lsn> {
+fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
     let log = door.log();
     let extent_bytes = log.extent_bytes();
     let (live_bytes, keep_from) =
         door.look(|instance| (instance.live_bytes(), instance.keep_from()));
     let in_use = log.durable().0.saturating_sub(keep_from.0);
+    let spare_bytes = (EXTENTS_SPARE * extent_bytes).min(usable / PART_SPARE);
     let gain = match log.space() {
-        Space::Ample if in_use >= 2 * live_bytes + EXTENTS_SPARE * extent_bytes => {
+        Space::Ample if in_use >= 2 * live_bytes + spare_bytes => {
             return Some(Lsn(keep_from.0.saturating_add(extent_bytes)));
         }
-        _ if stuck_at == Some(keep_from.0 / extent_bytes) => return None,
         Space::Ample if in_use >= usable / PART_IN_USE => GAIN_WITH_SPACE,
         Space::Ample => return None,
         // An image, or the end of a hold, frees space without it.
@@ -99,8 +103,8 @@ fn relocate_before(door: &Door, usable: u64, stuck_at: Option<u64>) -> Option<Ls
     Some(sparse.before)
 }
 
-/// Whether all was moved that can be: otherwise there was no room for it.
-fn relocate(door: &Door, images: &Images, before: Lsn) -> bool {
+/// Moves all that can be, as long as there is free space for it.
+fn relocate(door: &Door, images: &Images, before: Lsn) {
     let log = door.log();
     let mut cursor = RelocationCursor::default();
     let mut found = Vec::new();
@@ -108,7 +112,7 @@ fn relocate(door: &Door, images: &Images, before: Lsn) -> bool {
         let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
         for OldBody { queue, sequence, body } in found.drain(..) {
             if !has_room(&log, &body) {
-                return false;
+                return;
             }
             match bodies::read_or_repair(&log, &body, door.repairs()) {
                 Ok(content) => door.relocate(queue, sequence, content),
@@ -119,7 +123,7 @@ fn relocate(door: &Door, images: &Images, before: Lsn) -> bool {
         }
         match step {
             RelocationSearch::More => {}
-            RelocationSearch::All => return true,
+            RelocationSearch::All => return,
             RelocationSearch::Needs(request) => match images.pages().read(request.page) {
                 Ok(content) => door.page(request, &content),
                 Err(error) => door.page_unreadable(request, &error.to_string()),

@@ -293,3 +293,6 @@ fn report_left_over(report: &Report) {
         log(&LOG_LEFT_OVER, &[&finding.to_string()]);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,6 +107,11 @@ impl OpenInstance {
         &self.door
     }
 
+    #[cfg(test)]
+    pub(crate) fn images(&self) -> &Arc<Images> {
+        &self.images
+    }
+
     /// Starts all that an instance needs to serve clients: the threads that read bodies and pages,
     /// administration jobs, and housekeeping on `runtime`. Defines the objects of a new queue
     /// manager and requests the first pages.

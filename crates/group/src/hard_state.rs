@@ -183,6 +183,14 @@ mod tests {
     }
 
     #[test]
+    fn a_vote_that_was_given_up_does_not_come_back_with_what_is_kept() {
+        for (may_vote, knows_term) in [(false, true), (false, false), (true, false)] {
+            let hard_state = HardState { may_vote, knows_term, ..state() };
+            assert_eq!(HardState::decode(&hard_state.encode()), Some(hard_state));
+        }
+    }
+
+    #[test]
     fn a_copy_votes_when_it_is_what_its_leader_could_have_appended_and_not_shorter() {
         let place = |term, index| BatchPlace { term, index, ..BatchPlace::default() };
         let votes = |term, own: (u64, u64), last: (u64, u64)| {

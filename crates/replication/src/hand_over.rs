@@ -82,16 +82,14 @@ pub fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String> {
 fn responsive_heir(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
     let asked = driver.now();
     let most = driver.heartbeat_timeout();
-    let mut found = choose(driver, to, &|_| true)?;
-    let mut answers = false;
+    choose(driver, to, &|_| true)?;
+    let mut search = HeirSearch::default();
     driver.wait_until(most, || {
         let heard = driver.heard_since(asked);
-        let Ok(choice) = choose(driver, to, &|peer| heard.contains(&peer)) else { return false };
-        (found, answers) = (choice, true);
-        // Another one that can hold the floating address may only be late.
-        !driver.conditions().loses_address(choice)
+        let choice = choose(driver, to, &|peer| heard.contains(&peer)).ok();
+        search.look(choice, |peer| driver.conditions().loses_address(peer))
     });
-    answers.then_some(found).ok_or_else(|| {
+    search.found.ok_or_else(|| {
         let heir = to.map_or("no other instance".to_owned(), |to| format!("'{to}'"));
         let not = if to.is_some() { "has not answered" } else { "has answered" };
         let most = most.as_millis();
@@ -99,6 +97,21 @@ fn responsive_heir(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
             "{heir} {not} for {most} ms: its process or machine stands still, or the network is gone"
         )
     })
+}
+
+/// The best of those that have answered so far.
+#[derive(Default)]
+struct HeirSearch {
+    found: Option<Peer>,
+}
+
+impl HeirSearch {
+    /// `choice`: the best now. Whether it need not be waited for another one: one that can hold the
+    /// floating address may only be late.
+    fn look(&mut self, choice: Option<Peer>, loses_address: impl Fn(Peer) -> bool) -> bool {
+        self.found = choice.or(self.found);
+        choice.is_some_and(|peer| !loses_address(peer))
+    }
 }
 
 /// The instance that takes over: the wanted one, if it is in sync; without a wish the one that has
@@ -113,16 +126,25 @@ fn choose(
     if wanted == Some(driver.this()) {
         return Err("it is the active instance already".into());
     }
-    let fit = group.peers.iter().filter(|peer| peer.is_in_sync && answers(peer_of(peer.id)));
-    let fit = fit.filter(|peer| wanted.is_none_or(|wanted| peer_of(peer.id) == wanted));
-    // Clients at the floating address matter more than a few batches that are on their way.
-    let loses_address = |peer: &PeerProgress| driver.conditions().loses_address(peer_of(peer.id));
-    let best = fit.max_by_key(|peer| (!loses_address(peer), peer.acknowledged));
+    let fits = |peer| answers(peer) && wanted.is_none_or(|wanted| wanted == peer);
+    let best = best(&group.peers, fits, |peer| driver.conditions().loses_address(peer));
     match (best, to) {
-        (Some(best), _) => Ok(peer_of(best.id)),
+        (Some(best), _) => Ok(best),
         (None, Some(name)) => Err(format!("'{name}' is not in sync: see `towline status`")),
         (None, None) => Err("no other instance is in sync: see `towline status`".into()),
     }
+}
+
+/// Of those in sync that fit.
+fn best(
+    peers: &[PeerProgress],
+    fits: impl Fn(Peer) -> bool,
+    loses_address: impl Fn(Peer) -> bool,
+) -> Option<Peer> {
+    let fit = peers.iter().filter(|peer| peer.is_in_sync && fits(peer_of(peer.id)));
+    // Clients at the floating address matter more than a few batches that are on their way.
+    let best = fit.max_by_key(|peer| (!loses_address(peer_of(peer.id)), peer.acknowledged));
+    best.map(|best| peer_of(best.id))
 }
 
 /// Passes a switch on to the active instance.
@@ -145,4 +167,54 @@ pub fn ask(driver: &Driver, active: Peer, to: Option<&str>) -> Result<(), String
 pub fn position(driver: &Driver, name: &str) -> Result<Peer, String> {
     let found = driver.names().iter().position(|known| known == name);
     found.ok_or_else(|| format!("'{name}' is no instance; there are {}", driver.names().join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_types::Lsn;
+
+    use super::*;
+    use crate::frames::member_of;
+
+    const B: Peer = 1;
+    /// It cannot hold the floating address.
+    const C: Peer = 2;
+
+    fn in_sync(peer: Peer, acknowledged: u64) -> PeerProgress {
+        PeerProgress {
+            id: member_of(peer),
+            acknowledged: Lsn(acknowledged),
+            backlog_bytes: 0,
+            is_heard: true,
+            is_in_sync: true,
+            needs_copy: false,
+        }
+    }
+
+    /// What comes of looks at which these had answered, and at how many looks the search ended.
+    fn search(looks: &[&[Peer]], loses_address: impl Fn(Peer) -> bool) -> (Option<Peer>, usize) {
+        let peers = [in_sync(B, 500), in_sync(C, 900)];
+        let mut search = HeirSearch::default();
+        let ends = |heard: &&[Peer]| {
+            let choice = best(&peers, |peer| heard.contains(&peer), &loses_address);
+            search.look(choice, &loses_address)
+        };
+        let ended = looks.iter().position(ends).map_or(looks.len(), |at| at + 1);
+        (search.found, ended)
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_is_waited_for_when_the_first_cannot_hold_the_address() {
+        let only_b_can = |peer| peer == C;
+        assert_eq!(search(&[&[], &[C], &[C], &[C, B], &[C, B]], only_b_can), (Some(B), 4));
+        assert_eq!(search(&[&[], &[C], &[C]], only_b_can), (Some(C), 3), "b never answered");
+        assert_eq!(search(&[&[], &[]], only_b_can), (None, 2));
+    }
+
+    #[test]
+    fn the_first_answer_is_enough_when_no_client_loses_the_address_by_it() {
+        assert_eq!(search(&[&[], &[B], &[B, C]], |peer| peer == C), (Some(B), 2));
+        assert_eq!(search(&[&[C], &[C, B]], |_| false), (Some(C), 1));
+        assert_eq!(search(&[&[B, C]], |_| false), (Some(C), 1), "it has more of the log");
+    }
 }

@@ -14,6 +14,7 @@ mod alone;
 mod client;
 mod cluster;
 mod disk;
+pub mod file_operations;
 mod history;
 mod journal;
 mod network;

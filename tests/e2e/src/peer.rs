@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::wire::{AMQP_HEADER, SASL_HEADER, Value, amqp, code, described, frame, symbol, text};
 use crate::{Try, fail, require};
 
+mod reading;
+
 /// Answers on this machine come within milliseconds; this is for a busy one.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Credit that a drain gives at a time.
-const DRAIN_CREDIT: u32 = 500;
 /// Transfers that a drain takes: the most that the arithmetic of AMQP allows (section 2.8.10).
 const WINDOW_OF_DRAIN: u32 = 0x7fff_ffff;
 
@@ -252,67 +252,6 @@ impl Peer {
                 self.send(&amqp(0, &accept(delivery, delivery), &[]))?;
             }
             return Ok(bytes);
-        }
-    }
-
-    /// Takes every message that a queue has now, in order, as text. Uses handle 77 of channel 0.
-    ///
-    /// # Errors
-    /// When the queue cannot be read.
-    pub fn drain(&mut self, queue: &str) -> Try<Vec<String>> {
-        let handle = 77;
-        self.send(&amqp(0, &attach_receiver(handle, queue), &[]))?;
-        let attach = self.expect(code::ATTACH)?;
-        require!(*attach.performative.field(5) != Value::Null, "refused: {attach:?}");
-        let mut texts = Vec::new();
-        let mut received = 0_u32;
-        loop {
-            let before = texts.len();
-            let flow = drain_flow(handle, received, DRAIN_CREDIT);
-            self.send(&amqp(0, &flow, &[]))?;
-            let count = self.drain_some(&mut texts)?;
-            if texts.len() == before {
-                break;
-            }
-            received = count;
-        }
-        let fields = vec![Value::Uint(handle), Value::Bool(true)];
-        self.send(&amqp(0, &described(code::DETACH, fields), &[]))?;
-        while self
-            .read_frame(PATIENCE)?
-            .is_some_and(|got| got.performative.code() != Some(code::DETACH))
-        {}
-        Ok(texts)
-    }
-
-    /// Reads deliveries until the credit is used up; gives back the sender's delivery count.
-    fn drain_some(&mut self, texts: &mut Vec<String>) -> Try<u32> {
-        let mut bytes = Vec::new();
-        let mut delivery = None;
-        loop {
-            let Some(got) = self.read_frame(PATIENCE)? else { fail!("no answer to a drain") };
-            let fields = &got.performative;
-            match fields.code() {
-                Some(code::TRANSFER) => {
-                    bytes.extend(&got.payload);
-                    delivery = delivery.or(fields.field(1).as_number());
-                    if *fields.field(5) == Value::Bool(true) {
-                        continue;
-                    }
-                    let text = crate::wire::body_text(&std::mem::take(&mut bytes));
-                    texts.push(text.ok_or("a message without text")?);
-                    let settled = u32::try_from(delivery.take().ok_or("no delivery id")?)?;
-                    self.send(&amqp(0, &accept(settled, settled), &[]))?;
-                }
-                Some(code::FLOW)
-                    if *fields.field(4) != Value::Null
-                        && fields.field(6).as_number().unwrap_or(0) == 0 =>
-                {
-                    return Ok(u32::try_from(fields.field(5).as_number().unwrap_or(0))?);
-                }
-                Some(code::DETACH | code::END | code::CLOSE) => fail!("drain ended: {got:?}"),
-                _ => {}
-            }
         }
     }
 

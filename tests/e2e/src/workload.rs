@@ -153,10 +153,22 @@ pub fn drain_all(daemon: &Daemon) -> Try<Contents> {
 /// # Errors
 /// When a queue cannot be read.
 pub fn drain_at(address: &str) -> Try<Contents> {
+    contents(|queue| Peer::begun(address)?.drain(queue.name()))
+}
+
+/// What is in the queues, which stays there. `each` is called after each message, with its number
+/// in its queue.
+///
+/// # Errors
+/// When a queue cannot be read.
+pub fn browse_at(address: &str, each: &mut dyn FnMut(Queue, usize) -> Try) -> Try<Contents> {
+    contents(|queue| Peer::begun(address)?.browse(queue.name(), &mut |number| each(queue, number)))
+}
+
+fn contents(mut read: impl FnMut(Queue) -> Try<Vec<String>>) -> Try<Contents> {
     let mut found = Contents::new();
     for queue in Queue::ALL {
-        let mut peer = Peer::begun(address)?;
-        let bodies = peer.drain(queue.name())?;
+        let bodies = read(queue)?;
         let ids = bodies.iter().map(|body| Id::read(body).ok_or_else(|| body.clone()));
         let ids = ids.collect::<Result<Vec<_>, _>>();
         found.insert(queue, ids.map_err(|body| format!("what is this? {body:?}"))?);

@@ -133,20 +133,56 @@ fn a_greedy_producer_leaves_the_reserve_to_gets() -> Try {
 #[test]
 fn one_forgotten_message_never_fills_the_log() -> Try {
     const EXTENT: u64 = 4 * MIB;
-    for (reserve, beside) in [(MIB, 16), (MIB, 21), (16 * MIB, 16)] {
+    let small = 21;
+    // A message of a ninth of the log, too.
+    let large = 3_900_000;
+    let cases = [(MIB, 16, small), (MIB, 21, small), (16 * MIB, 16, small), (MIB, 32, large)];
+    for (reserve, beside, bytes) in cases {
         let most = reserve + beside * MIB;
         let site = Site::open()?.with_config(&format!(
             "[log]\nextent_bytes = {EXTENT}\nreserve_bytes = {reserve}\nlog_bytes_max = {most}\n"
         ));
         let daemon = site.start()?;
-        site.runs(&["put", "FORGOTTEN", "a message of 21 bytes"], 0)?;
+        let text = "f".repeat(bytes);
+        site.runs_with(&["put", "FORGOTTEN", "--lines"], text.as_bytes(), 0)?;
         pass_through(daemon.address(), "BUSY", 3 * most)
             .map_err(|error| format!("{most} bytes of log: {error}\n{}", site.log()))?;
-        let texts = Peer::begun(daemon.address())?.drain("FORGOTTEN")?;
-        require!(texts == ["a message of 21 bytes"], "{texts:?}");
+        let got = site.runs(&["get", "FORGOTTEN"], 0)?;
+        require!(got.trim_end() == text, "{} of {bytes} bytes", got.len());
         daemon.stop()?;
     }
     Ok(())
+}
+
+/// What cannot be logged again now may be later: it is tried again.
+#[test]
+fn a_forgotten_message_that_could_not_be_read_for_a_while_does_not_fill_the_log() -> Try {
+    let most = 17 * MIB;
+    let lossy = Lossy::mount(64 * MIB)?;
+    let mut site = Site::open()?.with_config(&format!(
+        "[log]\nextent_bytes = {}\nreserve_bytes = {MIB}\nlog_bytes_max = {most}\n",
+        4 * MIB
+    ));
+    site.data = folder_on(&lossy, "unread")?.join("QM1");
+    let daemon = site.start()?;
+    site.runs(&["put", "FORGOTTEN", "a message of 21 bytes"], 0)?;
+    site.runs(&["image"], 0)?;
+    daemon.stop()?;
+    // It is in no memory after a start.
+    let daemon = site.start()?;
+    // The first write after a start reads the header of the extent that it goes to.
+    site.runs(&["put", "FIRST", "a message"], 0)?;
+    let path = ["unread", "QM1", "log", "extent-0000000000000000"];
+    let set = |unreadable| lossy.with_disk(|disk| disk.set_unreadable(&path, unreadable));
+    require!(set(true).is_ok(), "no such file");
+    pass_through(daemon.address(), "BUSY", 10 * MIB)
+        .map_err(|error| format!("{error}\n{}", site.log()))?;
+    wait::until_true("it cannot be read", LIMIT, || site.log().contains("TWL2050E"))?;
+    require!(set(false).is_ok(), "no such file");
+    pass_through(daemon.address(), "BUSY", 3 * most)
+        .map_err(|error| format!("{error}\n{}", site.log()))?;
+    require!(site.queue_number("DEV.DEAD.LETTER.QUEUE", "depth")? == 1, "it was set aside");
+    daemon.stop()
 }
 
 /// Logging them again would free nothing: neither log nor processor are spent on it.

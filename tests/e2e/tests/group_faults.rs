@@ -96,6 +96,23 @@ fn an_active_that_is_cut_off_is_replaced_and_acknowledges_nothing_meanwhile() ->
 }
 
 #[test]
+fn a_judgement_goes_on_at_the_new_active_instance() -> Try {
+    let mut chance = Chance::announced("a judgement over a switch");
+    let group = Group::formed()?;
+    let active = group.until_whole()?;
+    let load = Workload::start_returning(group.urls(), 0, &mut chance);
+    until_committed(&load, 10)?;
+    let history = load.finish()?;
+    let mut messages = 0;
+    let tally = group.judge_while(active, &history, &mut |_, _| {
+        messages += 1;
+        if messages == 2 { group.switch(active, None).map(drop) } else { Ok(()) }
+    })?;
+    require!(messages > tally.messages, "{messages} looked at of {}", tally.messages);
+    Ok(())
+}
+
+#[test]
 fn an_instance_that_is_told_to_end_while_it_begins_again_ends_in_order() -> Try {
     let mut chance = Chance::announced("SIGTERM while it begins again");
     let mut group = Group::formed_on_net()?;

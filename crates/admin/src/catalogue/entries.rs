@@ -125,6 +125,12 @@ entries! {
          file to the user that runs the queue manager, with mode 600 (chmod 600 FILE). If other \
          users may have read it, replace the key and its certificate. Repeated at each start and \
          reload.";
+    DEFAULTS_MISSING = "TWL1102W" "Queue '{queue}', which a new queue manager has, was not \
+                                   defined: {reason}.",
+        "The recovery log has no free space at the first start. The queue manager runs without \
+         this object, and those after it; make free space and restart it, or define them with \
+         DEFINE.";
+
     CONNECTION_STALLED = "TWL1110W" "The connection from {address} was closed: it stopped in the \
                                      middle of a large message, and others waited for the memory.",
         "All connections together have bounded memory for large messages that are being received, \

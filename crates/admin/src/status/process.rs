@@ -28,6 +28,9 @@ pub struct ProcessReport {
     /// Its configuration file, in full; empty: it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub config: String,
+    /// The folder in which it was started: relative paths in the configuration are relative to it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub folder: String,
     /// The process that a standby waits for (host:pid).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub active: String,
@@ -109,6 +112,7 @@ mod tests {
             instance: "left:12".into(),
             active: "right\u{1b}[2J:7".into(),
             config: String::new(),
+            folder: String::new(),
         };
         let text = process_table(&standby);
         assert!(text.contains("standby, process 12, up "), "{text}");

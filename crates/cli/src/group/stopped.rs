@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use towline_admin::status::ProcessReport;
 use towline_config::{Config, GroupConfig};
 use towline_log::{LinuxDisk, LogError};
 use towline_server::{Answer, ask_group, instance_position};
@@ -94,15 +95,22 @@ fn in_use(data: &Path, why: &str) -> Failure {
     Failure::Failed(format!("{}: {why}; stop it first", data.display()))
 }
 
-/// What the other instances of the instance with this configuration say within `longest`; the error
-/// says why none could be asked at all.
+/// What the other instances of the instance of this process say within `longest`; the error says
+/// why none could be asked at all.
 pub(super) fn ask_others_of(
-    config: &Path,
-    queue_manager: &str,
+    process: &ProcessReport,
     longest: Duration,
 ) -> Result<Vec<Answer>, String> {
-    let group = group(config).map_err(|failure| failure.reason().to_owned())?;
-    ask_group(queue_manager, &group, longest)
+    ask_group(&process.queue_manager, &group_of(process)?, longest)
+}
+
+/// The group of a process, its files as the process sees them.
+fn group_of(process: &ProcessReport) -> Result<GroupConfig, String> {
+    if process.config.is_empty() {
+        return Err("the process did not report its configuration".to_owned());
+    }
+    let group = group(Path::new(&process.config)).map_err(|failure| failure.reason().to_owned())?;
+    Ok(group.seen_from(Path::new(&process.folder)))
 }
 
 /// The group of a configuration that says which instance it is for.
@@ -141,5 +149,23 @@ mod tests {
             assert!(why.reason().contains(part), "no '{part}' in: {why:?}");
         }
         assert!(of(7).unwrap_err().reason().contains("none of these"));
+    }
+
+    #[test]
+    fn files_of_a_process_are_found_from_the_folder_in_which_it_was_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("b.toml");
+        let members = ["a", "b", "c"]
+            .map(|name| format!("[[group.member]]\nname = \"{name}\"\naddress = \"{name}:1\"\n"));
+        let text = "[group]\nname = \"G\"\ninstance = \"b\"\ncertificate = \"papers/b.pem\"\n\
+                    private_key = \"/etc/b-key.pem\"\nauthorities = \"authority.pem\"\n";
+        std::fs::write(&file, text.to_owned() + &members.concat()).unwrap();
+        let config = file.display().to_string();
+        let started = ProcessReport { config, folder: "/srv/q".into(), ..ProcessReport::default() };
+        let group = group_of(&started).unwrap();
+        assert_eq!(group.certificate, Path::new("/srv/q/papers/b.pem"));
+        assert_eq!(group.private_key, Path::new("/etc/b-key.pem"));
+        assert_eq!(group.authorities, Path::new("/srv/q/authority.pem"));
+        assert!(group_of(&ProcessReport::default()).is_err(), "none was reported");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use towline_admin::status::{GroupStatus, ProcessReport};
+use towline_admin::status::GroupStatus;
 use towline_server::Answer;
 
 use super::stopped::ask_others_of;
@@ -58,7 +58,7 @@ pub(crate) fn hand_over(
 ) -> Result<SwitchResult, Failure> {
     let mut asking = ControlClient::reach(data, patience.left())?;
     let process = asking.process()?;
-    let ProcessReport { queue_manager, config, .. } = asking.report()?;
+    let report = asking.report()?;
     let before = asking.group()?;
     if let Some(to) = to.filter(|to| *to == before.active) {
         return Ok(SwitchResult { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
@@ -76,10 +76,7 @@ pub(crate) fn hand_over(
                 })
             };
             let has_ended = || Ok(process.wait(Duration::ZERO)?);
-            let others = || match config.is_empty() {
-                true => Err("the process did not report its configuration".to_owned()),
-                false => ask_others_of(Path::new(&config), &queue_manager, patience.left()),
-            };
+            let others = || ask_others_of(&report, patience.left());
             let after = successor(&before, patience, here, has_ended, others)?;
             let after = after.map_err(|unknown| {
                 let (instance, pid) = (&before.instance, process.number());
@@ -118,7 +115,8 @@ fn successor(
         let is_another = group.active != before.active || group.term > before.term;
         group.serving && !group.active.is_empty() && is_another
     };
-    let mut known = "no instance has become active that clients are served by".to_owned();
+    // What was last said: the last look has hardly any time left for an answer.
+    let mut known = None;
     loop {
         if let Some(group) = here()?.filter(&is_settled) {
             return Ok(Ok(group));
@@ -131,13 +129,18 @@ fn successor(
                     if let Some(group) = settled {
                         return Ok(Ok(group.clone()));
                     }
-                    known = what_they_said(&answers);
+                    if known.is_none() || answers.iter().any(|answer| answer.told.is_ok()) {
+                        known = Some(what_they_said(&answers));
+                    }
                 }
-                Err(why) => known = format!("the other instances cannot be asked ({why})"),
+                Err(why) => {
+                    known.get_or_insert(format!("the other instances cannot be asked ({why})"));
+                }
             }
         }
         if !patience.pause() {
-            return Ok(Err(known));
+            let unknown = "no instance has become active that clients are served by";
+            return Ok(Err(known.unwrap_or_else(|| unknown.to_owned())));
         }
     }
 }
@@ -196,6 +199,17 @@ mod tests {
         let said = ask(Ok(vec![answer(b.0, b.1), answer(c.0, c.1)]));
         let expected = "for instance b, a is the active one, instance c knows of no active one";
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_last_look_that_has_no_time_left_leaves_what_was_known() {
+        let silent = || vec![Answer { instance: "b".into(), told: Err("no answer".into()) }];
+        let said = || vec![answer("b", group("", 8, false))];
+        let mut looks = [Ok(silent()), Ok(said())].into_iter();
+        let others = || looks.next().unwrap_or_else(|| Ok(silent()));
+        let (before, patience) = (group("a", 7, true), Patience::of(Duration::from_millis(250)));
+        let found = successor(&before, patience, || Ok(None), || Ok(true), others);
+        assert_eq!(found.unwrap().unwrap_err(), "instance b knows of no active one");
     }
 
     #[test]

@@ -78,6 +78,33 @@ fn a_lost_consumer_counts_a_backout_that_survives_a_restart() {
 }
 
 #[test]
+fn a_backout_that_becomes_durable_late_takes_no_later_one_back() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.put_persistent("Q", "a");
+    let consumer = rig.consumer("Q", 0);
+    rig.instant = false;
+    let failed = Outcome::Modified { failed: true, undeliverable_here: false };
+    let mut counts = Vec::new();
+    for round in 0..4 {
+        rig.core.set_credit(consumer, 1, false);
+        let got = rig.dispatch().remove(0);
+        counts.push(got.backout_count);
+        rig.settle(&got, failed);
+        // The first backout is durable when the third is decided.
+        if round == 1 {
+            rig.sync_one();
+        }
+    }
+    assert_eq!(counts, [0, 1, 2, 3]);
+    rig.sync();
+    let mut again = rig.restart(None, rig.log.len());
+    again.consumer("Q", 1);
+    assert_eq!(again.dispatch()[0].backout_count, 4);
+    rig.core.audit();
+}
+
+#[test]
 fn a_drained_consumer_is_notified_when_there_is_nothing_more() {
     let mut rig = Rig::new();
     rig.define("Q");

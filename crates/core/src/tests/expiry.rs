@@ -48,6 +48,33 @@ fn a_message_just_before_its_expiry_is_delivered_and_can_be_settled_after_it() {
 }
 
 #[test]
+fn what_a_unit_of_work_got_does_not_expire_before_its_end() {
+    // Shorter than a unit of work may live.
+    let limits = Limits { expiry_scan_interval: SECOND, ..Limits::default() };
+    for (base, fail) in [(persistent("a"), false), (message("a"), false), (persistent("a"), true)] {
+        let mut rig = Rig::with(limits.clone());
+        rig.define("Q");
+        let at = rig.now + SECOND;
+        rig.put_with("Q", expiring(base, at)).unwrap();
+        rig.tick();
+        rig.consumer("Q", 1);
+        let got = rig.dispatch().remove(0);
+        let unit = rig.declare();
+        rig.settle_in(&got, Outcome::Accepted, Some(unit)).unwrap();
+        rig.now = at + 2 * SECOND;
+        (0..3).for_each(|_| rig.tick());
+        assert_eq!((rig.depth("Q"), rig.status("Q").totals.expired), (1, 0), "the unit has it");
+        rig.discharge(unit, fail).unwrap();
+        rig.now = rig.now + 2 * SECOND;
+        (0..3).for_each(|_| rig.tick());
+        let totals = rig.status("Q").totals;
+        let ends = if fail { (0, 0, 1) } else { (0, 1, 0) };
+        assert_eq!((rig.depth("Q"), totals.gets, totals.expired), ends);
+        rig.core.audit();
+    }
+}
+
+#[test]
 fn a_browse_and_a_filter_discard_what_they_meet() {
     let mut rig = Rig::new();
     rig.define("Q");

@@ -206,6 +206,22 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
 }
 
 #[test]
+fn what_is_not_committed_is_not_forgotten_however_far_the_driver_goes() {
+    let mut trio = Trio::formed(12);
+    let leader = trio.run_until_leader();
+    (0..3).for_each(|_| trio.propose(leader, b"committed"));
+    trio.run(Duration::from_millis(300));
+    trio.cut_off(leader);
+    (0..3).for_each(|_| trio.propose(leader, b"not committed"));
+    trio.run(Duration::from_millis(20));
+    let (committed, last) = (trio.member(leader).committed_place(), trio.member(leader).last());
+    assert!(committed.index < last.index);
+    trio.input(leader, Input::Forget(last.end));
+    assert_eq!(trio.member(leader).committed_place(), committed, "the next leader may cut behind");
+    assert!(trio.member(leader).place(committed.index + 1).is_some());
+}
+
+#[test]
 fn a_member_that_was_not_reached_hears_again_that_it_needs_a_copy() {
     // In this one, as in most, the leader's first message falls into the 50 ms without a network.
     let (mut trio, leader, behind) = one_too_far_behind(11);

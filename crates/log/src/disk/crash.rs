@@ -2,8 +2,8 @@
 //!
 //! The faults are fair: a sync that ended keeps every write that had ended when it began; of other
 //! writes any sector or page may be there or not, each by itself; of unsynced creations, renames
-//! and removals some first ones are there (file systems order them). Not here: faults of a disk
-//! that lies about syncs.
+//! and removals some first ones are there (most file systems order them), or any. Not here: faults
+//! of a disk that lies about syncs.
 
 use std::collections::BTreeMap;
 
@@ -80,6 +80,25 @@ impl Journal {
     /// The disk as it would be found after a power cut at `point`.
     #[must_use]
     pub fn crash(&self, point: CrashPoint, rule: CrashRule) -> MemoryDisk {
+        self.crash_with(point, rule, |changes, random| {
+            let kept = random.below(changes.len() as u64 + 1);
+            changes.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        })
+    }
+
+    /// The same where the file system does not order unsynced changes of names: each is there or
+    /// not, by itself.
+    #[must_use]
+    pub fn crash_with_names_in_any_order(&self, point: CrashPoint, rule: CrashRule) -> MemoryDisk {
+        self.crash_with(point, rule, |changes, random| changes.retain(|_| random.below(2) == 0))
+    }
+
+    fn crash_with(
+        &self,
+        point: CrashPoint,
+        rule: CrashRule,
+        lose_names: impl FnOnce(&mut Vec<Operation>, &mut SeededRandom),
+    ) -> MemoryDisk {
         let mut random = SeededRandom::new(rule.seed);
         let mut state = Replayed::default();
         for (id, (name, bytes)) in self.found.iter().enumerate() {
@@ -90,12 +109,9 @@ impl Journal {
         for (number, operation) in self.operations.iter().take(point.0).enumerate() {
             state.enter(number, operation);
         }
-        let kept = random.below(state.name_changes.len() as u64 + 1);
-        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-        let changes = std::mem::take(&mut state.name_changes);
-        for change in changes.iter().take(kept) {
-            state.rename(change);
-        }
+        let mut changes = std::mem::take(&mut state.name_changes);
+        lose_names(&mut changes, &mut random);
+        changes.iter().for_each(|change| state.rename(change));
         let mut found = Vec::new();
         for (name, id) in &state.names {
             let file = state.files.remove(id).unwrap_or_default();
@@ -230,5 +246,27 @@ mod tests {
             journal.crash(CrashPoint(journal.len()), rule).files().contains_key("a")
         };
         assert!((0..20).any(there) && !(0..20).all(there));
+    }
+
+    #[test]
+    fn of_two_removals_that_were_not_synced_the_first_may_come_back_alone_in_any_order_only() {
+        let disk = MemoryDisk::recording();
+        for name in ["a", "b"] {
+            disk.create(name).unwrap();
+        }
+        disk.sync_names().unwrap();
+        for name in ["a", "b"] {
+            disk.remove(name).unwrap();
+        }
+        let journal = disk.journal();
+        let rule = |seed| CrashRule { keep_percent: 0, unit_bytes: 512, seed };
+        let point = CrashPoint(journal.len());
+        let only_the_first = |found: MemoryDisk| {
+            let files = found.files();
+            files.contains_key("a") && !files.contains_key("b")
+        };
+        assert!((0..50).all(|seed| !only_the_first(journal.crash(point, rule(seed)))));
+        let any_order = |seed| journal.crash_with_names_in_any_order(point, rule(seed));
+        assert!((0..50).any(|seed| only_the_first(any_order(seed))));
     }
 }

@@ -239,3 +239,20 @@ fn a_further_extent_that_cannot_be_made_is_told_once_and_tried_again() {
     }
     assert_eq!((watch.failures(), watch.hindrances()), (0, 1));
 }
+
+#[test]
+fn a_failed_sync_of_an_extent_that_holds_batches_ends_the_log_also_while_it_is_filled() {
+    let disk = MemoryDisk::new();
+    copied(&disk);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let watch = Watch::new();
+    let (recovery, _, _) = recover(&shared, Options::small()).unwrap();
+    let (prefix, error) = (extent_name(2), std::io::ErrorKind::Other);
+    disk.inject(Fault { on: FaultOn::Sync, prefix, after: 0, times: 1, error });
+    let log = recovery.start(Arc::clone(&watch) as Arc<dyn crate::Listener>).unwrap();
+    while watch.failures() == 0 {
+        assert_eq!(watch.hindrances(), 0, "it is tried again");
+        std::thread::yield_now();
+    }
+    assert!(matches!(try_append(&log, 7), Err(LogError::Failed)));
+}

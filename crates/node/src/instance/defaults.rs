@@ -3,6 +3,7 @@
 //! Not here: which ones (the daemon says so).
 
 use towline_core::DanglingNames;
+use towline_core::Refusal;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_types::Time;
@@ -23,6 +24,9 @@ impl Instance {
     }
 
     /// Defines a local queue that every new queue manager has.
+    ///
+    /// # Errors
+    /// The log has no free space.
     pub fn define_default_queue(
         &mut self,
         now: Time,
@@ -30,16 +34,19 @@ impl Instance {
         description: &str,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) {
+    ) -> Result<(), Refusal> {
         let changes =
             LocalChanges { description: Some(description.to_owned()), ..LocalChanges::default() };
         let define = Define { name: name.to_owned(), replace: false, like: None, changes };
         let defined = self.rules.define_local(now, &define, &mut self.decision);
-        assert!(defined.is_ok(), "a default queue was refused: {defined:?}");
         self.carry_out(now, None, journal, out);
+        defined
     }
 
     /// Defines a model queue that every new queue manager has.
+    ///
+    /// # Errors
+    /// The log has no free space.
     pub fn define_default_model(
         &mut self,
         now: Time,
@@ -47,12 +54,12 @@ impl Instance {
         kind: QueueKind,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) {
+    ) -> Result<(), Refusal> {
         let changes = LocalChanges::default();
         let define = Define { name: name.to_owned(), replace: false, like: None, changes };
         let model = DefineModel { define, kind: Some(kind) };
         let defined = self.rules.define_model(now, &model, &mut self.decision);
-        assert!(defined.is_ok(), "a default model was refused: {defined:?}");
         self.carry_out(now, None, journal, out);
+        defined
     }
 }

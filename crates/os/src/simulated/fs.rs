@@ -188,8 +188,9 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     if !from.metadata()?.is_file() {
         return Err(Errno::INVAL.into());
     }
+    let mut to = File::create(to)?;
     let bytes = read_all(&from)?;
-    io::Write::write_all(&mut File::create(to)?, &bytes)?;
+    io::Write::write_all(&mut to, &bytes)?;
     Ok(bytes.len() as u64)
 }
 
@@ -246,15 +247,13 @@ impl DirBuilder {
         if !self.is_recursive {
             return make(path);
         }
-        if is_dir(path) {
-            return Ok(());
-        }
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            self.create(parent)?;
-        }
+        let is_there = |made: io::Result<()>| if is_dir(path) { Ok(()) } else { made };
         match make(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_dir(path) => Ok(()),
-            made => made,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.create(path.parent().unwrap_or(Path::new("/")))?;
+                make(path).or_else(|error| is_there(Err(error)))
+            }
+            made => made.or_else(|error| is_there(Err(error))),
         }
     }
 }

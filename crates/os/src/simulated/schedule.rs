@@ -7,7 +7,7 @@
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -185,6 +185,14 @@ impl Schedule {
     /// Lets it go on.
     pub(super) fn go_on(&mut self, process: Process) {
         self.ready.extend(self.stopped.remove(&process).into_iter().flatten());
+    }
+
+    /// The end of the world: all processes are killed, also those that are stopped.
+    pub(super) fn kill_all(&mut self) {
+        let stopped: Vec<_> = self.stopped.keys().copied().collect();
+        stopped.into_iter().for_each(|process| self.go_on(process));
+        let processes: BTreeSet<_> = self.tasks.values().map(|task| task.process).collect();
+        processes.into_iter().for_each(|process| self.kill(process, ProcessEnd::Killed));
     }
 
     fn must_unwind(&mut self, id: TaskId) -> bool {

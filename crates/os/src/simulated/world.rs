@@ -112,8 +112,18 @@ impl World {
     }
 }
 
+/// Coroutines are resumed so often, at most, to unwind at the end of a world.
+const UNWINDING_STEPS_MAX: u32 = 100_000;
+
 impl Drop for World {
     fn drop(&mut self) {
+        // Their stacks, and what is on them, are given back.
+        with(Schedule::kill_all);
+        for _ in 0..UNWINDING_STEPS_MAX {
+            if !schedule::step(u64::MAX) {
+                break;
+            }
+        }
         Schedule::end();
         fs::unmount_all();
     }

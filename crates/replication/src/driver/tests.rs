@@ -389,3 +389,82 @@ fn a_batch_of_a_peer_that_does_not_fit_is_refused_and_the_next_one_that_fits_is_
     assert!(on_end.try_recv().is_err(), "the instance goes on");
     driver.log().shutdown();
 }
+
+#[test]
+fn a_copy_of_a_newer_leader_takes_part_in_its_term_and_has_no_vote_left_there() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let hard_state =
+        HardState { term: 5, may_vote: true, knows_term: true, ..HardState::default() };
+    let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+    driver.core.lock().lifecycle.ends(EndReason::NeedsCopy(1));
+    let copy = BatchPlace { index: 3, term: 9, ..BatchPlace::default() };
+    let mut handed_in = None;
+    let take = |hard_state: &HardState| {
+        handed_in = Some(*hard_state);
+        Ok(())
+    };
+    driver.replaced_by(copy, take).unwrap();
+    let handed_in = handed_in.unwrap();
+    assert_eq!((handed_in.term, handed_in.vote), (9, Some(MemberId::NONE_OF_THEM)));
+    driver.log().shutdown();
+}
+
+/// Notes how far it hears that the group has committed.
+#[derive(Default)]
+struct Serving(AtomicU64);
+
+impl ActiveInstance for Serving {
+    fn committed(&self, upto: Lsn) {
+        self.0.fetch_max(upto.0, Ordering::SeqCst);
+    }
+
+    fn space(&self, _space: Space) {}
+
+    fn close_clients(&self) {}
+
+    fn runs_pending(&self) -> usize {
+        0
+    }
+
+    fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
+        act()
+    }
+}
+
+#[test]
+fn what_only_the_own_disk_has_is_not_reported_as_committed() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    fill(&disk);
+    let hard_state =
+        HardState { term: 1, may_vote: true, knows_term: true, ..HardState::default() };
+    let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+    let serving = Arc::new(Serving::default());
+    driver.set_active(serving.clone());
+    driver.tick();
+    driver.look_again();
+    assert!(driver.log().durable() > driver.committed_end());
+    assert_eq!(serving.0.load(Ordering::SeqCst), driver.committed_end().0);
+    driver.log().shutdown();
+}
+
+#[test]
+fn positions_that_a_copy_under_way_needs_are_not_forgotten() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let (driver, _told) = alone(&disk, folder.path());
+    let leads = || {
+        driver.look_again();
+        driver.committed_end().0 > 0
+    };
+    assert!(driver.wait_until(LONG, leads), "{:?}", driver.group());
+    let base = driver.group().base;
+    let held = driver.log().hold(Lsn::ZERO);
+    driver.forget(driver.committed_end());
+    assert_eq!(driver.group().base, base);
+    drop(held);
+    driver.forget(driver.committed_end());
+    assert_ne!(driver.group().base, base, "and then they are");
+    driver.log().shutdown();
+}

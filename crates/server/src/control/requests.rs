@@ -92,6 +92,7 @@ impl ControlDesk {
             mode,
             instance,
             config: reload.file().map(|file| file.display().to_string()).unwrap_or_default(),
+            folder: std::env::current_dir().unwrap_or_default().display().to_string(),
             ..ProcessReport::default()
         };
         let phase = Mutex::new((ProcessPhase::Starting, String::new()));

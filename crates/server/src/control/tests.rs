@@ -108,6 +108,7 @@ fn a_process_answers_before_its_instance_is_open_and_what_it_cannot_do_then_is_r
     let desk = Desk::of(ProcessMode::MultiInstance);
     let report = &desk.answers(&json!({ "do": "process" }))["ok"];
     assert_eq!(report["pid"], std::process::id());
+    assert_eq!(report["folder"], std::env::current_dir().unwrap().display().to_string());
     assert_eq!((&report["phase"], &report["mode"]), (&json!("starting"), &json!("multi_instance")));
     desk.desk.stands_by("there:2");
     let report = &desk.answers(&json!({ "do": "status" }))["ok"];

@@ -22,9 +22,9 @@ use towline_standby::Home;
 use towline_types::Lsn;
 
 use super::weather::OPERATORS;
-use super::{Alone, Event, Phase, process, restored};
+use super::{Alone, AloneEvent, AlonePhase, process, restored};
 use crate::history::History;
-use crate::served::compare::{self, Seen, SeenSlot};
+use crate::served::compare::{self, SeenQueues, SeenSlot};
 use crate::served::look;
 
 const BACKUP: &str = "/backup";
@@ -78,12 +78,12 @@ impl Alone {
     /// An image, and the next one.
     pub(super) fn image(&mut self) {
         let is_wanted = self.plan.image_every_us > 0 || self.plan.script.is_some();
-        if !is_wanted || self.phase != Phase::Safety {
+        if !is_wanted || self.phase != AlonePhase::Safety {
             return;
         }
         if self.plan.image_every_us > 0 {
             let after = 1 + self.dice.below(2 * self.plan.image_every_us);
-            self.plan_in(after, Event::Image);
+            self.plan_in(after, AloneEvent::Image);
         }
         let Some((_, process, door)) = self.active() else { return };
         self.counts.images += 1;
@@ -96,12 +96,12 @@ impl Alone {
     /// A backup, and the next one.
     pub(super) fn backup(&mut self) {
         let is_wanted = self.plan.backup_every_us > 0 || self.plan.script.is_some();
-        if !is_wanted || self.phase != Phase::Safety {
+        if !is_wanted || self.phase != AlonePhase::Safety {
             return;
         }
         if self.plan.backup_every_us > 0 {
             let after = 1 + self.dice.below(2 * self.plan.backup_every_us);
-            self.plan_in(after, Event::Backup);
+            self.plan_in(after, AloneEvent::Backup);
         }
         if self.backups.running.is_some() {
             return;
@@ -266,7 +266,11 @@ fn end_of(json: &str) -> Result<Lsn, String> {
     lsn.parse().map_err(|_| format!("a backup without an end: {json}"))
 }
 
-fn restore_and_look((upto, is_second): (Upto, bool), queues: &[String], config: &Config) -> Seen {
+fn restore_and_look(
+    (upto, is_second): (Upto, bool),
+    queues: &[String],
+    config: &Config,
+) -> SeenQueues {
     let (from, to) = (Path::new(BACKUP), Path::new(RESTORED));
     let restored = backup::restore(from, to, upto, &mut |_, _| {});
     match restored {

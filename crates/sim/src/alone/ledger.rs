@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use towline_core::Delivery;
@@ -50,13 +50,9 @@ impl Witness for Ledger {
         self.failure.lock().get_or_insert(what);
     }
 
-    /// A body cannot be read: with a disk that answers, that is a loss.
+    /// A body cannot be read by a disk that answers: that is a loss.
     fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) {
         let node = ends.speaker.node;
-        let disturbed = self.disturbed.get(node);
-        if disturbed.is_some_and(|disturbed| disturbed.load(Ordering::Relaxed)) {
-            return self.answers.lock().push_back((ends.client, ends.number, Answer::Closed));
-        }
         self.fail(format!("machine {node} cannot read the body of {delivery:?}: {error}"));
     }
 

@@ -14,8 +14,8 @@ use towline_process::EXIT_LEASE_LOST;
 use towline_types::SeededRandom;
 
 use super::plan::EXTENT_BYTES;
-use super::process::{self, Board, ProcessArgs, ProcessVerdict};
-use super::{Alone, DATA, Event, Phase};
+use super::process::{self, AloneArgs, AloneBoard, ProcessVerdict};
+use super::{Alone, AloneEvent, AlonePhase, DATA};
 use crate::client::queue_name;
 use crate::served::people::Connections;
 
@@ -28,8 +28,8 @@ const REFUSED_US: u64 = 500_000;
 
 /// One machine.
 #[derive(Default)]
-pub(super) struct Machine {
-    pub(super) live: Option<Live>,
+pub(super) struct AloneMachine {
+    pub(super) live: Option<LiveProcess>,
     pub(super) is_paused: bool,
     /// Its process may end by itself once: pages are damaged.
     pub(super) may_exit: bool,
@@ -38,9 +38,9 @@ pub(super) struct Machine {
 }
 
 /// A process.
-pub(super) struct Live {
+pub(super) struct LiveProcess {
     pub(super) process: Process,
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<AloneBoard>,
     pub(super) connections: Connections,
     was_active: bool,
 }
@@ -76,7 +76,7 @@ impl Alone {
         let mut config = Config::default();
         config.log.extent_bytes = EXTENT_BYTES;
         // An operator makes a log larger that is full.
-        let is_safe = self.phase == Phase::Safety;
+        let is_safe = self.phase == AlonePhase::Safety;
         config.log.log_bytes_max =
             if is_safe { self.plan.log_bytes_max } else { 1_024 * EXTENT_BYTES };
         config.log.reserve_bytes = EXTENT_BYTES;
@@ -101,8 +101,8 @@ impl Alone {
         self.processes += 1;
         self.counts.starts += 1;
         let process = Process(self.processes);
-        let board = Arc::new(Board::default());
-        let args = ProcessArgs {
+        let board = Arc::new(AloneBoard::default());
+        let args = AloneArgs {
             data: PathBuf::from(DATA),
             config: self.config(),
             shared_name: self.plan.is_shared.then(|| format!("machine-{node}:{}", process.0)),
@@ -116,7 +116,8 @@ impl Alone {
         self.world.set_wall_clock(process, ahead_us);
         self.world.start(process, "main", move || process::run(&args));
         let connections = Connections::new();
-        self.machines[node].live = Some(Live { process, board, connections, was_active: false });
+        self.machines[node].live =
+            Some(LiveProcess { process, board, connections, was_active: false });
         self.tell(format_args!("machine {node} starts process {}", process.0));
     }
 
@@ -170,8 +171,8 @@ impl Alone {
                 }
             }
         }
-        if self.phase != Phase::Over {
-            self.plan_in(pause, Event::Start { node });
+        if self.phase != AlonePhase::Over {
+            self.plan_in(pause, AloneEvent::Start { node });
         }
     }
 
@@ -181,7 +182,7 @@ impl Alone {
         self.tell(format_args!("{crash:?}"));
         self.counts.faults += 1;
         // What comes after it is not the load any more.
-        self.plan_in(AFTER_CRASH_US, Event::Peace);
+        self.plan_in(AFTER_CRASH_US, AloneEvent::Peace);
         if let Some(draw) = crash.power_cut {
             (0..self.machines.len()).for_each(|node| self.kill(node));
             self.disk.power_cut(&mut SeededRandom::mixed(draw));
@@ -189,7 +190,7 @@ impl Alone {
     }
 
     /// What others know of a process that is gone.
-    fn forget(&mut self, node: usize, live: Live) {
+    fn forget(&mut self, node: usize, live: LiveProcess) {
         self.machines[node].is_paused = false;
         self.weather.away(live.process, None);
         drop(live);
@@ -208,7 +209,7 @@ impl Alone {
             self.forget(node, live);
         }
         let after = 1 + self.dice.below(self.plan.base.restart_after_us);
-        self.plan_in(after, Event::Start { node });
+        self.plan_in(after, AloneEvent::Start { node });
     }
 
     /// The power of all goes, that of the disk too.

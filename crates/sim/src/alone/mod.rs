@@ -1,5 +1,5 @@
-//! A queue manager that is no group, with its whole code below the sockets: one instance, or several
-//! processes on machines with one file system, of which one is active at a time.
+//! A queue manager that is no group, with its whole code below the sockets: one instance, or
+//! several processes on machines with one file system, of which one is active at a time.
 //!
 //! Reading order: [`Alone::run`] (the phases), `plan`, `process` (what a process does), `machines`
 //! (processes begin and end), `troubles` and `weather` (what goes wrong), `script` (a load that is
@@ -34,7 +34,7 @@ use crate::served::people::{ClientEvent, People};
 use crate::{Report, trace};
 use backups::Backups;
 use ledger::Ledger;
-use machines::Machine;
+use machines::AloneMachine;
 use plan::AlonePlan;
 pub(crate) use plan::crash_seed;
 use weather::Weather;
@@ -49,7 +49,7 @@ const STEPS_MAX: u64 = 20_000_000;
 const DATA: &str = "/qms";
 
 /// What happens.
-enum Event {
+enum AloneEvent {
     Start {
         node: usize,
     },
@@ -74,7 +74,7 @@ enum Event {
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum AlonePhase {
     /// Things go wrong.
     Safety,
     /// Nothing does any more, since then: it must serve again.
@@ -88,7 +88,7 @@ enum Phase {
 
 /// What happened how often.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct AloneCounts {
     events: u64,
     faults: u64,
     starts: u64,
@@ -103,22 +103,22 @@ struct Counts {
 struct Alone {
     world: World,
     now: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    events: BTreeMap<(u64, u64), AloneEvent>,
     planned: u64,
     dice: SeededRandom,
     plan: AlonePlan,
     disk: FileSystem,
     weather: Weather,
-    machines: Vec<Machine>,
+    machines: Vec<AloneMachine>,
     clients: Vec<Client>,
     ledger: Arc<Ledger>,
     processes: u64,
     operators: u64,
     connections: u64,
-    phase: Phase,
-    counts: Counts,
+    phase: AlonePhase,
+    counts: AloneCounts,
     backups: Backups,
-    looks: verdict::Looks,
+    looks: verdict::AloneLooks,
     steps: u64,
 }
 
@@ -165,7 +165,7 @@ impl Alone {
             events: BTreeMap::new(),
             planned: 0,
             dice,
-            machines: (0..plan.machines).map(|_| Machine::default()).collect(),
+            machines: (0..plan.machines).map(|_| AloneMachine::default()).collect(),
             plan,
             disk,
             weather,
@@ -174,10 +174,10 @@ impl Alone {
             processes: 0,
             operators: 0,
             connections: 0,
-            phase: Phase::Safety,
-            counts: Counts::default(),
+            phase: AlonePhase::Safety,
+            counts: AloneCounts::default(),
             backups: Backups::default(),
-            looks: verdict::Looks::default(),
+            looks: verdict::AloneLooks::default(),
             steps: 0,
         };
         alone.set_timing(1);
@@ -188,22 +188,22 @@ impl Alone {
     fn run(&mut self) {
         for node in 0..self.machines.len() {
             let after = self.dice.below(200_000);
-            self.plan_in(after, Event::Start { node });
+            self.plan_in(after, AloneEvent::Start { node });
         }
         for client in 0..self.clients.len() {
             let after = self.dice.below(400_000);
-            self.plan_in(after, Event::Client(ClientEvent::Wakes { client }));
+            self.plan_in(after, AloneEvent::Client(ClientEvent::Wakes { client }));
         }
         if !self.plan.troubles.is_empty() {
             let first = 300_000 + self.dice.below(self.plan.base.fault_every_us);
-            self.plan_in(first, Event::Trouble);
+            self.plan_in(first, AloneEvent::Trouble);
         }
         self.plan_script();
-        self.plan_in(self.plan.image_every_us, Event::Image);
-        self.plan_in(self.plan.backup_every_us, Event::Backup);
-        self.plan_in(self.plan.base.safety_us, Event::Peace);
-        self.plan_in(LOOK_US, Event::Look);
-        while !self.has_failed() && self.phase != Phase::Over {
+        self.plan_in(self.plan.image_every_us, AloneEvent::Image);
+        self.plan_in(self.plan.backup_every_us, AloneEvent::Backup);
+        self.plan_in(self.plan.base.safety_us, AloneEvent::Peace);
+        self.plan_in(LOOK_US, AloneEvent::Look);
+        while !self.has_failed() && self.phase != AlonePhase::Over {
             let Some((&(time, _), _)) = self.events.first_key_value() else {
                 return self.fail("nothing is planned any more".into());
             };
@@ -238,33 +238,33 @@ impl Alone {
         false
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: AloneEvent) {
         match event {
-            Event::Start { node } => self.start(node),
-            Event::Client(event) => self.client_event(event),
-            Event::Trouble => self.trouble(),
-            Event::Resume { node } => self.resume(node),
-            Event::Quick => self.set_timing(1),
-            Event::Back { process } => self.back(process),
-            Event::Space => self.disk.set_bytes_max(DISK_BYTES),
-            Event::Image => self.image(),
-            Event::Backup => self.backup(),
-            Event::Step(step) => self.script_step(step),
-            Event::Peace => self.peace(),
-            Event::Look => {
+            AloneEvent::Start { node } => self.start(node),
+            AloneEvent::Client(event) => self.client_event(event),
+            AloneEvent::Trouble => self.trouble(),
+            AloneEvent::Resume { node } => self.resume(node),
+            AloneEvent::Quick => self.set_timing(1),
+            AloneEvent::Back { process } => self.back(process),
+            AloneEvent::Space => self.disk.set_bytes_max(DISK_BYTES),
+            AloneEvent::Image => self.image(),
+            AloneEvent::Backup => self.backup(),
+            AloneEvent::Step(step) => self.script_step(step),
+            AloneEvent::Peace => self.peace(),
+            AloneEvent::Look => {
                 self.look_at_backups();
                 self.look();
-                self.plan_in(LOOK_US, Event::Look);
+                self.plan_in(LOOK_US, AloneEvent::Look);
             }
         }
     }
 
-    fn plan_at(&mut self, time: u64, event: Event) {
+    fn plan_at(&mut self, time: u64, event: AloneEvent) {
         self.planned += 1;
         self.events.insert((time, self.planned), event);
     }
 
-    fn plan_in(&mut self, after: u64, event: Event) {
+    fn plan_in(&mut self, after: u64, event: AloneEvent) {
         self.plan_at(self.now + after, event);
     }
 

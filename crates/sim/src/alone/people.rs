@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use towline_node::Request;
 
-use super::{Alone, Event};
+use super::{Alone, AloneEvent};
 use crate::served::connection::{self, Ends};
-use crate::served::people::{Active, ClientEvent, Connections, Crowd, People};
+use crate::served::people::{ActiveDoor, ClientEvent, Connections, Crowd, People};
 
 impl People for Alone {
     fn crowd(&mut self) -> Crowd<'_> {
@@ -23,10 +23,10 @@ impl People for Alone {
     }
 
     fn plan_client(&mut self, time: u64, event: ClientEvent) {
-        self.plan_at(time, Event::Client(event));
+        self.plan_at(time, AloneEvent::Client(event));
     }
 
-    fn actives(&self) -> Vec<Active> {
+    fn actives(&self) -> Vec<ActiveDoor> {
         let actives = self.machines.iter().enumerate().filter_map(|(node, machine)| {
             let live = machine.live.as_ref().filter(|_| !machine.is_paused)?;
             let (door, epoch) = live.board.served.lock().clone()?;
@@ -35,7 +35,7 @@ impl People for Alone {
         actives.collect()
     }
 
-    fn admit(&mut self, active: Active, ends: Ends, requests: UnboundedReceiver<Vec<Request>>) {
+    fn admit(&mut self, active: ActiveDoor, ends: Ends, requests: UnboundedReceiver<Vec<Request>>) {
         let (_, process, door, _) = active;
         let ledger = Arc::clone(&self.ledger);
         self.world.start(process, "client", move || {

@@ -23,7 +23,7 @@ use crate::served::look;
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// What a process is given.
-pub(super) struct ProcessArgs {
+pub(super) struct AloneArgs {
     pub(super) data: PathBuf,
     pub(super) config: Config,
     /// The name of the process; `None`: the folder is not shared.
@@ -31,12 +31,12 @@ pub(super) struct ProcessArgs {
     /// Of a process alone: its number.
     pub(super) number: u64,
     pub(super) queues: Vec<String>,
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<AloneBoard>,
 }
 
 /// What a process shows to the run.
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct AloneBoard {
     /// The door and its epoch.
     pub(super) served: Plain<Option<(Arc<Door>, u64)>>,
     pub(super) end: Plain<Option<ProcessVerdict>>,
@@ -55,7 +55,7 @@ pub(super) enum ProcessVerdict {
 }
 
 /// Runs a process to its end.
-pub(super) fn run(args: &ProcessArgs) {
+pub(super) fn run(args: &AloneArgs) {
     let end = match serve(args) {
         Ok(()) => ProcessVerdict::Stopped,
         Err(why) => ProcessVerdict::Refused(why),
@@ -64,8 +64,8 @@ pub(super) fn run(args: &ProcessArgs) {
     exit(0);
 }
 
-fn serve(args: &ProcessArgs) -> Result<(), String> {
-    let ProcessArgs { data, board, queues, .. } = args;
+fn serve(args: &AloneArgs) -> Result<(), String> {
+    let AloneArgs { data, board, queues, .. } = args;
     let clock = Clock::start();
     folder::make(data).map_err(|error| error.to_string())?;
     let mut config = args.config.clone();
@@ -99,7 +99,7 @@ pub(super) fn jobs() -> AdminJobs {
     AdminJobs { name: "QMS".into(), backup_folders: Arc::new(BackupFolders::default()) }
 }
 
-fn enter(args: &ProcessArgs, config: &mut Config) -> Result<Home, String> {
+fn enter(args: &AloneArgs, config: &mut Config) -> Result<Home, String> {
     let data: &Path = &args.data;
     let Some(name) = &args.shared_name else { return Ok(Home::single(data)) };
     let window_bytes = settings::options(config).stray_bytes();

@@ -1,7 +1,7 @@
 //! A short load in which everything happens that touches files. It is repeated with a crash before
 //! and after each operation of the file system.
 
-use super::{Alone, Event, Phase};
+use super::{Alone, AloneEvent, AlonePhase};
 
 /// What happens in a script.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +30,13 @@ impl Alone {
     pub(super) fn plan_script(&mut self) {
         if self.plan.script.is_some() {
             for (part, step) in STEPS {
-                self.plan_in(self.plan.base.safety_us * part / 100, Event::Step(*step));
+                self.plan_in(self.plan.base.safety_us * part / 100, AloneEvent::Step(*step));
             }
         }
     }
 
     pub(super) fn script_step(&mut self, step: ScriptStep) {
-        if self.phase != Phase::Safety {
+        if self.phase != AlonePhase::Safety {
             return;
         }
         self.tell(format_args!("STEP {step:?}"));

@@ -4,16 +4,16 @@
 
 use super::plan::Trouble;
 use super::weather::Away;
-use super::{Alone, DATA, DISK_BYTES, Event, Phase};
+use super::{Alone, AloneEvent, AlonePhase, DATA, DISK_BYTES};
 use crate::served::people::People;
 
 impl Alone {
     pub(super) fn trouble(&mut self) {
-        if self.phase != Phase::Safety {
+        if self.phase != AlonePhase::Safety {
             return;
         }
         let after = 1 + self.dice.below(2 * self.plan.base.fault_every_us);
-        self.plan_in(after, Event::Trouble);
+        self.plan_in(after, AloneEvent::Trouble);
         let trouble = self.plan.troubles[self.dice.index(self.plan.troubles.len())];
         let node = self.dice.index(self.machines.len());
         self.tell(format_args!("TROUBLE {trouble:?} {node}"));
@@ -26,7 +26,7 @@ impl Alone {
                 let factor = self.dice.between(2, 60);
                 self.set_timing(factor);
                 let after = self.dice.below(2_000_000);
-                self.plan_in(after, Event::Quick);
+                self.plan_in(after, AloneEvent::Quick);
             }
             Trouble::ClockJump => self.jump(node),
             Trouble::LoseClients => {
@@ -71,7 +71,7 @@ impl Alone {
         if self.plan.is_shared {
             self.disturb(node);
         }
-        self.plan_in(after, Event::Resume { node });
+        self.plan_in(after, AloneEvent::Resume { node });
     }
 
     pub(super) fn resume(&mut self, node: usize) {
@@ -85,7 +85,7 @@ impl Alone {
         let Some(live) = &self.machines[node].live else { return };
         let process = live.process;
         self.weather.away(process, Some(away));
-        self.plan_in(after, Event::Back { process: process.0 });
+        self.plan_in(after, AloneEvent::Back { process: process.0 });
     }
 
     pub(super) fn back(&mut self, process: u64) {
@@ -98,7 +98,7 @@ impl Alone {
         let left = if self.dice.chance(500) { 0 } else { self.dice.below(1 << 20) };
         self.disk.set_bytes_max(used + left);
         let after = self.dice.below(3_000_000);
-        self.plan_in(after, Event::Space);
+        self.plan_in(after, AloneEvent::Space);
     }
 
     /// An operator has the queues rebuilt from the log at the next start.
@@ -137,11 +137,11 @@ impl Alone {
 
     /// Nothing goes wrong any more: it must serve again.
     pub(super) fn peace(&mut self) {
-        if self.phase != Phase::Safety {
+        if self.phase != AlonePhase::Safety {
             return;
         }
         self.tell(format_args!("peace"));
-        self.phase = Phase::Peace(self.now);
+        self.phase = AlonePhase::Peace(self.now);
         self.plan.base.disk.stall_per_mille = 0;
         self.set_timing(1);
         self.weather.clear();
@@ -150,7 +150,7 @@ impl Alone {
             self.resume(node);
             // A process may wait for a call that never ends.
             self.kill(node);
-            self.plan_in(0, Event::Start { node });
+            self.plan_in(0, AloneEvent::Start { node });
         }
     }
 }

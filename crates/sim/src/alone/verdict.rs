@@ -7,19 +7,19 @@ use towline_engine::Door;
 use towline_os::simulated::Process;
 
 use super::weather::OPERATORS;
-use super::{Alone, Event, PEACE_US, Phase};
+use super::{Alone, AloneEvent, AlonePhase, PEACE_US};
 use crate::served::compare::{self, SeenSlot};
 use crate::served::look;
 use crate::view::Row;
 
 /// How long the looks may take together.
 const LOOK_MAX_US: u64 = 90_000_000;
-/// Looks: as it is, after a power cut, rebuilt.
+/// AloneLooks: as it is, after a power cut, rebuilt.
 const LOOKS: usize = 3;
 
 /// What was looked at.
 #[derive(Default)]
-pub(super) struct Looks {
+pub(super) struct AloneLooks {
     begun: Option<(Process, SeenSlot)>,
     done: usize,
     reference: Option<Vec<Row>>,
@@ -36,15 +36,15 @@ impl Alone {
         })
     }
 
-    /// Looks whether everything is as it should be in peace, and goes on when it is.
+    /// AloneLooks whether everything is as it should be in peace, and goes on when it is.
     pub(super) fn look(&mut self) {
         match self.phase {
-            Phase::Safety | Phase::Over => {}
-            Phase::Peace(since) => match self.what_is_missing(since) {
+            AlonePhase::Safety | AlonePhase::Over => {}
+            AlonePhase::Peace(since) => match self.what_is_missing(since) {
                 None => {
                     self.tell(format_args!("all is well"));
                     self.counts.peace_us = self.now - since;
-                    self.phase = Phase::Leaving(self.now);
+                    self.phase = AlonePhase::Leaving(self.now);
                     self.clients.iter_mut().for_each(|client| client.stopping = true);
                 }
                 Some(missing) if self.now - since > PEACE_US => {
@@ -53,15 +53,15 @@ impl Alone {
                 }
                 Some(_) => {}
             },
-            Phase::Leaving(since) => {
+            AlonePhase::Leaving(since) => {
                 if self.clients.iter().all(|client| client.connection.is_none()) {
-                    self.phase = Phase::Verdict(self.now);
+                    self.phase = AlonePhase::Verdict(self.now);
                 } else if self.now - since > PEACE_US {
                     self.show();
                     self.fail("clients cannot leave".into());
                 }
             }
-            Phase::Verdict(since) => self.compare(since),
+            AlonePhase::Verdict(since) => self.compare(since),
         }
     }
 
@@ -107,7 +107,7 @@ impl Alone {
                 self.check_restore();
             }
             if self.backups.is_idle() {
-                self.phase = Phase::Over;
+                self.phase = AlonePhase::Over;
             }
             return;
         }
@@ -150,7 +150,7 @@ impl Alone {
             _ => return,
         }
         for node in 0..self.machines.len() {
-            self.plan_in(0, Event::Start { node });
+            self.plan_in(0, AloneEvent::Start { node });
         }
     }
 

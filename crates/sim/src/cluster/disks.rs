@@ -1,7 +1,7 @@
 //! Disks of a cluster that are lost, replaced, or as they were a while ago.
 //!
-//! Not here: calls that fail or hang (`served::disk_faults`), how often faults come (the plan), what
-//! survives a power cut (`towline_os`).
+//! Not here: calls that fail or hang (`served::disk_faults`), how often faults come (the plan),
+//! what survives a power cut (`towline_os`).
 //!
 //! Invariant: what a member forgot, or has damaged, it has from the two others: only one machine at
 //! a time has less on its disk than it acknowledged, and both others have all that is committed.

@@ -1,8 +1,8 @@
 //! A cluster: three instances with their whole code below the sockets, on simulated machines.
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
-//! `people` (clients; they and their connections are those of `served`), `machines` (processes begin
-//! and end), `faults`, `shared` (what is seen), `verdict` (what is compared with what).
+//! `people` (clients; they and their connections are those of `served`), `machines` (processes
+//! begin and end), `faults`, `shared` (what is seen), `verdict` (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
 //! coroutines of all processes run; the same seed gives the same run.

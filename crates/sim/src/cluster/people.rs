@@ -7,7 +7,7 @@ use towline_node::Request;
 
 use super::connection::{self, Ends};
 use super::{Cluster, Event};
-use crate::served::people::{Active, ClientEvent, Connections, Crowd, People};
+use crate::served::people::{ActiveDoor, ClientEvent, Connections, Crowd, People};
 
 impl People for Cluster {
     fn crowd(&mut self) -> Crowd<'_> {
@@ -26,7 +26,7 @@ impl People for Cluster {
         self.plan_at(time, Event::Client(event));
     }
 
-    fn actives(&self) -> Vec<Active> {
+    fn actives(&self) -> Vec<ActiveDoor> {
         let actives = self.machines.iter().enumerate().filter_map(|(node, machine)| {
             let live = machine.live.as_ref().filter(|_| !machine.is_paused)?;
             let (door, term) = live.board.served.lock().clone()?;
@@ -35,7 +35,7 @@ impl People for Cluster {
         actives.collect()
     }
 
-    fn admit(&mut self, active: Active, ends: Ends, requests: UnboundedReceiver<Vec<Request>>) {
+    fn admit(&mut self, active: ActiveDoor, ends: Ends, requests: UnboundedReceiver<Vec<Request>>) {
         let (_, process, door, _) = active;
         let shared = Arc::clone(&self.shared);
         self.world.start(process, "client", move || {

@@ -12,10 +12,10 @@ use crate::history::History;
 use crate::view::Row;
 
 /// What was seen of the queues: messages, and depths by the status.
-pub(crate) type Seen = Result<(Vec<Row>, Vec<(String, u64)>), String>;
+pub(crate) type SeenQueues = Result<(Vec<Row>, Vec<(String, u64)>), String>;
 
 /// Where a look puts what it saw.
-pub(crate) type SeenSlot = Arc<Plain<Option<Seen>>>;
+pub(crate) type SeenSlot = Arc<Plain<Option<SeenQueues>>>;
 
 /// Which messages of the clients there are, in the order of each queue.
 pub(crate) fn identify(

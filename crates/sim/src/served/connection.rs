@@ -80,8 +80,8 @@ pub(crate) fn serve(
     }
 }
 
-/// The connection ends. What was under way to its client goes back to the queue, and comes to others
-/// behind what they have got meanwhile.
+/// The connection ends. What was under way to its client goes back to the queue, and comes to
+/// others behind what they have got meanwhile.
 fn leave(
     door: &Door,
     id: ConnectionId,
@@ -132,7 +132,7 @@ fn step(door: &Door, id: ConnectionId, mut requests: Vec<Request>) -> Option<boo
     leaves
 }
 
-/// False when the connection is lost.
+/// False when the connection cannot go on: its disk did not answer for a body.
 fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) -> bool {
     let content = match &response {
         Response::Deliver(delivery) => {
@@ -143,6 +143,11 @@ fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) ->
             };
             match content {
                 Ok(content) => Some(content.to_contiguous()),
+                Err(LogError::Io { .. }) => {
+                    let closed = (ends.client, ends.number, Answer::Closed);
+                    witness.answers().lock().push_back(closed);
+                    return false;
+                }
                 Err(error) => {
                     witness.unreadable(&ends, delivery, &error);
                     return false;

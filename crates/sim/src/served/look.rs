@@ -1,5 +1,5 @@
-//! What an observer sees of an instance: its queues as a browser shows them, its depths, its part in
-//! the group.
+//! What an observer sees of an instance: its queues as a browser shows them, its depths, its part
+//! in the group.
 //!
 //! Not here: what is right.
 

@@ -40,16 +40,16 @@ pub(crate) struct Crowd<'a> {
 }
 
 /// A process that takes clients: machine, process, door, term.
-pub(crate) type Active = (usize, Process, Arc<Door>, u64);
+pub(crate) type ActiveDoor = (usize, Process, Arc<Door>, u64);
 
 /// A run with clients.
 pub(crate) trait People {
     fn crowd(&mut self) -> Crowd<'_>;
     fn plan_client(&mut self, time: u64, event: ClientEvent);
     /// Those that a client finds.
-    fn actives(&self) -> Vec<Active>;
+    fn actives(&self) -> Vec<ActiveDoor>;
     /// A client reaches a process.
-    fn admit(&mut self, active: Active, ends: Ends, requests: UnboundedReceiver<Vec<Request>>);
+    fn admit(&mut self, active: ActiveDoor, ends: Ends, requests: UnboundedReceiver<Vec<Request>>);
     /// The connections of a process, if that is the one that runs there.
     fn connections(&mut self, node: usize, process: u64) -> Option<&mut Connections>;
 

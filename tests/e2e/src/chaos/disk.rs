@@ -102,6 +102,23 @@ impl ChaosDisk {
         }
     }
 
+    /// Leaves what is on it in a folder of its own below `folder`, because it goes with this
+    /// process; for one that forgets, also what is durable of it.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn keep_in(&self, folder: &Path) -> Try<PathBuf> {
+        let kept = folder.join("disk");
+        match self {
+            ChaosDisk::Plain(data) => {
+                let output = Command::new("cp").arg("-a").arg(data).arg(&kept).output()?;
+                require!(output.status.success(), "cp: {}", said(&output));
+            }
+            ChaosDisk::Forgetful(lossy) => lossy.with_disk(|disk| disk.keep_in(&kept))?,
+        }
+        Ok(kept)
+    }
+
     /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at
     /// all. Nothing on it may be open.
     pub fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {

@@ -137,7 +137,7 @@ fn work(power: bool, rounds: &Rounds, findings: &Mutex<Findings>, told: Report<'
         let seed = rounds.wanted.seed;
         let mut chance = Chance::of(seed.wrapping_add(u64::from(round) << 32));
         let mut trace = Trace::begin();
-        let judged = on.round(round, &mut chance, &mut trace);
+        let judged = on.round(round, &mut chance, &mut trace, told);
         let took = trace.elapsed().as_secs_f64();
         let mut findings = lock(findings);
         findings.rounds += 1;

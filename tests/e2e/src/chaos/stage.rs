@@ -3,11 +3,12 @@
 //! Not here: what can happen (`fault`), how many rounds there are (`mod`). Invariant: before a
 //! round and after one that was judged well, the group is whole and its queues are empty.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::chance::Chance;
-use crate::group::{Design, Group, Pace, SAYS, THREE, WHOLE_MAX};
+use crate::group::{Design, Group, NAMES, Pace, SAYS, THREE, WHOLE_MAX};
 use crate::history::Tally;
 use crate::wait;
 use crate::workload::Workload;
@@ -25,6 +26,8 @@ const CONFIG: &str = "[queue_manager]\nimglogln = 4\n[log]\nextent_bytes = 41943
 /// part waiting for this, and it is welcome here that instances on a busy machine miss each other's
 /// heartbeats.
 const MISSED_AFTER: Duration = Duration::from_millis(700);
+/// File in the folder of the first instance that says which round is under way, and its faults.
+const ROUND: &str = "round.txt";
 /// Units committed before the faults, and after them.
 const UNITS: usize = 5;
 
@@ -81,11 +84,16 @@ impl Stage {
         round: u32,
         chance: &mut Chance,
         trace: &mut Trace,
+        told: Report<'_>,
     ) -> Try<Tally> {
+        let faults = self.draw(chance);
+        // Before anything happens: it may hang.
+        let drawn = faults.iter().map(Fault::to_string).collect::<Vec<_>>().join(", ");
+        told(&format!("round {round} draws: {drawn}"));
+        fs::write(self.group.site(0).scratch().join(ROUND), format!("{round}: {drawn}\n"))?;
         let load = Workload::start_returning(self.group.urls(), round, chance);
         until_committed(&load, UNITS)?;
         trace.step("begun");
-        let faults = self.draw(chance);
         let was_full = faults.iter().any(|fault| matches!(fault, Fault::Full(..)));
         let mut weather = Weather::over(&mut self.group, &self.disks, chance);
         let happened = weather.happen(&faults, trace);
@@ -114,14 +122,25 @@ impl Stage {
         Ok(tally)
     }
 
-    /// Leaves everything behind for people to look at: where, and the reason with what instances
-    /// say.
+    /// Leaves everything behind for people to look at, what is on the disks too: where, and the
+    /// reason with what instances say. No instance runs any more afterwards.
     pub(super) fn explained(&mut self, reason: &str) -> (Vec<PathBuf>, String) {
-        let reason = match reason.contains(SAYS) {
+        let mut reason = match reason.contains(SAYS) {
             true => reason.to_owned(),
             false => self.group.explained(reason),
         };
-        (self.group.keep(), reason)
+        for at in THREE {
+            // One that has ended need not be killed.
+            self.group.kill(at).ok();
+        }
+        let mut left = self.group.keep();
+        for (at, disk) in self.disks.iter().enumerate() {
+            match disk.keep_in(self.group.site(at).scratch()) {
+                Ok(kept) => left.push(kept),
+                Err(why) => reason += &format!("\nthe disk of {} is not kept: {why}", NAMES[at]),
+            }
+        }
+        (left, reason)
     }
 
     fn draw(&self, chance: &mut Chance) -> Vec<Fault> {

@@ -5,6 +5,7 @@
 //! connections. Not here: clients (`workload`), judgement (`history`).
 
 pub(crate) mod clock;
+mod judgement;
 mod lease;
 mod net;
 pub mod texts;
@@ -21,8 +22,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Site, said};
-use crate::history::{History, Tally};
-use crate::{Try, fail, paths, require, wait, workload};
+use crate::{Try, fail, paths, require, wait};
 
 use clock::FakeClock;
 pub use clock::Pace;
@@ -529,19 +529,6 @@ impl Group {
             (in_sync && group["serving"] == true).then_some(active)
         })
         .map_err(|error| self.explained(&error.to_string()).into())
-    }
-
-    /// Takes all out of the round's queues through `at`, when nothing is under way any more, and
-    /// judges.
-    ///
-    /// # Errors
-    /// The first broken promise, with what the instances said.
-    pub fn judge(&self, at: Instance, history: &History) -> Try<Tally> {
-        let judged = || {
-            self.until_quiet()?;
-            history.judge(&workload::drain_at(self.address(at))?)
-        };
-        judged().map_err(|error| self.explained(&error.to_string()).into())
     }
 
     /// Waits until no client is connected and no unit of work is open.

@@ -3,7 +3,8 @@
 //! A page becomes durable by a sync of its file; a name by a sync of its folder. A power cut keeps
 //! a random share of the pages and, folder by folder, a random number of the oldest name changes.
 //! A rename across folders is one change, kept or lost in both, and durable by a sync of either: a
-//! file system's journal has it in one transaction.
+//! file system's journal has it in one transaction, behind those that made the folders that it
+//! leads to. A folder is not gone before what moved out of it is elsewhere.
 //! Not here: permissions, links, times, and anything below a page. Invariant: every name leads to
 //! a node that exists.
 
@@ -12,14 +13,17 @@ use std::ffi::{OsStr, OsString};
 
 use crate::chance::Chance;
 
+mod file;
+mod keeping;
+mod names;
+
+use file::File;
+use names::{Change, Folder};
+
 /// Bytes of one page: what is kept or lost as a whole.
 pub const PAGE_BYTES: usize = 4096;
-const PAGE: u64 = PAGE_BYTES as u64;
 /// Number of the folder that everything is in.
 pub const ROOT: u64 = 1;
-
-type Page = Box<[u8; PAGE_BYTES]>;
-type Names = BTreeMap<OsString, u64>;
 
 /// Why an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,40 +66,6 @@ pub struct Look {
     pub mode: u32,
 }
 
-#[derive(Default)]
-struct File {
-    synced: BTreeMap<u64, Page>,
-    synced_bytes: u64,
-    /// Of the synced pages, only bytes below this are still seen (a truncation hides the rest).
-    visible_bytes: u64,
-    written: BTreeMap<u64, Page>,
-    bytes: u64,
-}
-
-#[derive(Default)]
-struct Folder {
-    synced: Names,
-    names: Names,
-    changes: Vec<Change>,
-}
-
-#[derive(Clone)]
-enum Change {
-    Add(OsString, u64),
-    Remove(OsString),
-    Rename(OsString, OsString),
-    /// A name came from another folder, or went to one: one change with that of the other folder.
-    Came(OsString, u64, Move),
-    Went(OsString, Move),
-}
-
-/// A rename across folders, as one of the two folders knows it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Move {
-    number: u64,
-    other: u64,
-}
-
 enum Body {
     File(File),
     Folder(Folder),
@@ -111,9 +81,10 @@ struct Node {
 pub struct Disk {
     nodes: HashMap<u64, Node>,
     next: u64,
-    next_move: u64,
+    next_change: u64,
     bytes_max: u64,
     syncs_fail: bool,
+    unreadable: HashSet<u64>,
     syncs_lie: bool,
     syncs: u64,
 }
@@ -124,8 +95,16 @@ impl Disk {
     pub fn new(bytes_max: u64) -> Self {
         let root = Node { body: Body::Folder(Folder::default()), mode: 0o040_755 };
         let nodes = HashMap::from([(ROOT, root)]);
-        let (next, next_move, syncs) = (ROOT + 1, 0, 0);
-        Self { nodes, next, next_move, bytes_max, syncs_fail: false, syncs_lie: false, syncs }
+        Self {
+            nodes,
+            next: ROOT + 1,
+            next_change: 0,
+            bytes_max,
+            syncs_fail: false,
+            unreadable: HashSet::new(),
+            syncs_lie: false,
+            syncs: 0,
+        }
     }
 
     /// Changes the size of the disk; files keep what they have.
@@ -136,6 +115,20 @@ impl Disk {
     /// Lets every sync fail from now on, or work again.
     pub fn set_syncs_fail(&mut self, fail: bool) {
         self.syncs_fail = fail;
+    }
+
+    /// Lets every read of the file at this path fail from now on, or work again.
+    ///
+    /// # Errors
+    /// [`No::Entry`].
+    pub fn set_unreadable(&mut self, path: &[&str], unreadable: bool) -> Result<(), No> {
+        let mut node = ROOT;
+        for name in path {
+            node = self.find(node, OsStr::new(name))?.node;
+        }
+        self.unreadable.remove(&node);
+        self.unreadable.extend(unreadable.then_some(node));
+        Ok(())
     }
 
     /// Lets every sync do nothing and report success from now on: what no program can survive.
@@ -194,11 +187,10 @@ impl Disk {
     /// [`No::Exists`] when the name is taken.
     pub fn make(&mut self, at: u64, name: &OsStr, kind: Kind, mode: u32) -> Result<Look, No> {
         let node = self.next;
-        let folder = self.folder_mut(at)?;
-        if folder.names.contains_key(name) {
+        if self.folder(at)?.names.contains_key(name) {
             return Err(No::Exists);
         }
-        folder.change(Change::Add(name.into(), node));
+        self.change(at, Change::Add(name.into(), node), Vec::new())?;
         let body = match kind {
             Kind::File => Body::File(File::default()),
             Kind::Folder => Body::Folder(Folder::default()),
@@ -218,8 +210,8 @@ impl Disk {
         if found.kind == Kind::Folder && !self.folder(found.node)?.names.is_empty() {
             return Err(No::NotEmpty);
         }
-        self.folder_mut(at)?.change(Change::Remove(name.into()));
-        Ok(())
+        let emptied = if found.kind == Kind::Folder { vec![found.node] } else { Vec::new() };
+        self.change(at, Change::Remove(name.into()), emptied)
     }
 
     /// Renames, over what has the new name.
@@ -228,17 +220,40 @@ impl Disk {
     /// [`No::Entry`].
     pub fn rename(&mut self, at: u64, name: &OsStr, to: u64, new: &OsStr) -> Result<(), No> {
         let found = self.find(at, name)?;
-        self.folder(to)?;
+        let mut before = match self.find(to, new) {
+            Ok(replaced) if replaced.kind == Kind::Folder => vec![replaced.node],
+            Ok(_) | Err(_) => Vec::new(),
+        };
         if at == to {
-            self.folder_mut(at)?.change(Change::Rename(name.into(), new.into()));
-        } else {
-            let number = self.next_move;
-            self.next_move += 1;
-            let (came, went) = (Move { number, other: at }, Move { number, other: to });
-            self.folder_mut(to)?.change(Change::Came(new.into(), found.node, came));
-            self.folder_mut(at)?.change(Change::Went(name.into(), went));
+            return self.change(at, Change::Rename(name.into(), new.into()), before);
         }
+        before.push(at);
+        before.extend(self.way_to(to));
+        self.change(to, Change::Add(new.into(), found.node), before)?;
+        // The same change: it has the same number.
+        self.next_change -= 1;
+        self.change(at, Change::Remove(name.into()), vec![to])
+    }
+
+    fn change(&mut self, at: u64, change: Change, before: Vec<u64>) -> Result<(), No> {
+        let number = self.next_change;
+        self.folder_mut(at)?.change(number, change, before);
+        self.next_change += 1;
         Ok(())
+    }
+
+    /// The folders that a folder is in.
+    fn way_to(&self, folder: u64) -> Vec<u64> {
+        let mut way = Vec::new();
+        let mut at = folder;
+        let holds = |number: u64, node: u64| {
+            self.folder(number).is_ok_and(|folder| folder.names.values().any(|it| *it == node))
+        };
+        while let Some(parent) = self.nodes.keys().copied().find(|parent| holds(*parent, at)) {
+            way.push(parent);
+            at = parent;
+        }
+        way
     }
 
     /// Sets the mode bits (kept at once: nothing depends on them).
@@ -272,8 +287,11 @@ impl Disk {
     /// Reads at most `count` bytes.
     ///
     /// # Errors
-    /// [`No::Kind`] when it is no file.
+    /// [`No::Kind`] when it is no file, [`No::Broken`] when it is unreadable.
     pub fn read(&self, number: u64, offset: u64, count: u32) -> Result<Vec<u8>, No> {
+        if self.unreadable.contains(&number) {
+            return Err(No::Broken);
+        }
         Ok(self.file(number)?.read(offset, u64::from(count)))
     }
 
@@ -314,15 +332,10 @@ impl Disk {
         if self.syncs_fail {
             return Err(No::Broken);
         }
-        let all = self.folder(number)?.changes.len();
-        let mut due = vec![(number, all)];
-        while let Some((number, count)) = due.pop() {
-            for moved in self.folder_mut(number)?.make_durable(count) {
-                let mut other = self.folder(moved.other)?.changes.iter();
-                if let Some(at) = other.position(|change| change.is(moved.number)) {
-                    due.push((moved.other, at + 1));
-                }
-            }
+        self.folder(number)?;
+        let mut due = vec![(number, u64::MAX)];
+        while let Some((number, upto)) = due.pop() {
+            due.extend(self.folder_mut(number)?.make_durable(upto));
         }
         Ok(())
     }
@@ -341,7 +354,7 @@ impl Disk {
                 Some(Body::Special) | None => {}
             }
         }
-        self.lose_moves_of_one_side(&mut kept);
+        self.lose_what_lacks_something(&mut kept);
         for (number, count) in kept {
             if let Ok(folder) = self.folder_mut(number) {
                 folder.cut_power(count);
@@ -351,24 +364,20 @@ impl Disk {
         self.nodes.retain(|number, _| kept.contains(number));
     }
 
-    /// Takes from the number of changes that each folder keeps until every rename across folders is
-    /// kept by both of its folders or by none.
-    fn lose_moves_of_one_side(&self, kept: &mut BTreeMap<u64, usize>) {
+    /// Takes from the number of changes that each folder keeps until every change that is kept has
+    /// all that it needs.
+    fn lose_what_lacks_something(&self, kept: &mut BTreeMap<u64, usize>) {
+        let has = |kept: &BTreeMap<u64, usize>, (number, upto): (u64, u64)| {
+            let needed = self.folder(number).map_or(0, |folder| folder.changes_upto(upto));
+            needed <= kept.get(&number).copied().unwrap_or(0)
+        };
         loop {
-            let mut torn = None;
-            for (number, count) in &*kept {
-                let changes = self.folder(*number).map_or(&[][..], |folder| &folder.changes);
-                for (at, change) in changes.iter().take(*count).enumerate() {
-                    let Some(moved) = change.moved() else { continue };
-                    let other = self.folder(moved.other).map_or(&[][..], |other| &other.changes);
-                    let there = kept.get(&moved.other).copied().unwrap_or(0);
-                    if !other.iter().take(there).any(|change| change.is(moved.number)) {
-                        torn = Some((*number, at));
-                        break;
-                    }
-                }
-            }
-            match torn {
+            let lacking = kept.iter().find_map(|(number, count)| {
+                let folder = self.folder(*number).ok()?;
+                let lacks = |at: &usize| folder.needs(*at).any(|need| !has(kept, need));
+                Some((*number, (0..*count).find(lacks)?))
+            });
+            match lacking {
                 Some((number, at)) => kept.insert(number, at),
                 None => return,
             };
@@ -424,162 +433,6 @@ impl Disk {
             Body::Folder(_) | Body::Special => Err(No::Kind),
         }
     }
-}
-
-impl Folder {
-    fn change(&mut self, change: Change) {
-        change.clone().done_to(&mut self.names);
-        self.changes.push(change);
-    }
-
-    /// The oldest `count` changes cannot be lost any more; the renames across folders among them.
-    fn make_durable(&mut self, count: usize) -> Vec<Move> {
-        let mut moves = Vec::new();
-        for change in self.changes.drain(..count.min(self.changes.len())) {
-            moves.extend(change.moved());
-            change.done_to(&mut self.synced);
-        }
-        moves
-    }
-
-    /// How many of the oldest changes a power cut leaves.
-    fn kept_changes(&self, keep_percent: u64, chance: &mut Chance) -> usize {
-        self.changes.iter().take_while(|_| chance.percent(keep_percent)).count()
-    }
-
-    fn cut_power(&mut self, kept: usize) {
-        self.make_durable(kept);
-        self.changes.clear();
-        self.names = self.synced.clone();
-    }
-}
-
-impl Change {
-    /// The rename across folders that this is one side of.
-    fn moved(&self) -> Option<Move> {
-        match self {
-            Change::Came(_, _, moved) | Change::Went(_, moved) => Some(*moved),
-            Change::Add(..) | Change::Remove(_) | Change::Rename(..) => None,
-        }
-    }
-
-    fn is(&self, number: u64) -> bool {
-        self.moved().is_some_and(|moved| moved.number == number)
-    }
-
-    fn done_to(self, names: &mut Names) {
-        match self {
-            Change::Add(name, node) | Change::Came(name, node, _) => {
-                names.insert(name, node);
-            }
-            Change::Remove(name) | Change::Went(name, _) => {
-                names.remove(&name);
-            }
-            Change::Rename(name, new) => {
-                if let Some(node) = names.remove(&name) {
-                    names.insert(new, node);
-                }
-            }
-        }
-    }
-}
-
-impl File {
-    fn page(&self, number: u64) -> Page {
-        if let Some(page) = self.written.get(&number) {
-            return page.clone();
-        }
-        let mut page = self.synced.get(&number).cloned().unwrap_or_else(blank);
-        let seen = within_page(self.visible_bytes.saturating_sub(number * PAGE));
-        page.iter_mut().skip(seen).for_each(|byte| *byte = 0);
-        page
-    }
-
-    fn read(&self, offset: u64, count: u64) -> Vec<u8> {
-        let end = self.bytes.min(offset + count);
-        let mut bytes = Vec::new();
-        let mut at = offset;
-        while at < end {
-            let page = self.page(at / PAGE);
-            let from = within_page(at % PAGE);
-            let upto = within_page(end - (at / PAGE) * PAGE);
-            bytes.extend(page.iter().take(upto).skip(from));
-            at = (at / PAGE + 1) * PAGE;
-        }
-        bytes
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let mut at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let from = within_page(at % PAGE);
-            let (now, later) = rest.split_at(rest.len().min(PAGE_BYTES - from));
-            let mut page = self.page(at / PAGE);
-            page.iter_mut().skip(from).zip(now).for_each(|(to, byte)| *to = *byte);
-            self.written.insert(at / PAGE, page);
-            at += now.len() as u64;
-            rest = later;
-        }
-        self.bytes = self.bytes.max(at);
-    }
-
-    fn resize(&mut self, bytes: u64) {
-        if bytes < self.bytes {
-            let last = self.page(bytes / PAGE);
-            self.written.retain(|number, _| *number < bytes / PAGE);
-            self.visible_bytes = self.visible_bytes.min(bytes);
-            if !bytes.is_multiple_of(PAGE) {
-                let mut page = last;
-                page.iter_mut().skip(within_page(bytes % PAGE)).for_each(|byte| *byte = 0);
-                self.written.insert(bytes / PAGE, page);
-            }
-        }
-        self.bytes = bytes;
-    }
-
-    fn sync(&mut self) {
-        let pages: Vec<u64> = self.synced.keys().copied().collect();
-        for number in pages {
-            if (number + 1) * PAGE > self.visible_bytes {
-                let page = self.page(number);
-                self.synced.insert(number, page);
-            }
-        }
-        self.synced.append(&mut self.written);
-        let end = self.bytes;
-        self.synced.retain(|number, _| number * PAGE < end);
-        self.synced_bytes = end;
-        self.visible_bytes = end;
-    }
-
-    fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
-        let truncated = self.visible_bytes < self.synced_bytes && chance.percent(keep_percent);
-        let mut bytes = if truncated { self.visible_bytes } else { self.synced_bytes };
-        if truncated {
-            self.synced.retain(|number, _| number * PAGE < bytes);
-        }
-        for (number, page) in std::mem::take(&mut self.written) {
-            if chance.percent(keep_percent) {
-                bytes = bytes.max(self.bytes.min((number + 1) * PAGE));
-                self.synced.insert(number, page);
-            }
-        }
-        if self.bytes > bytes && chance.percent(keep_percent) {
-            bytes = self.bytes;
-        }
-        self.bytes = bytes;
-        self.synced_bytes = bytes;
-        self.visible_bytes = bytes;
-    }
-}
-
-fn blank() -> Page {
-    Box::new([0; PAGE_BYTES])
-}
-
-fn within_page(bytes: u64) -> usize {
-    usize::try_from(bytes.min(PAGE)).unwrap_or(PAGE_BYTES)
 }
 
 #[cfg(test)]

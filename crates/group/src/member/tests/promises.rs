@@ -122,6 +122,33 @@ fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_does_not_know() {
 }
 
 #[test]
+fn the_vote_comes_back_when_what_was_missing_is_on_the_disk_and_not_before() {
+    let mut member = alone(noted(1).without_vote(), 1);
+    let mut out = Output::default();
+    let entry = |index: u64| Entry {
+        index,
+        term: 4,
+        context: bytes::Bytes::copy_from_slice(&place_of(index, 4).lsn.0.to_le_bytes()),
+        ..Entry::default()
+    };
+    // Committed, and of the leader's own term: it knows all that was committed before.
+    let more = RaftMessage {
+        index: 1,
+        log_term: 1,
+        commit: 3,
+        entries: vec![entry(2), entry(3)].into(),
+        ..RaftMessage::default()
+    };
+    member.step(Time(2), message(MessageType::MsgAppend, 2, 4, more), &mut out);
+    assert_eq!((out.receive.len(), member.may_vote()), (2, false), "they are on their way");
+    member.step(Time(3), Input::Durable(place_of(2, 4).end), &mut out);
+    assert!(!member.may_vote(), "one is");
+    member.step(Time(4), Input::Durable(place_of(3, 4).end), &mut out);
+    assert!(member.may_vote());
+    assert_eq!(out.hard_state.map(|hard_state| hard_state.may_vote), Some(true));
+}
+
+#[test]
 fn what_a_member_acknowledged_on_an_earlier_connection_counts_no_more() {
     let mut trio = Trio::formed(33);
     let leader = trio.run_until_leader();

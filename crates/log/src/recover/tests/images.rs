@@ -395,3 +395,29 @@ fn where_room_is_wanting_the_newest_image_must_do() {
     let (_, _, records) = replay(&disk, Begin::Image).unwrap();
     assert_eq!(records.as_slice(), &written.records[81..]);
 }
+
+#[test]
+fn an_older_image_that_made_way_does_not_come_back_without_the_log_that_it_needs() {
+    let written_to = MemoryDisk::new();
+    write_with_images(&written_to, 100, &[(40, "a"), (80, "b")]);
+    let disk = MemoryDisk::recording_with_files(written_to.files());
+    let watch = Watch::new();
+    let log = start(&shared(&disk), Options::small(), &watch);
+    log.reclaim(log.durable()).unwrap();
+    let from = disk.journal().len();
+    log.drop_older_images().unwrap();
+    log.reclaim(log.durable()).unwrap();
+    drop(log);
+    let journal = disk.journal();
+    let mut alone = 0;
+    for number in 10 * from..10 * (journal.len() + 1) {
+        let rule = CrashRule { keep_percent: 50, unit_bytes: 512, seed: number as u64 };
+        let found = journal.crash_with_names_in_any_order(CrashPoint(number / 10), rule);
+        let mut recovery = Recovery::open(shared(&found), Options::small(), LOG_ID).unwrap();
+        // What would be done if the newest one turned out to be damaged.
+        let has_older = recovery.pass_over_image();
+        assert!(has_older.is_ok(), "after operation {}, {rule:?}: {has_older:?}", number / 10);
+        alone += usize::from(matches!(has_older, Ok(false)));
+    }
+    assert!(alone > 0, "the older one goes in the end");
+}

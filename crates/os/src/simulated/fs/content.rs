@@ -100,6 +100,8 @@ pub(super) struct Content {
     /// What is on the medium in any case.
     durable: Bytes,
     unsynced: Vec<Unsynced>,
+    /// Whether readers see what no sync will write any more, because one failed.
+    has_lost: bool,
     /// Blocks at the beginning that space was set aside for.
     reserved: usize,
 }
@@ -114,13 +116,28 @@ impl Content {
     }
 
     pub(super) fn is_synced(&self) -> bool {
-        self.unsynced.is_empty()
+        self.unsynced.is_empty() && !self.has_lost
     }
 
-    /// Whether these bytes are on the medium, in any case.
+    /// Whether these bytes are there after any power cut.
     pub(super) fn has_synced(&self, bytes: &[u8], offset: u64) -> bool {
         let mut there = vec![0; bytes.len()];
-        self.durable.read(&mut there, offset) == bytes.len() && there == bytes
+        if self.durable.read(&mut there, offset) != bytes.len() || there != bytes {
+            return false;
+        }
+        let end = offset + bytes.len() as u64;
+        self.unsynced.iter().all(|change| match change {
+            // Written again, and not synced: what is there must be the same.
+            Unsynced::Piece { at, from, to, block } => {
+                let block_begin = (at * BLOCK_BYTES) as u64;
+                let low = offset.max(block_begin + *from as u64);
+                let high = end.min(block_begin + *to as u64);
+                low >= high
+                    || block[index(low - block_begin)..index(high - block_begin)]
+                        == bytes[index(low - offset)..index(high - offset)]
+            }
+            Unsynced::Length(length) => *length >= end,
+        })
     }
 
     /// Blocks that it takes.
@@ -191,11 +208,15 @@ impl Content {
     }
 
     /// A sync that fails: some of it is on the medium now. Of the rest the system forgets that it
-    /// must be written, or it tries again at the next sync.
-    pub(super) fn sync_partly(&mut self, dice: &mut SeededRandom) {
+    /// must be written, or it tries again at the next sync. Where it forgets, a reader goes on to
+    /// see it in the system's memory; but not what was written past that (`direct`).
+    pub(super) fn sync_partly(&mut self, is_direct: bool, dice: &mut SeededRandom) {
         self.durable = self.after_cut(dice);
         let changes = std::mem::take(&mut self.unsynced);
         if dice.chance(500) {
+            if is_direct {
+                self.now = self.durable.clone();
+            }
             return;
         }
         for change in changes {
@@ -222,6 +243,7 @@ impl Content {
     /// The power goes, and nothing of what was not synced is there.
     pub(super) fn lose_unsynced(&mut self) {
         self.unsynced.clear();
+        self.has_lost = false;
         self.now = self.durable.clone();
     }
 

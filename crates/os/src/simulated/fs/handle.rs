@@ -113,7 +113,12 @@ impl FileHandle {
         }
         self.check_direct(bytes, offset)?;
         let request = self.request(OperationKind::Write, offset, bytes.len() as u64);
-        self.operate(request, |state, _| state.volume.write(self.inode, bytes, offset))
+        self.operate(request, |state, _| {
+            // As Linux has it: at the end, whatever the offset.
+            let appends = self.access.appends;
+            let at = if appends { state.volume.look(self.inode)?.length } else { offset };
+            state.volume.write(self.inode, bytes, at)
+        })
     }
 
     fn check_direct(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
@@ -155,7 +160,7 @@ impl FileHandle {
 
     pub(super) fn sync(&self) -> io::Result<()> {
         self.operate(self.request(OperationKind::Sync, 0, 0), |state, mut mishap| {
-            state.volume.sync(self.inode, mishap.partly.as_mut())
+            state.volume.sync(self.inode, self.access.is_direct, mishap.partly.as_mut())
         })
     }
 

@@ -193,9 +193,13 @@ impl FileSystem {
     /// Whether these bytes of a file would be there after a power cut, in any case.
     #[must_use]
     pub fn is_synced(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> bool {
-        let state = self.0.lock();
-        let id = state.volume.resolve(path.as_ref());
-        id.is_ok_and(|id| state.volume.has_synced(id, bytes, offset))
+        self.0.lock().volume.has_synced(path.as_ref(), bytes, offset)
+    }
+
+    /// How many names were added, removed or renamed and not synced.
+    #[must_use]
+    pub fn unsynced_names(&self) -> usize {
+        self.0.lock().volume.unsynced_names()
     }
 
     /// Whether there is such a path.

@@ -1,3 +1,7 @@
+mod differential;
+mod faults;
+mod space_and_locks;
+
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -222,6 +226,26 @@ fn names_come_back_in_any_combination_that_could_have_been() {
         "old true",
     ];
     assert_eq!(keys(&outcomes), expected);
+}
+
+#[test]
+fn no_file_is_lost_because_its_old_name_was_used_again_or_its_second_one_came_late() {
+    let system = FileSystem::new();
+    system.put("/a", b"old");
+    let has_old = |system: &FileSystem| {
+        let mut files = system.tree().into_values().flatten();
+        files.any(|bytes| bytes == b"old").to_string()
+    };
+    let name_used_again = || {
+        fs::rename("/a", "/b").unwrap();
+        fs::write("/a", b"new").unwrap();
+    };
+    assert_eq!(keys(&after_cuts(&system, name_used_again, has_old)), ["true"]);
+    let second_name = || {
+        fs::hard_link("/a", "/b").unwrap();
+        fs::remove_file("/a").unwrap();
+    };
+    assert_eq!(keys(&after_cuts(&system, second_name, has_old)), ["true"]);
 }
 
 #[test]

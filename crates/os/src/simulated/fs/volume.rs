@@ -19,6 +19,8 @@ use towline_types::SeededRandom;
 
 use super::content::{BLOCK_BYTES, Content};
 
+mod medium;
+
 /// Of a file or a folder, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InodeId(u64);
@@ -250,24 +252,27 @@ impl Volume {
 
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
         let id = self.resolve(from)?;
-        if self.look(id)?.is_folder {
-            return Err(Errno::PERM);
-        }
         if self.resolve(to).is_ok() {
             return Err(Errno::EXIST);
         }
         let (folder, name) = self.slot(to)?;
+        if self.look(id)?.is_folder {
+            return Err(Errno::PERM);
+        }
         self.change(vec![(folder, name.to_owned(), Some(id))], vec![id]);
         Ok(())
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
-        let id = self.resolve(from)?;
         let (old, old_name) = self.slot(from)?;
         let (new, new_name) = self.slot(to)?;
+        let id = self.resolve(from)?;
         let is_folder = self.look(id)?.is_folder;
         if is_folder && to != from && to.starts_with(from) {
             return Err(Errno::INVAL);
+        }
+        if to != from && from.starts_with(to) {
+            return Err(Errno::NOTEMPTY);
         }
         let mut inodes = vec![id];
         if let Some(replaced) = self.names(new)?.get(new_name).copied() {
@@ -349,57 +354,12 @@ impl Volume {
         }
     }
 
-    /// Makes one change durable.
-    fn apply(&mut self, change: Change) {
-        for (folder, name, id) in change.names {
-            let Some(Inode { kind: Kind::Folder { durable, .. }, .. }) =
-                self.inodes.get_mut(&folder)
-            else {
-                continue;
-            };
-            let before = match id {
-                Some(id) => durable.insert(name, id),
-                None => durable.remove(&name),
-            };
-            if let Some(inode) = id.and_then(|id| self.inodes.get_mut(&id)) {
-                inode.kept += 1;
-            }
-            self.let_go(before.into_iter());
-        }
-        self.let_go(change.inodes.into_iter());
-    }
-
-    fn let_go(&mut self, ids: impl Iterator<Item = InodeId>) {
-        for id in ids {
-            if let Some(inode) = self.inodes.get_mut(&id) {
-                inode.kept -= 1;
-                self.collect(id, false);
-            }
-        }
-    }
-
-    /// Makes the chosen changes durable, and those that they need. The others stay.
-    fn apply_chosen(&mut self, mut chosen: Vec<bool>) {
-        for later in (0..self.changes.len()).rev() {
-            if chosen[later] {
-                for (earlier, chosen) in self.changes.iter().zip(&mut chosen).take(later) {
-                    *chosen |= self.changes[later].needs(earlier);
-                }
-            }
-        }
-        for (change, is_chosen) in std::mem::take(&mut self.changes).into_iter().zip(chosen) {
-            if is_chosen {
-                self.apply(change);
-            } else {
-                self.changes.push(change);
-            }
-        }
-    }
-
-    /// Syncs a file or a folder: the bytes, or the names in it. Partly: the sync fails.
+    /// Syncs a file or a folder: the bytes, or the names in it. Partly: the sync fails. Direct: the
+    /// file is written past the memory of the system.
     pub(super) fn sync(
         &mut self,
         id: InodeId,
+        is_direct: bool,
         partly: Option<&mut SeededRandom>,
     ) -> Result<(), Errno> {
         let is_folder = self.look(id)?.is_folder;
@@ -409,7 +369,7 @@ impl Volume {
                     self.content_mut(id)?.sync();
                 }
             }
-            (false, Some(dice)) => self.content_mut(id)?.sync_partly(dice),
+            (false, Some(dice)) => self.content_mut(id)?.sync_partly(is_direct, dice),
             (true, partly) => {
                 let touched = self.changes.iter().map(|change| change.touches(id));
                 let mut chosen: Vec<_> = touched.collect();
@@ -461,89 +421,6 @@ impl Volume {
         Ok(self.content_mut(id)?.flip_bit(bit))
     }
 
-    /// The power goes. Of the changes of names either the first ones are there, as a journal has
-    /// it, or any that do not contradict each other. No handle is valid any more.
-    pub(super) fn power_cut(&mut self, dice: &mut SeededRandom) {
-        let count = self.changes.len();
-        let chosen = if dice.chance(500) {
-            let first = dice.index(count + 1);
-            (0..count).map(|at| at < first).collect()
-        } else {
-            let per_mille = [100, 500, 900][dice.index(3)];
-            self.drawn(dice, per_mille)
-        };
-        self.apply_chosen(chosen);
-        for inode in self.inodes.values_mut() {
-            if let Kind::File(content) = &mut inode.kind
-                && !content.is_synced()
-            {
-                Arc::make_mut(content).power_cut(dice);
-            }
-        }
-        self.begin_from_medium();
-    }
-
-    /// Any changes, each only with those that it needs.
-    fn drawn(&self, dice: &mut SeededRandom, per_mille: u64) -> Vec<bool> {
-        let mut chosen: Vec<bool> = Vec::new();
-        for (at, change) in self.changes.iter().enumerate() {
-            let is_free = (0..at).all(|it| chosen[it] || !change.needs(&self.changes[it]));
-            chosen.push(dice.chance(per_mille) && is_free);
-        }
-        chosen
-    }
-
-    /// The power goes, and nothing of what was not synced is there.
-    pub(super) fn lose_unsynced(&mut self) {
-        for inode in self.inodes.values_mut() {
-            if let Kind::File(content) = &mut inode.kind
-                && !content.is_synced()
-            {
-                Arc::make_mut(content).lose_unsynced();
-            }
-        }
-        self.begin_from_medium();
-    }
-
-    /// All that is there is durable.
-    pub(super) fn sync_all(&mut self) {
-        self.apply_chosen(vec![true; self.changes.len()]);
-        for inode in self.inodes.values_mut() {
-            if let Kind::File(content) = &mut inode.kind
-                && !content.is_synced()
-            {
-                Arc::make_mut(content).sync();
-            }
-        }
-    }
-
-    fn begin_from_medium(&mut self) {
-        self.changes.clear();
-        for inode in self.inodes.values_mut() {
-            (inode.links, inode.handles, inode.kept) = (0, 0, 0);
-            if let Kind::Folder { now, durable } = &mut inode.kind {
-                now.clone_from(durable);
-            }
-        }
-        let mut found = Vec::from([ROOT]);
-        let mut kept = BTreeMap::new();
-        while let Some(id) = found.pop() {
-            let inode = self.inodes.remove(&id).or_else(|| kept.remove(&id));
-            let Some(mut inode) = inode else { continue };
-            (inode.links, inode.kept) = (inode.links + 1, inode.kept + 1);
-            if let Kind::Folder { now, .. } = &inode.kind {
-                found.extend(now.values());
-            }
-            kept.insert(id, inode);
-        }
-        self.inodes = kept;
-        let contents = self.inodes.values().filter_map(|inode| match &inode.kind {
-            Kind::File(content) => Some(content.allocated()),
-            Kind::Folder { .. } => None,
-        });
-        self.blocks_used = contents.sum();
-    }
-
     /// All files by their paths, and folders with `None`.
     pub(super) fn tree(&self) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut tree = BTreeMap::new();
@@ -584,10 +461,6 @@ impl Volume {
     }
 
     /// All of a file.
-    pub(super) fn has_synced(&self, id: InodeId, bytes: &[u8], offset: u64) -> bool {
-        self.content(id).is_ok_and(|content| content.has_synced(bytes, offset))
-    }
-
     pub(super) fn bytes(&self, id: InodeId) -> Result<Vec<u8>, Errno> {
         let content = self.content(id)?;
         let mut bytes = vec![0; usize::try_from(content.length()).unwrap_or(usize::MAX)];

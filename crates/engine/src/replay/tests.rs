@@ -1,0 +1,113 @@
+//! Starts from a data folder: which image and which pages are trusted, and how far the log is
+//! applied.
+
+use bytes::Bytes;
+use towline_core::NewMessage;
+use towline_node::{PutTo, Request};
+use towline_process::Clock;
+use towline_types::Payload;
+
+use super::*;
+use crate::running::OpenInstance;
+
+const PUTS: u64 = 30;
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.log.extent_bytes = 1 << 20;
+    config
+}
+
+/// A data folder with the log of a queue manager, and so many images, with messages before each.
+fn data_folder(images: usize) -> (tempfile::TempDir, Home) {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::single(folder.path());
+    let start = StartOptions::default();
+    let open = OpenInstance::open("QM1", &home, &config(), start, Clock::start()).unwrap();
+    let door = Arc::clone(open.door());
+    door.define_defaults();
+    let (connection, _) = door.connect();
+    for _ in 0..images.max(1) {
+        let put = |token| Request::Put {
+            token,
+            target: PutTo::Name("DEV.QUEUE.1".into()),
+            message: NewMessage {
+                persistent: Some(true),
+                priority: None,
+                expires_at: None,
+                correlation_hash: 0,
+                message_id_hash: 0,
+                content: Payload::from(Bytes::from_static(b"content")),
+                envelope_bytes: 0,
+            },
+            unit: None,
+            reply_wanted: true,
+        };
+        let mut requests: Vec<Request> = (0..PUTS).map(put).collect();
+        door.step(door.clock().now(), connection, &mut requests);
+        while door.look(|instance| instance.runs_pending()) > 0 {
+            std::thread::yield_now();
+        }
+        while images > 0 && open.images().take(door.as_ref()).unwrap().is_none() {}
+    }
+    door.log().shutdown();
+    // The door and its log keep each other, and with them the lock of the folder.
+    let copy = tempfile::tempdir().unwrap();
+    let home = Home::single(copy.path());
+    copy_files(folder.path(), copy.path());
+    copy_files(&folder.path().join("log"), home.log_folder());
+    (copy, home)
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        if entry.file_type().unwrap().is_file() && entry.file_name() != "lock" {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+fn replayed(home: &Home, known: Option<u64>) -> ReplayedLog {
+    let target = ReplayTarget { new_id: LogId(1), known };
+    replay("QM1", home, &config(), StartOptions::default(), target).unwrap()
+}
+
+/// The files of images, the newest last.
+fn images(home: &Home) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.log_folder()).unwrap().map(|entry| entry.unwrap().path());
+    let is_image =
+        |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("image-");
+    let mut images: Vec<PathBuf> = entries.filter(is_image).collect();
+    images.sort();
+    images
+}
+
+#[test]
+fn beside_an_older_image_the_page_file_is_not_trusted_and_a_marker_says_so_before_it_is_emptied() {
+    let (_folder, home) = data_folder(3);
+    let sound = replayed(&home, None);
+    assert!(!sound.status.rebuilt && !home.rebuild_marker().exists());
+    drop(sound);
+    let newest = images(&home).pop().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    bytes[4_100] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let rebuilt = replayed(&home, None);
+    assert!(rebuilt.status.rebuilt, "its pages may have been used again for the newest one");
+    assert!(home.rebuild_marker().exists(), "until there is an image of what was rebuilt");
+    let tail = rebuilt.tail;
+    let mut instance = rebuilt.restart.finish(tail);
+    assert!(instance.plan_image().applied > Lsn::ZERO);
+}
+
+#[test]
+fn in_a_group_nothing_is_applied_that_is_not_known_to_be_committed() {
+    let (_folder, home) = data_folder(0);
+    let facts = |known| replayed(&home, known).restart.facts;
+    assert!(facts(None) > PUTS, "all of the log");
+    assert_eq!(facts(Some(0)), 0, "none of it");
+}

@@ -1,0 +1,219 @@
+//! Faults that a test makes, the time that operations take, and the trace.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use super::*;
+use crate::simulated::fs::{DiskTiming, Operation, OperationKind};
+use crate::time::Instant;
+
+const EIO: i32 = 5;
+
+/// The verdict on the operations of a kind, and on no other.
+fn on(kind: OperationKind, verdict: Verdict) -> impl FnMut(&Operation<'_>) -> Verdict + Send {
+    move |operation| if operation.kind == kind { verdict } else { Verdict::Goes }
+}
+
+#[test]
+fn an_operation_that_fails_has_no_effect_or_has_one() {
+    for (verdict, expected) in [(Verdict::Fails(28), ""), (Verdict::FailsAfter(28), "x")] {
+        let system = FileSystem::new();
+        system.put("/a", b"");
+        system.set_faults(on(OperationKind::Write, verdict));
+        let error = run(&system, 1, || fs::write("/a", b"x").unwrap_err());
+        assert_eq!(error.raw_os_error(), Some(28));
+        assert_eq!(system.bytes("/a").unwrap(), expected.as_bytes());
+    }
+}
+
+#[test]
+fn a_fault_sees_what_is_about_to_happen_and_may_look_into_the_files() {
+    let system = FileSystem::new();
+    system.make_folder("/data");
+    let (inside, seen) = (system.clone(), Arc::new(Plain::new(Vec::new())));
+    let list = Arc::clone(&seen);
+    system.set_faults(move |operation| {
+        assert_eq!(operation.process, A);
+        let Operation { kind, path, to, offset, length, .. } = *operation;
+        list.lock().push((kind, path.to_owned(), offset, length, inside.names("/data").len()));
+        assert_eq!(to.is_some(), kind == OperationKind::Rename);
+        Verdict::Goes
+    });
+    run(&system, 1, || {
+        let file = File::create("/data/a").unwrap();
+        file.write_all_at(b"four", 8).unwrap();
+        fs::rename("/data/a", "/data/b").unwrap();
+    });
+    let path = |name: &str| Path::new(name).to_owned();
+    assert_eq!(
+        *seen.lock(),
+        [
+            (OperationKind::Create, path("/data/a"), 0, 0, 0),
+            (OperationKind::Write, path("/data/a"), 8, 4, 1),
+            (OperationKind::Rename, path("/data/a"), 0, 0, 1),
+        ]
+    );
+}
+
+#[test]
+fn a_sync_that_fails_leaves_some_of_it_durable_and_gives_the_rest_up_or_not() {
+    const NEW: [u8; 4 * 4096] = [b'1'; 4 * 4096];
+    let (mut some, mut outcomes) = (0, [0, 0]);
+    for seed in 0..200 {
+        let system = FileSystem::new();
+        system.put("/a", &[b'0'; 4 * 4096]);
+        system.set_faults(|operation| match (operation.kind, operation.number) {
+            (OperationKind::Sync, 3) => Verdict::FailsAfter(EIO),
+            _ => Verdict::Goes,
+        });
+        let looks = system.clone();
+        let after_failure = run(&system, seed, move || {
+            let file = File::options().read(true).write(true).open("/a").unwrap();
+            file.write_all_at(&NEW, 0).unwrap();
+            assert_eq!(file.sync_data().unwrap_err().raw_os_error(), Some(EIO));
+            let after_failure = looks.synced().bytes("/a").unwrap();
+            let mut seen = [0; 4 * 4096];
+            file.read_exact_at(&mut seen, 0).unwrap();
+            assert_eq!(seen, NEW, "readers see what was written");
+            file.sync_data().unwrap();
+            after_failure
+        });
+        let count = after_failure.iter().filter(|byte| **byte == b'1').count();
+        some += usize::from(0 < count && count < NEW.len());
+        outcomes[usize::from(system.synced().bytes("/a").unwrap() == NEW)] += 1;
+    }
+    assert!(some > 20 && outcomes[0] > 20 && outcomes[1] > 20, "{some} {outcomes:?}");
+}
+
+#[test]
+fn an_operation_takes_as_long_as_it_is_told_and_meanwhile_others_go_on() {
+    let (system, world) = (FileSystem::new(), World::new(6));
+    system.put("/a", b"");
+    system.put("/b", b"");
+    system.set_faults(|operation| {
+        let is_slow = operation.kind == OperationKind::Sync && operation.path.ends_with("a");
+        if is_slow { Verdict::Takes(Duration::from_secs(3)) } else { Verdict::Goes }
+    });
+    world.mount(A, &system);
+    let took = Arc::new(Plain::new(Vec::new()));
+    for name in ["/a", "/b"] {
+        let took = Arc::clone(&took);
+        world.start(A, name, move || {
+            let file = File::open(name).unwrap();
+            let began = Instant::now();
+            file.sync_all().unwrap();
+            took.lock().push((name, began.elapsed().as_millis()));
+        });
+    }
+    world.run_until(LONG_US);
+    assert_eq!(*took.lock(), [("/b", 0), ("/a", 3_000)]);
+}
+
+#[test]
+fn an_operation_that_hangs_ends_with_its_process_without_effect() {
+    let (system, world) = (FileSystem::new(), World::new(7));
+    system.set_faults(on(OperationKind::Write, Verdict::Hangs));
+    world.mount(A, &system);
+    world.start(A, "writes", || fs::write("/a", b"x").unwrap());
+    world.run_until(LONG_US);
+    assert!(world.is_left(A));
+    world.kill(A);
+    world.run_until(LONG_US + 1);
+    assert!(!world.is_left(A));
+    assert_eq!(system.bytes("/a").unwrap(), b"");
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_write_leaves_it_done_or_not() {
+    let mut outcomes = [0, 0];
+    for seed in 0..100 {
+        let (system, world) = (FileSystem::new(), World::new(seed));
+        system.set_timing(DiskTiming { write_us: (1_000_000, 1_000_000), ..DiskTiming::default() });
+        world.mount(A, &system);
+        world.start(A, "writes", || fs::write("/a", b"x").unwrap());
+        world.run_until(500_000);
+        world.kill(A);
+        world.run_until(LONG_US);
+        outcomes[system.bytes("/a").unwrap().len()] += 1;
+    }
+    assert!(outcomes[0] > 20 && outcomes[1] > 20, "{outcomes:?}");
+}
+
+#[test]
+fn a_read_can_come_with_a_wrong_bit_and_the_file_does_not_change() {
+    let system = FileSystem::new();
+    system.put("/a", &[0; 4]);
+    let mut left = 1;
+    system.set_faults(move |operation| {
+        let flips = operation.kind == OperationKind::Read && left > 0;
+        left -= i32::from(flips);
+        if flips { Verdict::FlipsBit(9) } else { Verdict::Goes }
+    });
+    let read = run(&system, 1, || {
+        let file = File::open("/a").unwrap();
+        let (mut first, mut second) = ([9; 4], [9; 4]);
+        file.read_exact_at(&mut first, 0).unwrap();
+        file.read_exact_at(&mut second, 0).unwrap();
+        (first, second)
+    });
+    assert_eq!(read, ([0, 2, 0, 0], [0; 4]));
+    assert!(system.flip_bit("/a", 9) && !system.flip_bit("/a", 32));
+    assert_eq!(system.synced().bytes("/a").unwrap(), [0, 2, 0, 0], "at rest it does");
+}
+
+#[test]
+fn the_trace_has_what_was_done_in_order_and_what_came_of_it() {
+    let system = FileSystem::new();
+    system.put("/old", b"1");
+    assert!(system.take_trace().is_empty());
+    system.start_trace();
+    run(&system, 1, || {
+        fs::rename("/old", "/new").unwrap();
+        fs::remove_file("/old").unwrap_err();
+        let mut text = String::new();
+        File::open("/new").unwrap().read_to_string(&mut text).unwrap();
+        File::options().append(true).open("/new").unwrap().write_all(b"2").unwrap();
+    });
+    let trace = system.take_trace();
+    let lines = trace.iter().map(|done| {
+        let to = done.to.as_ref().map(|to| to.display().to_string()).unwrap_or_default();
+        format!("{:?} {} {to}{:?}", done.kind, done.path.display(), done.error)
+    });
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines[..3], ["Rename /old /newNone", "Remove /old Some(2)", "Open /new None"]);
+    assert!(lines[3].starts_with("Read /new"));
+    assert!(trace.is_sorted_by_key(|done| (done.number, done.at_us)), "{trace:?}");
+    assert!(trace.iter().all(|done| done.process == A));
+    assert_eq!((trace.last().unwrap().offset, trace.last().unwrap().length), (1, 1));
+    assert_eq!(system.bytes("/new").unwrap(), b"12");
+    assert!(system.take_trace().is_empty());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_times_and_another_one_others() {
+    let times = |seed| {
+        let system = FileSystem::new();
+        system.start_trace();
+        run(&system, seed, || {
+            fs::write("/a", [1; 9_000]).unwrap();
+            File::open("/a").unwrap().sync_all().unwrap();
+        });
+        system.take_trace().iter().map(|done| done.at_us).collect::<Vec<_>>()
+    };
+    assert_eq!(times(7), times(7));
+    assert_ne!(times(7), times(8));
+}
+
+#[test]
+fn stalls_come_as_often_as_they_should() {
+    let system = FileSystem::new();
+    let stall_us = (1_000_000, 1_000_000);
+    system.set_timing(DiskTiming { stalls_per_mille: 100, stall_us, ..DiskTiming::default() });
+    let took = run(&system, 3, || {
+        let file = File::create("/a").unwrap();
+        let began = Instant::now();
+        (0..500).for_each(|_| file.write_all_at(b"x", 0).unwrap());
+        began.elapsed().as_secs()
+    });
+    assert!((20..=90).contains(&took), "{took}");
+}
