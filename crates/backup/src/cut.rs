@@ -45,7 +45,10 @@ pub(super) fn find(
         let start = header.lsn.after(BATCH_HEADER_BYTES as u64);
         let place = scan.place_of(header.lsn);
         let payload = scan.payload().map_err(failed)?;
-        let mut kept = None;
+        // A term begins with a batch without records: no run is unfinished behind it, and an image
+        // may have been taken there.
+        let begins_term = payload.is_empty() && header.lsn.after(header.batch_bytes()) <= upto;
+        let mut kept = begins_term.then_some(0);
         for record in Records::new(payload) {
             let malformed = |_| LogError::Damaged(finding(place, header.lsn, Damage::Records));
             let record = record.map_err(malformed)?;

@@ -9,6 +9,7 @@ use towline_types::{Lsn, PageRef, SeededRandom, Time};
 
 mod copies;
 mod damage;
+mod terms;
 
 use super::*;
 use crate::manifest::MANIFEST_VERSION;

@@ -68,7 +68,7 @@ struct Newest {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) puts: Vec<Put>,
     pub(crate) gets: Vec<Get>,
@@ -79,6 +79,8 @@ pub(crate) struct History {
     held: BTreeMap<usize, (u64, u64)>,
     /// Connections that are gone.
     ended: BTreeSet<u64>,
+    /// Connections that are about to go, each of a process: what was under way to them goes back.
+    leaving: BTreeMap<u64, u64>,
     /// Which instance acknowledged in a term.
     terms: BTreeMap<u64, usize>,
     pub(crate) acknowledged: u64,
@@ -174,6 +176,23 @@ impl History {
     pub(crate) fn connection_ended(&mut self, connection: u64) {
         self.ended.insert(connection);
         self.held.retain(|_, (_, holder)| *holder != connection);
+    }
+
+    /// An instance ends a connection.
+    pub(crate) fn leaves(&mut self, connection: u64, speaker: Speaker) {
+        self.leaving.insert(connection, speaker.process);
+    }
+
+    /// It was on its way to a connection that has ended: it may come late to another one.
+    pub(crate) fn was_under_way(&mut self, content: &[u8]) {
+        if let Ok(number) = self.identify(content) {
+            self.puts[number].delivered = true;
+        }
+    }
+
+    /// All is known that was under way to it.
+    pub(crate) fn left(&mut self, connection: u64) {
+        self.leaving.remove(&connection);
     }
 
     fn acknowledges(&mut self, speaker: Speaker) -> Result<(), Violation> {
@@ -280,7 +299,10 @@ impl History {
             }
         }
         let order = if self.orders_by_connection { connection } else { speaker.term };
-        self.follows_in_order(order, number)?;
+        let followed = self.follows_in_order(order, number);
+        if !self.leaving.values().any(|process| *process == speaker.process) {
+            followed?;
+        }
         self.puts[number].delivered = true;
         if self.ended.contains(&connection) {
             return Ok(number);
@@ -313,7 +335,11 @@ impl History {
             );
         match before.max() {
             Some(newest) if !put.delivered && number < newest => {
-                return Err(format!("message {number} was delivered behind {newest}, put later"));
+                let (first, second) = (&self.puts[number], &self.puts[newest]);
+                return Err(format!(
+                    "message {number} was delivered behind {newest}, put later: {first:?}, \
+                     {second:?}"
+                ));
             }
             _ => {}
         }

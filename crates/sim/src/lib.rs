@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod client;
 mod cluster;
 mod disk;
@@ -20,6 +21,7 @@ mod network;
 mod plan;
 mod process;
 mod runs;
+mod served;
 mod trace;
 mod view;
 mod world;
@@ -93,12 +95,38 @@ pub fn run(seed: u64, traced: bool) -> Report {
 /// Runs one seed of the cluster: the same with the whole code below the sockets.
 #[must_use]
 pub fn run_cluster(seed: u64, traced: bool) -> Report {
+    begin(traced);
+    cluster::run(seed)
+}
+
+/// Runs one seed of a queue manager that is no group: one instance, or several processes with one
+/// file system; with backups and restores.
+#[must_use]
+pub fn run_alone(seed: u64, traced: bool) -> Report {
+    begin(traced);
+    alone::run(seed)
+}
+
+/// Runs a short load of such a queue manager, which crashes at one operation of a file; the seed
+/// names load, operation, and how (see [`crash_seed`]).
+#[must_use]
+pub fn run_crash(seed: u64, traced: bool) -> Report {
+    begin(traced);
+    alone::run_crash(seed)
+}
+
+/// The seed of [`run_crash`] for a load, an operation (from 1; 0: no crash) and one of 8 ways.
+#[must_use]
+pub fn crash_seed(load: u64, operation: u64, way: u64) -> u64 {
+    alone::crash_seed(load, operation, way)
+}
+
+fn begin(traced: bool) {
     trace::begin(traced);
     if traced {
         // Messages of the instances, when TOWLINE_LOG says so.
         towline_logging::start().ok();
     }
-    cluster::run(seed)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use towline_sim::{Report, last_events, run, run_cluster};
+use towline_sim::{Report, last_events, run, run_alone, run_cluster, run_crash};
 
 /// Runs groups of three simulated instances under faults, each decided by a seed.
 #[derive(Debug, Parser)]
@@ -42,6 +42,13 @@ struct Options {
     /// Whole processes, with the real log, files, driver and start.
     #[arg(long)]
     cluster: bool,
+    /// Queue managers that are no group: one instance, or a shared data folder.
+    #[arg(long, conflicts_with = "cluster")]
+    alone: bool,
+    /// A short load with a crash at one operation of a file: seed = load * 1000000 + operation * 8
+    /// + way; way 0 to 3 before it, 4 to 7 after it; 0 and 4 a kill, others a power cut.
+    #[arg(long, conflicts_with_all = ["cluster", "alone"])]
+    crash: bool,
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -103,7 +110,12 @@ fn tell_the_seed_of_a_panic(lines: usize) {
 }
 
 fn run_one(seed: u64, traced: bool, options: &Options) -> Report {
-    if options.cluster { run_cluster(seed, traced) } else { run(seed, traced) }
+    match options {
+        Options { cluster: true, .. } => run_cluster(seed, traced),
+        Options { alone: true, .. } => run_alone(seed, traced),
+        Options { crash: true, .. } => run_crash(seed, traced),
+        _ => run(seed, traced),
+    }
 }
 
 fn repeat(seed: u64, options: &Options) -> Total {

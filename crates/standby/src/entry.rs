@@ -160,8 +160,7 @@ impl Entry<'_> {
     /// active instance.
     fn stand_by(&self, holder: &str, look: &Look) -> Listing {
         let name = epochs::standby_name(holder);
-        let scratch = format!("new-{name}");
-        let file = lock::claim(self.data, &name, &scratch, holder.as_bytes());
+        let file = lock::claim(self.data, &name, holder.as_bytes());
         if let Err(error) = &file {
             // The disk may be full. Only the status of the active instance is incomplete.
             tracing::warn!(%error, "this standby is not in the list of the active instance");

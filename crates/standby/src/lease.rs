@@ -110,9 +110,8 @@ impl Lease {
             window_bytes,
             holder: holder.to_owned(),
         };
-        let scratch = format!("new-{}-{}", epoch_name(epoch), std::process::id());
         let began = clock();
-        let file = lock::claim(data, &epoch_name(epoch), &scratch, &record.encode())?;
+        let file = lock::claim(data, &epoch_name(epoch), &record.encode())?;
         let Some(file) = file else { return Ok(None) };
         // A process that was so slow that later epochs exist, and old ones were removed, got a
         // number that means nothing any more.
@@ -356,6 +355,24 @@ mod tests {
     }
 
     #[test]
+    fn of_processes_with_one_number_that_claim_at_once_one_has_the_epoch_with_its_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let hands = Hands::at(Duration::from_secs(5));
+        // In containers, on one machine each, all have number 1; here, all are this process.
+        for epoch in 1..50 {
+            let claims = std::thread::scope(|scope| {
+                let claims: Vec<_> = (0..4)
+                    .map(|_| scope.spawn(|| claim(folder.path(), epoch, LENGTH, &hands)))
+                    .collect();
+                claims.into_iter().map(|claim| claim.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert_eq!(claims.iter().flatten().count(), 1, "epoch {epoch}");
+            let look = super::super::epochs::look(folder.path()).unwrap().unwrap();
+            assert!(look.epoch == epoch && look.is_locked, "epoch {epoch}");
+        }
+    }
+
+    #[test]
     fn whoever_gives_up_says_so_and_is_not_halted() {
         let folder = tempfile::tempdir().unwrap();
         let hands = Hands::at(Duration::from_secs(5));
@@ -373,8 +390,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let hands = Hands::at(Duration::from_secs(5));
         let lease = claim(folder.path(), 1, LENGTH, &hands).unwrap();
-        let living = lock::claim(folder.path(), "standby-a_1", "x", b"a:1").unwrap();
-        drop(lock::claim(folder.path(), "standby-b_2", "x", b"b:2").unwrap());
+        let living = lock::claim(folder.path(), "standby-a_1", b"a:1").unwrap();
+        drop(lock::claim(folder.path(), "standby-b_2", b"b:2").unwrap());
         lease.renew().unwrap();
         assert_eq!(lease.status().standbys, ["a:1"]);
         assert!(!folder.path().join("standby-b_2").exists());

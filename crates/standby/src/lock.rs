@@ -36,20 +36,18 @@ pub(crate) fn share(path: &Path) -> io::Result<Option<File>> {
 
 /// Makes the file `name` with `content`, locked by this process as long as what is returned lives.
 /// If two processes try at once, one of them gets it, on every file system that has hard links.
-/// `None`: it is there already. `scratch` is a name that no other process uses.
+/// `None`: it is there already.
 ///
 /// # Errors
 /// What the operating system says.
-pub(crate) fn claim(
-    folder: &Path,
-    name: &str,
-    scratch: &str,
-    content: &[u8],
-) -> io::Result<Option<File>> {
-    let scratch = Scratch(folder.join(scratch));
+pub(crate) fn claim(folder: &Path, name: &str, content: &[u8]) -> io::Result<Option<File>> {
+    // No other process may write it, nor remove it: what is linked would be a file that this one
+    // has no lock of. The number of a process says nothing: in containers all are number 1.
+    let own = u128::from_le_bytes(towline_process::random::bytes());
+    let scratch = folder.join(format!("new-{name}-{own:032x}"));
     let mut options = OpenOptions::new();
-    let mut file =
-        options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&scratch.0)?;
+    let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&scratch)?;
+    let scratch = Scratch(scratch);
     fs::lock_description(&file)?;
     file.write_all(content)?;
     file.sync_all()?;
@@ -81,8 +79,8 @@ mod tests {
     #[test]
     fn a_name_is_claimed_once_and_its_lock_ends_with_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let first = claim(folder.path(), "one", "scratch-1", b"first").unwrap().unwrap();
-        assert!(claim(folder.path(), "one", "scratch-2", b"second").unwrap().is_none());
+        let first = claim(folder.path(), "one", b"first").unwrap().unwrap();
+        assert!(claim(folder.path(), "one", b"second").unwrap().is_none());
         let looked = File::open(folder.path().join("one")).unwrap();
         assert!(is_held(&looked).unwrap());
         drop(first);
@@ -109,11 +107,7 @@ mod tests {
             let name = format!("name-{round}");
             let claims = std::thread::scope(|scope| {
                 let claims: Vec<_> = (0..4)
-                    .map(|number| {
-                        let (folder, name) = (folder.path(), &name);
-                        let scratch = format!("scratch-{number}");
-                        scope.spawn(move || claim(folder, name, &scratch, b"x").unwrap())
-                    })
+                    .map(|_| scope.spawn(|| claim(folder.path(), &name, b"x").unwrap()))
                     .collect();
                 claims.into_iter().map(|claim| claim.join().unwrap()).collect::<Vec<_>>()
             });

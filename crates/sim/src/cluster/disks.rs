@@ -1,111 +1,22 @@
-//! What goes wrong with the disks of a cluster: calls that fail, hang or lie, crashes in the middle of
-//! a change, and disks that are lost, replaced, or as they were a while ago.
+//! Disks of a cluster that are lost, replaced, or as they were a while ago.
 //!
-//! Not here: how often faults come (the plan), what survives a power cut (`towline_os`).
+//! Not here: calls that fail or hang (`served::disk_faults`), how often faults come (the plan),
+//! what survives a power cut (`towline_os`).
 //!
 //! Invariant: what a member forgot, or has damaged, it has from the two others: only one machine at
 //! a time has less on its disk than it acknowledged, and both others have all that is committed.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use towline_os::simulated::Process;
-use towline_os::simulated::fs::{FileSystem, Operation, OperationKind, Verdict};
+use towline_os::simulated::fs::FileSystem;
 use towline_replication::vote;
-use towline_types::SeededRandom;
 
 use super::machines::DATA;
 use super::{Cluster, Event};
 
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
-const ENOSPC: i32 = 28;
 /// Processes of operators.
 const OPERATORS: u64 = 1 << 41;
-
-/// What is wrong with one disk in one run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DiskFaults {
-    /// So many of a million operations fail, and are repeated by nobody.
-    fails_ppm: u64,
-    /// The same for those after which the process is gone.
-    kills_ppm: u64,
-    /// The same for those that take long.
-    stalls_ppm: u64,
-    /// The same for those that do not end.
-    hangs_ppm: u64,
-}
-
-impl DiskFaults {
-    pub(super) fn draw(dice: &mut SeededRandom) -> DiskFaults {
-        let mut rate = |per_mille: u64, most: u64| {
-            if dice.chance(per_mille) { dice.between(1, most) } else { 0 }
-        };
-        DiskFaults {
-            fails_ppm: rate(200, 1_000),
-            kills_ppm: rate(400, 2_000),
-            stalls_ppm: rate(200, 1_000),
-            hangs_ppm: rate(100, 100),
-        }
-    }
-
-    fn is_none(self) -> bool {
-        self.fails_ppm + self.kills_ppm + self.stalls_ppm + self.hangs_ppm == 0
-    }
-
-    /// Puts them in force. `failed` is set when an operation failed: a process may end of that, and
-    /// a start be refused.
-    pub(super) fn begin(
-        self,
-        disk: &FileSystem,
-        failed: &Arc<AtomicBool>,
-        dice: &mut SeededRandom,
-    ) {
-        if self.is_none() {
-            return;
-        }
-        let mut dice = SeededRandom::mixed(dice.next_u64());
-        let failed = Arc::clone(failed);
-        disk.set_faults(move |operation| {
-            let verdict = self.judge(operation, &mut dice);
-            if !matches!(verdict, Verdict::Goes | Verdict::Takes(_)) {
-                failed.store(true, Ordering::Relaxed);
-            }
-            verdict
-        });
-    }
-
-    fn judge(self, operation: &Operation<'_>, dice: &mut SeededRandom) -> Verdict {
-        let drawn = dice.below(1_000_000);
-        let DiskFaults { fails_ppm, kills_ppm, stalls_ppm, hangs_ppm } = self;
-        let changes = operation.kind.changes();
-        if drawn < kills_ppm {
-            return if dice.chance(500) { Verdict::KillsBefore } else { Verdict::KillsAfter };
-        }
-        if drawn < kills_ppm + stalls_ppm {
-            return Verdict::Takes(Duration::from_micros(dice.below(1_000_000)));
-        }
-        if drawn < kills_ppm + stalls_ppm + hangs_ppm {
-            return Verdict::Hangs;
-        }
-        if drawn >= kills_ppm + stalls_ppm + hangs_ppm + fails_ppm {
-            return Verdict::Goes;
-        }
-        match operation.kind {
-            OperationKind::Write | OperationKind::Create | OperationKind::Reserve => {
-                Verdict::Fails(if dice.chance(500) { ENOSPC } else { EIO })
-            }
-            OperationKind::Sync => Verdict::FailsAfter(EIO),
-            OperationKind::Rename | OperationKind::Remove => {
-                Verdict::Fails(if dice.chance(500) { EACCES } else { EIO })
-            }
-            _ if changes => Verdict::Fails(EIO),
-            _ => Verdict::Fails(EIO),
-        }
-    }
-}
 
 /// What becomes of what a member has on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

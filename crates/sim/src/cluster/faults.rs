@@ -5,6 +5,7 @@
 use super::disks::Loss;
 use super::{Cluster, Event, Phase};
 use crate::plan::Fault;
+use crate::served::people::People;
 
 impl Cluster {
     pub(super) fn fault(&mut self) {

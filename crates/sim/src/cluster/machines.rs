@@ -3,23 +3,21 @@
 //! Not here: what goes wrong on purpose (`faults`). Invariants: a machine has one process at a time;
 //! what is on its disk outlives it.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::mpsc::UnboundedSender;
 use towline_config::{Config, GroupConfig, MemberConfig};
-use towline_node::Request;
 use towline_os::simulated::fs::{DiskTiming, FileSystem};
 use towline_os::simulated::{Process, ProcessEnd};
 use towline_types::SeededRandom;
 
-use super::disks::DiskFaults;
+use super::disk_faults::DiskFaults;
 use super::process::{Before, Board, End, ProcessArgs};
 use super::{Cluster, EXTENT_BYTES, Event, Phase, process};
 use crate::client::queue_name;
 use crate::plan::Plan;
+use crate::served::people::Connections;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// The data folder.
@@ -46,8 +44,7 @@ pub(super) struct Machine {
 pub(super) struct Live {
     pub(super) process: Process,
     pub(super) board: Arc<Board>,
-    /// Of each connection of a client, where its requests go.
-    pub(super) connections: BTreeMap<u64, UnboundedSender<Vec<Request>>>,
+    pub(super) connections: Connections,
     was_active: bool,
 }
 
@@ -141,7 +138,7 @@ impl Cluster {
         let ahead_us = i64::try_from(self.plan.clock_us[node]).unwrap_or(0);
         self.world.set_wall_clock(process, ahead_us);
         self.world.start(process, "main", move || process::run(&args));
-        let connections = BTreeMap::new();
+        let connections = Connections::new();
         machine.live = Some(Live { process, board, connections, was_active: false });
         self.tell(format_args!("instance {node} starts as process {}", process.0));
     }

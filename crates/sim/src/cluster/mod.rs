@@ -1,16 +1,14 @@
 //! A cluster: three instances with their whole code below the sockets, on simulated machines.
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
-//! `connection` (a client's, as the instance has it), `people` (clients), `machines` (processes begin
-//! and end), `faults`, `shared` and `look` (what is seen), `verdict` (what is compared with what).
+//! `people` (clients; they and their connections are those of `served`), `machines` (processes
+//! begin and end), `faults`, `shared` (what is seen), `verdict` (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
 //! coroutines of all processes run; the same seed gives the same run.
 
-mod connection;
 mod disks;
 mod faults;
-mod look;
 mod machines;
 mod network;
 mod people;
@@ -23,12 +21,14 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use towline_node::Request;
 use towline_os::simulated::World;
 use towline_types::SeededRandom;
 
-use crate::client::{Answer, Client};
+use crate::client::Client;
 use crate::plan::Plan;
+use crate::served::connection::Witness;
+use crate::served::people::{ClientEvent, People};
+use crate::served::{connection, disk_faults, look};
 use crate::{Report, trace};
 use machines::Machine;
 use network::{Network, NetworkPlan};
@@ -48,9 +48,7 @@ const EXTENT_BYTES: u64 = 256 * 1024;
 /// What happens.
 enum Event {
     Start { node: usize },
-    Wakes { client: usize },
-    Asks { node: usize, process: u64, connection: u64, requests: Vec<Request> },
-    Hears { client: usize, connection: u64, answer: Answer },
+    Client(ClientEvent),
     Fault,
     Heal,
     Resume { node: usize },
@@ -186,7 +184,7 @@ impl Cluster {
         }
         for client in 0..self.clients.len() {
             let after = self.dice.below(400_000);
-            self.plan_in(after, Event::Wakes { client });
+            self.plan_in(after, Event::Client(ClientEvent::Wakes { client }));
         }
         let first = 500_000 + self.dice.below(self.plan.fault_every_us);
         self.plan_in(first, Event::Fault);
@@ -230,11 +228,7 @@ impl Cluster {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Start { node } => self.start(node),
-            Event::Wakes { client } => self.wakes(client),
-            Event::Asks { node, process, connection, requests } => {
-                self.asks(node, process, connection, requests);
-            }
-            Event::Hears { client, connection, answer } => self.hears(client, connection, answer),
+            Event::Client(event) => self.client_event(event),
             Event::Fault => self.fault(),
             Event::Heal => self.heal(),
             Event::Resume { node } => self.resume(node),

@@ -123,11 +123,6 @@ impl Network {
         Arc::new(Network { plan, inner: Plain::new(inner), frames: AtomicU64::new(0) })
     }
 
-    /// Frames that were sent.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
-    }
-
     /// The process of an instance has ended. Without notice (a power cut), its peers learn it by
     /// their time-outs.
     pub(crate) fn ended(&self, node: Peer, notice: bool) {

@@ -16,7 +16,7 @@ use towline_replica::OpenReplica;
 use towline_replication::applicable::CommittedBatches;
 use towline_types::Batch;
 
-use super::connection::Ends;
+use super::connection::{Ends, Witness};
 use crate::client::Answer;
 use crate::history::History;
 use crate::trace;
@@ -53,21 +53,30 @@ impl Shared {
             compared_batches: AtomicU64::new(0),
         }
     }
+}
 
-    /// A rule is broken: the run ends.
-    pub(crate) fn fail(&self, what: String) {
+impl Witness for Shared {
+    fn history(&self) -> &Mutex<History> {
+        &self.history
+    }
+
+    fn answers(&self) -> &Mutex<VecDeque<(usize, u64, Answer)>> {
+        &self.answers
+    }
+
+    fn fail(&self, what: String) {
         trace::write(now_us(), format_args!("BROKEN: {what}"));
         self.failure.lock().get_or_insert(what);
     }
 
     /// A body cannot be read: with a disk that answers, that is a loss.
-    pub(crate) fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) {
+    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) {
         let node = ends.speaker.node;
         self.fail(format!("instance {node} cannot read the body of {delivery:?}: {error}"));
     }
 
     /// Something was acknowledged: all that is committed is on the disks of a majority, synced.
-    pub(crate) fn on_acknowledged(&self, ends: &Ends, answer: &Answer) {
+    fn on_acknowledged(&self, ends: &Ends, answer: &Answer) {
         let node = ends.speaker.node;
         if !matches!(answer, Answer::Done(true)) {
             return;
@@ -92,7 +101,9 @@ impl Shared {
             *compared = batches.last().map_or(*compared, |last| last.index.max(*compared));
         }
     }
+}
 
+impl Shared {
     fn lacks_majority(&self, batch: &Batch) -> Option<String> {
         let has = |disk: &&FileSystem| has_synced(disk, batch, self.extent_bytes);
         let count = self.disks.iter().filter(has).count();

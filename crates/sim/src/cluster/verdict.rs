@@ -4,16 +4,15 @@
 //! Looks are coroutines of a process of their own, the observer: a lock that an instance holds makes
 //! a look wait, as it makes any other caller wait.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex as Plain;
 use towline_engine::Door;
 use towline_group::Progress;
 use towline_os::simulated::Process;
 
 use super::{Cluster, Event, LOOK_US, PEACE_US, Phase, look};
 use crate::client::queue_name;
+use crate::served::compare::{self, SeenSlot};
 use crate::view::Row;
 
 /// The process of the looks at the first instance, and so on.
@@ -21,14 +20,11 @@ const OBSERVER: Process = Process(1 << 40);
 /// How long a look may take.
 const LOOK_MAX_US: u64 = 30_000_000;
 
-/// What was seen of the queues.
-type Seen = Result<(Vec<Row>, Vec<(String, u64)>), String>;
-
 /// Looks that were begun.
 #[derive(Default)]
 pub(super) struct Looks {
     goal: Option<u64>,
-    content: Option<(usize, u64, Arc<Plain<Option<Seen>>>)>,
+    content: Option<(usize, u64, SeenSlot)>,
     /// What each instance held that was active and looked into.
     compared: [bool; 3],
     reference: Option<Vec<Row>>,
@@ -98,7 +94,7 @@ impl Cluster {
             let live = self.machines[node].live.as_ref()?;
             let (door, _) = live.board.served.lock().clone()?;
             let leads = live.board.group.lock().as_ref().is_some_and(|(_, leads)| *leads);
-            leads.then(|| (node, live.process, door))
+            leads.then_some((node, live.process, door))
         })
     }
 
@@ -152,7 +148,7 @@ impl Cluster {
         if self.looks.compared[node] {
             return self.kill(node, true);
         }
-        let (queues, slot) = (self.queues(), Arc::<Plain<Option<Seen>>>::default());
+        let (queues, slot) = (self.queues(), SeenSlot::default());
         let result = Arc::clone(&slot);
         let observer = Process(OBSERVER.0 + node as u64);
         self.world.mount(observer, &self.machines[node].disk);
@@ -182,63 +178,13 @@ impl Cluster {
         rows: Vec<Row>,
         depths: &[(String, u64)],
     ) -> Result<(), String> {
-        judge_depths(&rows, depths)?;
-        self.judge_rows(&rows)?;
+        compare::judge_depths(&rows, depths)?;
+        compare::judge_rows(&self.shared.history.lock(), self.plan.queues, &rows)?;
         let persistent: Vec<Row> = rows.into_iter().filter(|row| row.persistent).collect();
         match &self.looks.reference {
             None => self.looks.reference = Some(persistent),
-            Some(reference) => same(node, &persistent, reference)?,
+            Some(reference) => compare::same(node, &persistent, reference)?,
         }
         Ok(())
     }
-
-    fn judge_rows(&self, rows: &[Row]) -> Result<(), String> {
-        let history = self.shared.history.lock();
-        let mut present = BTreeSet::new();
-        for queue in 0..self.plan.queues {
-            let name = queue_name(queue);
-            let mut browsed = Vec::new();
-            for row in rows.iter().filter(|row| row.queue == name) {
-                let number = history.identify(&row.content)?;
-                let put = &history.puts[number];
-                if (put.queue, put.priority) != (queue, row.priority) {
-                    return Err(format!("message {number} is another one: {put:?}, {row:?}"));
-                }
-                browsed.push(number);
-            }
-            history.check_order(&browsed)?;
-            present.extend(browsed);
-        }
-        history.judge(&present)
-    }
-}
-
-fn judge_depths(rows: &[Row], depths: &[(String, u64)]) -> Result<(), String> {
-    let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
-    rows.iter().for_each(|row| *counted.entry(&row.queue).or_default() += 1);
-    for (queue, depth) in depths {
-        let there = counted.get(queue.as_str()).copied();
-        if there.is_some_and(|there| there != *depth) {
-            return Err(format!("{queue} has depth {depth}, but {there:?} messages"));
-        }
-    }
-    Ok(())
-}
-
-/// Each instance holds the same. A backout that was counted when it was decided is in an image even
-/// if its record was never committed: there may be more of them, never less.
-fn same(node: usize, rows: &[Row], others: &[Row]) -> Result<(), String> {
-    let equal = |(row, other): (&Row, &Row)| {
-        let backouts = other.backouts;
-        Row { backouts, ..row.clone() } == *other
-    };
-    if rows.len() == others.len() && rows.iter().zip(others).all(equal) {
-        return Ok(());
-    }
-    let (here, there) = (rows.len(), others.len());
-    let first = rows.iter().zip(others).find(|pair| !equal(*pair));
-    Err(format!(
-        "instance {node} holds {here} messages, the one before it {there}; first to differ: \
-         {first:?}"
-    ))
 }

@@ -1,5 +1,5 @@
-//! What an observer sees of an instance: its queues as a browser shows them, its depths, its part in
-//! the group.
+//! What an observer sees of an instance: its queues as a browser shows them, its depths, its part
+//! in the group.
 //!
 //! Not here: what is right.
 
@@ -76,6 +76,18 @@ pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
     let viewer = Viewer::new(door);
     viewer.ask(vec![Request::Admin { token: 0, kind: "mqsc".into(), text, owner: true }]);
     viewer.leave();
+}
+
+/// Asks for an administration request; the JSON of its answer.
+pub(crate) fn administer(door: &Arc<Door>, kind: &str, text: String) -> Result<String, String> {
+    let mut viewer = Viewer::new(door);
+    viewer.ask(vec![Request::Admin { token: 0, kind: kind.into(), text, owner: true }]);
+    let answer = viewer.until(|response| match response {
+        Response::Admin(reply) => Some(reply.json),
+        _ => None,
+    });
+    viewer.leave();
+    answer
 }
 
 /// Depths by the status.

@@ -7,17 +7,17 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
-use towline_core::ConnectionId;
+use towline_core::{ConnectionId, Delivery};
 use towline_engine::{Door, Outbox, bodies};
 use towline_log::LogError;
 use towline_node::{Request, Response};
 use towline_os::task::Handle;
 
-use super::shared::Shared;
 use crate::client::Answer;
 use crate::history::{History, Speaker};
 
@@ -32,6 +32,19 @@ pub(crate) struct Ends {
     pub(crate) get_from: usize,
 }
 
+/// What notes that an instance answers. None of its locks is held while a coroutine waits.
+pub(crate) trait Witness {
+    fn history(&self) -> &Mutex<History>;
+    /// Answers on their way: client, connection, answer.
+    fn answers(&self) -> &Mutex<VecDeque<(usize, u64, Answer)>>;
+    /// A rule is broken: the run ends.
+    fn fail(&self, what: String);
+    /// A body cannot be read.
+    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError);
+    /// Something was answered.
+    fn on_acknowledged(&self, ends: &Ends, answer: &Answer);
+}
+
 enum Turn {
     Requests(Vec<Request>),
     Responses,
@@ -43,7 +56,7 @@ pub(crate) fn serve(
     door: &Arc<Door>,
     ends: Ends,
     mut requests: UnboundedReceiver<Vec<Request>>,
-    shared: &Shared,
+    witness: &dyn Witness,
 ) {
     let (id, outbox) = door.connect();
     let handle = Handle::current();
@@ -52,19 +65,42 @@ pub(crate) fn serve(
         match handle.block_on(next(&outbox, &mut requests, &mut responses)) {
             Turn::Requests(requests) => {
                 if let Some(lost) = step(door, id, requests) {
-                    return door.disconnect(id, lost);
+                    return leave(door, id, lost, ends, (&outbox, responses), witness);
                 }
             }
-            Turn::Lost => return door.disconnect(id, true),
+            Turn::Lost => return leave(door, id, true, ends, (&outbox, responses), witness),
             Turn::Responses => {
-                for response in responses.drain(..) {
-                    if !answer(door, ends, response, shared) {
-                        return door.disconnect(id, true);
+                while let Some(response) = responses.pop_front() {
+                    if !answer(door, ends, response, witness) {
+                        return leave(door, id, true, ends, (&outbox, responses), witness);
                     }
                 }
             }
         }
     }
+}
+
+/// The connection ends. What was under way to its client goes back to the queue, and comes to
+/// others behind what they have got meanwhile.
+fn leave(
+    door: &Door,
+    id: ConnectionId,
+    lost: bool,
+    ends: Ends,
+    (outbox, mut responses): (&Outbox, VecDeque<Response>),
+    witness: &dyn Witness,
+) {
+    witness.history().lock().leaves(ends.number, ends.speaker);
+    door.disconnect(id, lost);
+    outbox.take(&mut responses, Waker::noop());
+    for response in responses {
+        if let Response::Deliver(delivery) = response
+            && let Ok(content) = bodies::read_or_repair(&door.log(), &delivery.body, door.repairs())
+        {
+            witness.history().lock().was_under_way(&content.to_contiguous());
+        }
+    }
+    witness.history().lock().left(ends.number);
 }
 
 async fn next(
@@ -97,7 +133,7 @@ fn step(door: &Door, id: ConnectionId, mut requests: Vec<Request>) -> Option<boo
 }
 
 /// False when the connection cannot go on: its disk did not answer for a body.
-fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) -> bool {
+fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) -> bool {
     let content = match &response {
         Response::Deliver(delivery) => {
             let log = door.log();
@@ -107,9 +143,13 @@ fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) -> bool 
             };
             match content {
                 Ok(content) => Some(content.to_contiguous()),
-                Err(LogError::Io { .. }) => return false,
+                Err(LogError::Io { .. }) => {
+                    let closed = (ends.client, ends.number, Answer::Closed);
+                    witness.answers().lock().push_back(closed);
+                    return false;
+                }
                 Err(error) => {
-                    shared.unreadable(&ends, delivery, &error);
+                    witness.unreadable(&ends, delivery, &error);
                     return false;
                 }
             }
@@ -117,14 +157,14 @@ fn answer(door: &Door, ends: Ends, response: Response, shared: &Shared) -> bool 
         _ => None,
     };
     // Nothing is awaited from here on: what is promised is on its way to the client.
-    let promised = promise(&mut shared.history.lock(), ends, response, content);
+    let promised = promise(&mut witness.history().lock(), ends, response, content);
     match promised {
         Ok(Some(answer)) => {
-            shared.on_acknowledged(&ends, &answer);
-            shared.answers.lock().push_back((ends.client, ends.number, answer));
+            witness.on_acknowledged(&ends, &answer);
+            witness.answers().lock().push_back((ends.client, ends.number, answer));
         }
         Ok(None) => {}
-        Err(broken) => shared.fail(format!("instance {}: {broken}", ends.speaker.node)),
+        Err(broken) => witness.fail(format!("instance {}: {broken}", ends.speaker.node)),
     }
     true
 }

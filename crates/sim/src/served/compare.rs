@@ -1,0 +1,78 @@
+//! What an observer saw of the queues against what was promised.
+//!
+//! Not here: looking; the promises themselves (`history`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex as Plain;
+
+use crate::client::queue_name;
+use crate::history::History;
+use crate::view::Row;
+
+/// What was seen of the queues: messages, and depths by the status.
+pub(crate) type SeenQueues = Result<(Vec<Row>, Vec<(String, u64)>), String>;
+
+/// Where a look puts what it saw.
+pub(crate) type SeenSlot = Arc<Plain<Option<SeenQueues>>>;
+
+/// Which messages of the clients there are, in the order of each queue.
+pub(crate) fn identify(
+    history: &History,
+    queues: usize,
+    rows: &[Row],
+) -> Result<BTreeSet<usize>, String> {
+    let mut present = BTreeSet::new();
+    for queue in 0..queues {
+        let name = queue_name(queue);
+        let mut browsed = Vec::new();
+        for row in rows.iter().filter(|row| row.queue == name) {
+            let number = history.identify(&row.content)?;
+            let put = &history.puts[number];
+            if (put.queue, put.priority) != (queue, row.priority) {
+                return Err(format!("message {number} is another one: {put:?}, {row:?}"));
+            }
+            browsed.push(number);
+        }
+        history.check_order(&browsed)?;
+        present.extend(browsed);
+    }
+    Ok(present)
+}
+
+/// What was promised is there.
+pub(crate) fn judge_rows(history: &History, queues: usize, rows: &[Row]) -> Result<(), String> {
+    history.judge(&identify(history, queues, rows)?)
+}
+
+/// The depth of a queue is the number of its messages.
+pub(crate) fn judge_depths(rows: &[Row], depths: &[(String, u64)]) -> Result<(), String> {
+    let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
+    rows.iter().for_each(|row| *counted.entry(&row.queue).or_default() += 1);
+    for (queue, depth) in depths {
+        let there = counted.get(queue.as_str()).copied();
+        if there.is_some_and(|there| there != *depth) {
+            return Err(format!("{queue} has depth {depth}, but {there:?} messages"));
+        }
+    }
+    Ok(())
+}
+
+/// Each instance holds the same. A backout that was counted when it was decided is in an image even
+/// if its record was never committed: there may be more of them, never less.
+pub(crate) fn same(node: usize, rows: &[Row], others: &[Row]) -> Result<(), String> {
+    let equal = |(row, other): (&Row, &Row)| {
+        let backouts = other.backouts;
+        Row { backouts, ..row.clone() } == *other
+    };
+    if rows.len() == others.len() && rows.iter().zip(others).all(equal) {
+        return Ok(());
+    }
+    let (here, there) = (rows.len(), others.len());
+    let first = rows.iter().zip(others).find(|pair| !equal(*pair));
+    Err(format!(
+        "instance {node} holds {here} messages, the one before it {there}; first to differ: \
+         {first:?}"
+    ))
+}

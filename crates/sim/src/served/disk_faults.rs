@@ -1,0 +1,96 @@
+//! Calls of a disk that fail, hang or take long, and crashes in the middle of a change.
+//!
+//! Not here: disks that are lost; what survives a power cut (`towline_os`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use towline_os::simulated::fs::{FileSystem, Operation, OperationKind, Verdict};
+use towline_types::SeededRandom;
+
+pub(crate) const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const ENOSPC: i32 = 28;
+
+/// What is wrong with one disk in one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DiskFaults {
+    /// So many of a million operations fail, and are repeated by nobody.
+    fails_ppm: u64,
+    /// The same for those after which the process is gone.
+    kills_ppm: u64,
+    /// The same for those that take long.
+    stalls_ppm: u64,
+    /// The same for those that do not end.
+    hangs_ppm: u64,
+}
+
+impl DiskFaults {
+    pub(crate) fn draw(dice: &mut SeededRandom) -> DiskFaults {
+        let mut rate = |per_mille: u64, most: u64| {
+            if dice.chance(per_mille) { dice.between(1, most) } else { 0 }
+        };
+        DiskFaults {
+            fails_ppm: rate(200, 1_000),
+            kills_ppm: rate(400, 2_000),
+            stalls_ppm: rate(200, 1_000),
+            hangs_ppm: rate(100, 100),
+        }
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self.fails_ppm + self.kills_ppm + self.stalls_ppm + self.hangs_ppm == 0
+    }
+
+    /// Puts them in force. `failed` is set when an operation failed: a process may end of that, and
+    /// a start be refused.
+    pub(crate) fn begin(
+        self,
+        disk: &FileSystem,
+        failed: &Arc<AtomicBool>,
+        dice: &mut SeededRandom,
+    ) {
+        if self.is_none() {
+            return;
+        }
+        let mut dice = SeededRandom::mixed(dice.next_u64());
+        let failed = Arc::clone(failed);
+        disk.set_faults(move |operation| {
+            let verdict = self.judge(operation, &mut dice);
+            if !matches!(verdict, Verdict::Goes | Verdict::Takes(_)) {
+                failed.store(true, Ordering::Relaxed);
+            }
+            verdict
+        });
+    }
+
+    pub(crate) fn judge(self, operation: &Operation<'_>, dice: &mut SeededRandom) -> Verdict {
+        let drawn = dice.below(1_000_000);
+        let DiskFaults { fails_ppm, kills_ppm, stalls_ppm, hangs_ppm } = self;
+        let changes = operation.kind.changes();
+        if drawn < kills_ppm {
+            return if dice.chance(500) { Verdict::KillsBefore } else { Verdict::KillsAfter };
+        }
+        if drawn < kills_ppm + stalls_ppm {
+            return Verdict::Takes(Duration::from_micros(dice.below(1_000_000)));
+        }
+        if drawn < kills_ppm + stalls_ppm + hangs_ppm {
+            return Verdict::Hangs;
+        }
+        if drawn >= kills_ppm + stalls_ppm + hangs_ppm + fails_ppm {
+            return Verdict::Goes;
+        }
+        match operation.kind {
+            OperationKind::Write | OperationKind::Create | OperationKind::Reserve => {
+                Verdict::Fails(if dice.chance(500) { ENOSPC } else { EIO })
+            }
+            OperationKind::Sync => Verdict::FailsAfter(EIO),
+            OperationKind::Rename | OperationKind::Remove => {
+                Verdict::Fails(if dice.chance(500) { EACCES } else { EIO })
+            }
+            _ if changes => Verdict::Fails(EIO),
+            _ => Verdict::Fails(EIO),
+        }
+    }
+}
