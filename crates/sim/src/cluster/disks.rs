@@ -13,7 +13,7 @@ use towline_os::simulated::fs::FileSystem;
 use towline_replication::vote;
 
 use super::machines::DATA;
-use super::{Cluster, Event};
+use super::{Cluster, ClusterEvent};
 
 /// Processes of operators.
 const OPERATORS: u64 = 1 << 41;
@@ -87,7 +87,7 @@ impl Cluster {
         let until = self.now + 10_000_000;
         while self.world.is_left(operator) && self.world.step(until) {}
         self.now = self.now.max(self.world.now_us());
-        self.plan_in(0, Event::Start { node });
+        self.plan_in(0, ClusterEvent::Start { node });
     }
 
     /// Whether both others may vote, follow, and have what is committed.

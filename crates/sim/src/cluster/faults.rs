@@ -3,17 +3,17 @@
 //! Not here: how often (the plan); what goes wrong with disks (`disks`).
 
 use super::disks::Loss;
-use super::{Cluster, Event, Phase};
+use super::{Cluster, ClusterEvent, RunPhase};
 use crate::plan::Fault;
 use crate::served::people::People;
 
 impl Cluster {
     pub(super) fn fault(&mut self) {
-        if self.phase != Phase::Safety || self.plan.faults.is_empty() {
+        if self.phase != RunPhase::Safety || self.plan.faults.is_empty() {
             return;
         }
         let after = 1 + self.dice.below(2 * self.plan.fault_every_us);
-        self.plan_in(after, Event::Fault);
+        self.plan_in(after, ClusterEvent::Fault);
         let fault = self.plan.faults[self.dice.index(self.plan.faults.len())];
         let node = self.dice.index(3);
         let other = (node + 1 + self.dice.index(2)) % 3;
@@ -35,13 +35,13 @@ impl Cluster {
             Fault::Flapping => {
                 self.cut_pair(node, other);
                 let after = self.dice.below(200_000);
-                self.plan_in(after, Event::Heal);
+                self.plan_in(after, ClusterEvent::Heal);
             }
             Fault::SlowDisk => {
                 let factor = self.dice.between(2, 60);
                 self.machines[node].set_timing(&self.plan, factor);
                 let after = self.dice.below(2_000_000);
-                self.plan_in(after, Event::Quick { node });
+                self.plan_in(after, ClusterEvent::Quick { node });
             }
             Fault::ClockJump => {
                 self.plan.clock_us[node] = self.dice.below(3_600_000_000);
@@ -84,7 +84,7 @@ impl Cluster {
         let Some(live) = &self.machines[node].live else { return };
         self.world.pause(live.process);
         self.machines[node].is_paused = true;
-        self.plan_in(after, Event::Resume { node });
+        self.plan_in(after, ClusterEvent::Resume { node });
     }
 
     pub(super) fn resume(&mut self, node: usize) {
@@ -97,14 +97,14 @@ impl Cluster {
     /// Faults have stopped: everything must come back.
     pub(super) fn peace(&mut self) {
         self.tell(format_args!("peace"));
-        self.phase = Phase::Peace(self.now);
+        self.phase = RunPhase::Peace(self.now);
         self.heal();
         for node in 0..3 {
             self.resume(node);
             self.machines[node].set_timing(&self.plan, 1);
             self.machines[node].disk.clear_faults();
-            self.plan_in(0, Event::Start { node });
+            self.plan_in(0, ClusterEvent::Start { node });
         }
-        self.plan_in(0, Event::Look);
+        self.plan_in(0, ClusterEvent::Look);
     }
 }

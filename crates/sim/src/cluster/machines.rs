@@ -1,7 +1,7 @@
 //! Machines, and the processes on them: how they begin and end.
 //!
-//! Not here: what goes wrong on purpose (`faults`). Invariants: a machine has one process at a time;
-//! what is on its disk outlives it.
+//! Not here: what goes wrong on purpose (`faults`). Invariants: a machine has one process at a
+//! time; what is on its disk outlives it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use towline_types::SeededRandom;
 
 use super::disk_faults::DiskFaults;
 use super::process::{Before, Board, End, ProcessArgs};
-use super::{Cluster, EXTENT_BYTES, Event, Phase, process};
+use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process};
 use crate::client::queue_name;
 use crate::plan::Plan;
 use crate::served::people::Connections;
@@ -193,10 +193,10 @@ impl Cluster {
                 }
             }
         }
-        if self.phase == Phase::Over {
+        if self.phase == RunPhase::Over {
             return;
         }
-        self.plan_in(pause, Event::Start { node });
+        self.plan_in(pause, ClusterEvent::Start { node });
     }
 
     /// Whether its disk has failed, so that what follows from that is no fault of the instance.
@@ -233,6 +233,6 @@ impl Cluster {
         }
         self.machines[node].before = Before::default();
         let after = 1 + self.dice.below(self.plan.restart_after_us);
-        self.plan_in(after, Event::Start { node });
+        self.plan_in(after, ClusterEvent::Start { node });
     }
 }

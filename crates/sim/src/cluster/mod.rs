@@ -31,7 +31,7 @@ use crate::served::people::{ClientEvent, People};
 use crate::served::{connection, disk_faults, look};
 use crate::{Report, trace};
 use machines::Machine;
-use network::{Network, NetworkPlan};
+use network::{LatencyPlan, Wires};
 use shared::Shared;
 
 /// The group must serve again, and all must have caught up, so long after faults have stopped.
@@ -46,7 +46,7 @@ const BODY_BYTES_MAX: u64 = 100_000;
 const EXTENT_BYTES: u64 = 256 * 1024;
 
 /// What happens.
-enum Event {
+enum ClusterEvent {
     Start { node: usize },
     Client(ClientEvent),
     Fault,
@@ -58,35 +58,35 @@ enum Event {
     Recovered,
 }
 
-struct Planned {
+struct PlannedEvent {
     time: u64,
     number: u64,
-    event: Event,
+    event: ClusterEvent,
 }
 
-impl PartialEq for Planned {
-    fn eq(&self, other: &Planned) -> bool {
+impl PartialEq for PlannedEvent {
+    fn eq(&self, other: &PlannedEvent) -> bool {
         (self.time, self.number) == (other.time, other.number)
     }
 }
 
-impl Eq for Planned {}
+impl Eq for PlannedEvent {}
 
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
+impl PartialOrd for PlannedEvent {
+    fn partial_cmp(&self, other: &PlannedEvent) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Planned {
-    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
+impl Ord for PlannedEvent {
+    fn cmp(&self, other: &PlannedEvent) -> std::cmp::Ordering {
         (self.time, self.number).cmp(&(other.time, other.number))
     }
 }
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RunPhase {
     /// Faults come.
     Safety,
     /// No more faults, since then: everything must come back.
@@ -100,7 +100,7 @@ enum Phase {
 
 /// What happened how often.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct RunCounts {
     events: u64,
     faults: u64,
     starts: u64,
@@ -114,18 +114,18 @@ struct Counts {
 struct Cluster {
     world: World,
     now: u64,
-    events: BinaryHeap<Reverse<Planned>>,
+    events: BinaryHeap<Reverse<PlannedEvent>>,
     planned: u64,
     dice: SeededRandom,
     plan: Plan,
-    network: Arc<Network>,
+    network: Arc<Wires>,
     machines: [Machine; 3],
     clients: Vec<Client>,
     shared: Arc<Shared>,
     processes: u64,
     connections: u64,
-    phase: Phase,
-    counts: Counts,
+    phase: RunPhase,
+    counts: RunCounts,
     looks: verdict::Looks,
     steps: u64,
 }
@@ -155,7 +155,7 @@ impl Cluster {
             machines[node].disk.clone()
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
-        let network = Network::new(network_plan(&plan), SeededRandom::mixed(dice.next_u64()));
+        let network = Wires::new(network_plan(&plan), SeededRandom::mixed(dice.next_u64()));
         Cluster {
             world,
             now: 0,
@@ -168,8 +168,8 @@ impl Cluster {
             shared: Arc::new(Shared::new(disks, EXTENT_BYTES)),
             processes: 0,
             connections: 0,
-            phase: Phase::Safety,
-            counts: Counts::default(),
+            phase: RunPhase::Safety,
+            counts: RunCounts::default(),
             looks: verdict::Looks::default(),
             steps: 0,
             dice,
@@ -180,17 +180,17 @@ impl Cluster {
     fn run(&mut self) {
         for node in 0..3 {
             let after = self.dice.below(200_000);
-            self.plan_in(after, Event::Start { node });
+            self.plan_in(after, ClusterEvent::Start { node });
         }
         for client in 0..self.clients.len() {
             let after = self.dice.below(400_000);
-            self.plan_in(after, Event::Client(ClientEvent::Wakes { client }));
+            self.plan_in(after, ClusterEvent::Client(ClientEvent::Wakes { client }));
         }
         let first = 500_000 + self.dice.below(self.plan.fault_every_us);
-        self.plan_in(first, Event::Fault);
-        self.plan_in(self.plan.safety_us, Event::Peace);
-        self.plan_in(LOOK_US, Event::Recovered);
-        while !self.has_failed() && self.phase != Phase::Over {
+        self.plan_in(first, ClusterEvent::Fault);
+        self.plan_in(self.plan.safety_us, ClusterEvent::Peace);
+        self.plan_in(LOOK_US, ClusterEvent::Recovered);
+        while !self.has_failed() && self.phase != RunPhase::Over {
             let Some(Reverse(planned)) = self.events.pop() else {
                 return self.fail("nothing is planned any more".into());
             };
@@ -225,29 +225,29 @@ impl Cluster {
         false
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: ClusterEvent) {
         match event {
-            Event::Start { node } => self.start(node),
-            Event::Client(event) => self.client_event(event),
-            Event::Fault => self.fault(),
-            Event::Heal => self.heal(),
-            Event::Resume { node } => self.resume(node),
-            Event::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
-            Event::Peace => self.peace(),
-            Event::Look => self.look(),
-            Event::Recovered => {
+            ClusterEvent::Start { node } => self.start(node),
+            ClusterEvent::Client(event) => self.client_event(event),
+            ClusterEvent::Fault => self.fault(),
+            ClusterEvent::Heal => self.heal(),
+            ClusterEvent::Resume { node } => self.resume(node),
+            ClusterEvent::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
+            ClusterEvent::Peace => self.peace(),
+            ClusterEvent::Look => self.look(),
+            ClusterEvent::Recovered => {
                 self.look_for_recovered();
-                self.plan_in(LOOK_US, Event::Recovered);
+                self.plan_in(LOOK_US, ClusterEvent::Recovered);
             }
         }
     }
 
-    fn plan_at(&mut self, time: u64, event: Event) {
+    fn plan_at(&mut self, time: u64, event: ClusterEvent) {
         self.planned += 1;
-        self.events.push(Reverse(Planned { time, number: self.planned, event }));
+        self.events.push(Reverse(PlannedEvent { time, number: self.planned, event }));
     }
 
-    fn plan_in(&mut self, after: u64, event: Event) {
+    fn plan_in(&mut self, after: u64, event: ClusterEvent) {
         self.plan_at(self.now + after, event);
     }
 
@@ -285,8 +285,8 @@ impl Cluster {
     }
 }
 
-fn network_plan(plan: &Plan) -> NetworkPlan {
-    NetworkPlan {
+fn network_plan(plan: &Plan) -> LatencyPlan {
+    LatencyPlan {
         delay_us: plan.network.delay_us,
         delay_more_us: plan.network.delay_more_us,
         slow_per_mille: plan.network.slow_per_mille,

@@ -1,10 +1,10 @@
-//! The network of a cluster: connections between processes, made and kept as the product's links do,
-//! without sockets and TLS.
+//! The network of a cluster: connections between processes, made and kept as the product's links
+//! do, without sockets and TLS.
 //!
 //! Each process has a coroutine for each peer that dials it, one that accepts, and one for each
-//! connection that came in. What is sent arrives in order, later; in a direction that is cut nothing
-//! arrives, until it heals; a connection ends when a process of it ends, when it is reset, or when
-//! one of its directions has been cut for HeartbeatTimeout.
+//! connection that came in. What is sent arrives in order, later; in a direction that is cut
+//! nothing arrives, until it heals; a connection ends when a process of it ends, when it is reset,
+//! or when one of its directions has been cut for HeartbeatTimeout.
 //!
 //! Not here: what is sent. Invariant: both ends call their `Inbox` in the order of the product:
 //! `greets`, `declared`, `opened`, frames, `closed`.
@@ -39,7 +39,7 @@ const INSTANCES: usize = 3;
 
 /// What the network is like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NetworkPlan {
+pub(crate) struct LatencyPlan {
     /// The shortest delay, and how much longer one may be.
     pub(crate) delay_us: u64,
     pub(crate) delay_more_us: u64,
@@ -52,8 +52,8 @@ pub(crate) struct NetworkPlan {
 }
 
 /// See the module. Shared by all processes and the run itself.
-pub(crate) struct Network {
-    plan: NetworkPlan,
+pub(crate) struct Wires {
+    plan: LatencyPlan,
     inner: Plain<Inner>,
     frames: AtomicU64,
 }
@@ -97,12 +97,12 @@ struct Wire {
 struct WireState {
     open: bool,
     declared: Option<Start>,
-    urgent: Lane,
-    ordinary: Lane,
+    urgent: WireLane,
+    ordinary: WireLane,
 }
 
 #[derive(Default)]
-struct Lane {
+struct WireLane {
     frames: VecDeque<(u64, u8, Bytes)>,
     /// When the newest one arrives: nothing overtakes.
     last_us: u64,
@@ -112,15 +112,15 @@ fn now_us() -> u64 {
     u64::try_from(since_boot().as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Network {
-    pub(crate) fn new(plan: NetworkPlan, dice: SeededRandom) -> Arc<Network> {
+impl Wires {
+    pub(crate) fn new(plan: LatencyPlan, dice: SeededRandom) -> Arc<Wires> {
         let inner = Inner {
             dice,
             accepting: [const { None }; INSTANCES],
             cut_since_us: [[None; INSTANCES]; INSTANCES],
             wires: Vec::new(),
         };
-        Arc::new(Network { plan, inner: Plain::new(inner), frames: AtomicU64::new(0) })
+        Arc::new(Wires { plan, inner: Plain::new(inner), frames: AtomicU64::new(0) })
     }
 
     /// The process of an instance has ended. Without notice (a power cut), its peers learn it by
@@ -168,7 +168,7 @@ impl Network {
     }
 
     fn delay(&self) -> Duration {
-        let NetworkPlan { delay_us, delay_more_us, slow_per_mille, .. } = self.plan;
+        let LatencyPlan { delay_us, delay_more_us, slow_per_mille, .. } = self.plan;
         let mut inner = self.inner.lock();
         let delay_us = delay_us + inner.dice.below(delay_more_us + 1);
         let slow = inner.dice.chance(slow_per_mille);
@@ -194,7 +194,7 @@ impl Wire {
 /// The connections of one process.
 pub(crate) struct Ports {
     this: Peer,
-    network: Arc<Network>,
+    network: Arc<Wires>,
     out: [Mutex<Option<Arc<Wire>>>; INSTANCES],
     incoming: [AtomicU64; INSTANCES],
 }
@@ -202,7 +202,7 @@ pub(crate) struct Ports {
 impl Ports {
     /// Connects the process that runs to the network.
     pub(crate) fn start(
-        network: &Arc<Network>,
+        network: &Arc<Wires>,
         this: Peer,
         inbox: &Arc<dyn Inbox>,
     ) -> std::io::Result<Arc<Ports>> {
@@ -327,8 +327,8 @@ fn greet(ports: &Ports, inbox: &Arc<dyn Inbox>, peer: Peer) -> Option<(Arc<Wire>
     let state = WireState {
         open: true,
         declared: None,
-        urgent: Lane::default(),
-        ordinary: Lane::default(),
+        urgent: WireLane::default(),
+        ordinary: WireLane::default(),
     };
     let (state, changed) = (Mutex::new(state), Condvar::new());
     let wire = Arc::new(Wire { from: this, to: peer, state, changed });
@@ -419,7 +419,7 @@ fn hear(ports: &Ports, inbox: &dyn Inbox, from: Peer, wire: &Wire) {
             continue;
         }
         let now = now_us();
-        let due = |lane: &Lane| lane.frames.front().map(|(at, ..)| *at);
+        let due = |lane: &WireLane| lane.frames.front().map(|(at, ..)| *at);
         let (urgent, ordinary) = (due(&state.urgent), due(&state.ordinary));
         let is_cut = network.is_cut(from, ports.this);
         let lane = match (urgent, ordinary) {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use towline_node::Request;
 
 use super::connection::{self, Ends};
-use super::{Cluster, Event};
+use super::{Cluster, ClusterEvent};
 use crate::served::people::{ActiveDoor, ClientEvent, Connections, Crowd, People};
 
 impl People for Cluster {
@@ -23,7 +23,7 @@ impl People for Cluster {
     }
 
     fn plan_client(&mut self, time: u64, event: ClientEvent) {
-        self.plan_at(time, Event::Client(event));
+        self.plan_at(time, ClusterEvent::Client(event));
     }
 
     fn actives(&self) -> Vec<ActiveDoor> {

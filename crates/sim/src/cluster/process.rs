@@ -1,6 +1,6 @@
 //! One process of an instance of a group: what the daemon is, without sockets and signals. It opens
-//! the data folder, connects to the others, applies and serves, and does what the daemon does when it
-//! cannot go on as it is.
+//! the data folder, connects to the others, applies and serves, and does what the daemon does when
+//! it cannot go on as it is.
 //!
 //! Not here: anything of that itself: it is the product's code (`towline_replica` and below).
 
@@ -28,7 +28,7 @@ use towline_replication::lifecycle::EndReason;
 use towline_replication::{disk_probe, hand_over, no_active, reexec};
 
 use super::look;
-use super::network::{Network, Ports};
+use super::network::{Ports, Wires};
 
 /// Between two looks at what may be forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ pub(crate) struct ProcessArgs {
     pub(crate) config: Config,
     pub(crate) group: GroupConfig,
     pub(crate) this: Peer,
-    pub(crate) network: Arc<Network>,
+    pub(crate) network: Arc<Wires>,
     pub(crate) before: Before,
     /// Queues of the clients.
     pub(crate) queues: Vec<String>,
@@ -82,7 +82,7 @@ pub(crate) enum End {
     Stopped,
 }
 
-enum Event {
+enum ProcessEvent {
     Active(RunningInstance),
     Ends(EndReason),
     DiskAnswers,
@@ -110,7 +110,7 @@ fn serve(args: &ProcessArgs) -> End {
     let (events, mut happened) = unbounded_channel();
     driver.ask_for_copies_after(reexec::copy_pause(before.copies_failed));
     let of_end = events.clone();
-    driver.set_on_end(move |why| drop(of_end.send(Event::Ends(why))));
+    driver.set_on_end(move |why| drop(of_end.send(ProcessEvent::Ends(why))));
     let host = Host { opened: Arc::clone(&opened) };
     let inbox: Arc<dyn Inbox> = Arc::new(GroupInbox { driver: Arc::clone(driver), host });
     let Ok(ports) = Ports::start(network, *this, &inbox) else { return End::Stopped };
@@ -132,7 +132,7 @@ fn serve(args: &ProcessArgs) -> End {
     let (wanted, to_stop) = (Arc::clone(board), events.clone());
     tasks.spawn(async move {
         wanted.stop.notified().await;
-        to_stop.send(Event::Stop).ok();
+        to_stop.send(ProcessEvent::Stop).ok();
     });
     let mut attending = Attending { args, opened: &opened, events, tasks, running: None };
     let handle = Handle::current();
@@ -147,7 +147,7 @@ fn serve(args: &ProcessArgs) -> End {
 fn on_elected(
     args: &ProcessArgs,
     opened: &Arc<OpenReplica>,
-    events: &UnboundedSender<Event>,
+    events: &UnboundedSender<ProcessEvent>,
 ) -> impl FnOnce(towline_node::Restart, towline_types::BatchPlace) + Send + 'static {
     let (elected, config, board) =
         (Arc::clone(opened), args.config.clone(), Arc::clone(&args.board));
@@ -160,7 +160,7 @@ fn on_elected(
         let Ok(running) = instance.serve(&config, jobs, &Handle::current()) else { return };
         look::define(&door, &queues);
         *board.served.lock() = Some((door, tail.term));
-        events.send(Event::Active(running)).ok();
+        events.send(ProcessEvent::Active(running)).ok();
     }
 }
 
@@ -171,17 +171,17 @@ fn backup_folders() -> Arc<BackupFolders> {
 struct Attending<'a> {
     args: &'a ProcessArgs,
     opened: &'a Arc<OpenReplica>,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<ProcessEvent>,
     tasks: JoinSet<()>,
     running: Option<RunningInstance>,
 }
 
 impl Attending<'_> {
     /// As the daemon does.
-    fn event(&mut self, handle: &Handle, event: Event) -> Option<End> {
+    fn event(&mut self, handle: &Handle, event: ProcessEvent) -> Option<End> {
         let ProcessArgs { data, config, .. } = self.args;
         match event {
-            Event::Active(running) => {
+            ProcessEvent::Active(running) => {
                 threads::serve_as_active(&mut self.tasks, config, self.opened);
                 let forgets = Arc::clone(self.opened);
                 self.tasks.spawn(async move {
@@ -193,11 +193,11 @@ impl Attending<'_> {
                 });
                 self.running = Some(running);
             }
-            Event::Ends(EndReason::LostLeadership | EndReason::PutBack) => {
+            ProcessEvent::Ends(EndReason::LostLeadership | EndReason::PutBack) => {
                 self.close_clients();
                 return Some(self.again(self.args.before.copies_failed));
             }
-            Event::Ends(EndReason::DiskHangs) => {
+            ProcessEvent::Ends(EndReason::DiskHangs) => {
                 let answers = self.events.clone();
                 self.tasks.abort_all();
                 self.running.iter_mut().for_each(RunningInstance::stop_housekeeping);
@@ -208,25 +208,25 @@ impl Attending<'_> {
                     }
                 };
                 disk_probe::wait_for_disk(data, close_clients, move || {
-                    answers.send(Event::DiskAnswers).ok();
+                    answers.send(ProcessEvent::DiskAnswers).ok();
                 });
             }
-            Event::DiskAnswers => return Some(self.again(self.args.before.copies_failed)),
-            Event::Ends(EndReason::LogFull) => {
+            ProcessEvent::DiskAnswers => return Some(self.again(self.args.before.copies_failed)),
+            ProcessEvent::Ends(EndReason::LogFull) => {
                 handle.block_on(sleep(FULL_PAUSE));
                 return Some(self.again(self.args.before.copies_failed));
             }
-            Event::Ends(EndReason::NeedsCopy(peer)) => {
+            ProcessEvent::Ends(EndReason::NeedsCopy(peer)) => {
                 let events = self.events.clone();
                 threads::start_copy(self.opened, data, peer, move |came| {
-                    events.send(Event::Copied(came)).ok();
+                    events.send(ProcessEvent::Copied(came)).ok();
                 });
             }
-            Event::Copied(true) => return Some(self.again(0)),
-            Event::Copied(false) => {
+            ProcessEvent::Copied(true) => return Some(self.again(0)),
+            ProcessEvent::Copied(false) => {
                 return Some(self.again(self.args.before.copies_failed.saturating_add(1)));
             }
-            Event::Stop => return Some(self.leave()),
+            ProcessEvent::Stop => return Some(self.leave()),
         }
         None
     }

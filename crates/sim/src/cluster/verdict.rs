@@ -1,8 +1,8 @@
 //! Whether everything comes back when faults stop, and what the queues then hold against what was
 //! promised: on each instance, one after the other as the active one.
 //!
-//! Looks are coroutines of a process of their own, the observer: a lock that an instance holds makes
-//! a look wait, as it makes any other caller wait.
+//! Looks are coroutines of a process of their own, the observer: a lock that an instance holds
+//! makes a look wait, as it makes any other caller wait.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use towline_engine::Door;
 use towline_group::Progress;
 use towline_os::simulated::Process;
 
-use super::{Cluster, Event, LOOK_US, PEACE_US, Phase, look};
+use super::{Cluster, ClusterEvent, LOOK_US, PEACE_US, RunPhase, look};
 use crate::client::queue_name;
 use crate::served::compare::{self, SeenSlot};
 use crate::view::Row;
@@ -38,12 +38,12 @@ impl Cluster {
     /// Looks whether everything is as it should be in peace, and goes on when it is.
     pub(super) fn look(&mut self) {
         match self.phase {
-            Phase::Safety | Phase::Over => return,
-            Phase::Peace(since) => match self.what_is_missing(since) {
+            RunPhase::Safety | RunPhase::Over => return,
+            RunPhase::Peace(since) => match self.what_is_missing(since) {
                 None => {
                     self.tell(format_args!("all is well"));
                     self.counts.peace_us = self.now - since;
-                    self.phase = Phase::Leaving(self.now);
+                    self.phase = RunPhase::Leaving(self.now);
                     self.clients.iter_mut().for_each(|client| client.stopping = true);
                 }
                 Some(missing) if self.now - since > PEACE_US => {
@@ -52,16 +52,16 @@ impl Cluster {
                 }
                 Some(_) => {}
             },
-            Phase::Leaving(since) => {
+            RunPhase::Leaving(since) => {
                 if self.clients.iter().all(|client| client.connection.is_none()) {
-                    self.phase = Phase::Verdict(self.now);
+                    self.phase = RunPhase::Verdict(self.now);
                 } else if self.now - since > PEACE_US {
                     self.fail("clients cannot leave".into());
                 }
             }
-            Phase::Verdict(since) => self.compare(since),
+            RunPhase::Verdict(since) => self.compare(since),
         }
-        self.plan_in(LOOK_US, Event::Look);
+        self.plan_in(LOOK_US, ClusterEvent::Look);
     }
 
     fn show(&self) {
@@ -166,7 +166,7 @@ impl Cluster {
         self.counts.compared += 1;
         self.looks.compared[node] = true;
         if self.looks.compared.iter().all(|compared| *compared) {
-            self.phase = Phase::Over;
+            self.phase = RunPhase::Over;
         } else {
             self.kill(node, true);
         }

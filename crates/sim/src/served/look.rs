@@ -23,7 +23,7 @@ const CREDIT: u64 = 1_000_000;
 pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for queue in queues {
-        let mut viewer = Viewer::new(door);
+        let mut viewer = BrowserSession::new(door);
         viewer.ask(vec![
             Request::Connected {
                 container: "viewer".to_owned(),
@@ -73,14 +73,14 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
 /// Defines the queues of the clients; those that are there are refused.
 pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
     let text: String = queues.iter().map(|queue| format!("DEFINE QLOCAL('{queue}')\n")).collect();
-    let viewer = Viewer::new(door);
+    let viewer = BrowserSession::new(door);
     viewer.ask(vec![Request::Admin { token: 0, kind: "mqsc".into(), text, owner: true }]);
     viewer.leave();
 }
 
 /// Asks for an administration request; the JSON of its answer.
 pub(crate) fn administer(door: &Arc<Door>, kind: &str, text: String) -> Result<String, String> {
-    let mut viewer = Viewer::new(door);
+    let mut viewer = BrowserSession::new(door);
     viewer.ask(vec![Request::Admin { token: 0, kind: kind.into(), text, owner: true }]);
     let answer = viewer.until(|response| match response {
         Response::Admin(reply) => Some(reply.json),
@@ -95,17 +95,17 @@ pub(crate) fn depths(door: &Arc<Door>) -> Vec<(String, u64)> {
     door.status().queues.into_iter().map(|queue| (queue.name, queue.depth)).collect()
 }
 
-struct Viewer<'a> {
+struct BrowserSession<'a> {
     door: &'a Arc<Door>,
     id: towline_core::ConnectionId,
     outbox: Arc<towline_engine::Outbox>,
     waiting: VecDeque<Response>,
 }
 
-impl Viewer<'_> {
-    fn new(door: &Arc<Door>) -> Viewer<'_> {
+impl BrowserSession<'_> {
+    fn new(door: &Arc<Door>) -> BrowserSession<'_> {
         let (id, outbox) = door.connect();
-        Viewer { door, id, outbox, waiting: VecDeque::new() }
+        BrowserSession { door, id, outbox, waiting: VecDeque::new() }
     }
 
     fn ask(&self, mut requests: Vec<Request>) {
