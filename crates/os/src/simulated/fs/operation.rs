@@ -93,7 +93,7 @@ pub enum Verdict {
     Goes,
     /// It happens, and takes so long.
     Takes(Duration),
-    /// It does not end while its process lives. It has no effect.
+    /// It does not end, and has no effect, until faults are cleared; then it happens.
     Hangs,
     /// It fails with this error number, without effect.
     Fails(i32),

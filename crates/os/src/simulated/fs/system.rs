@@ -22,6 +22,9 @@ use super::operation::{DiskTiming, Operation, OperationKind, TracedOperation, Ve
 use super::volume::Volume;
 use crate::simulated::schedule::{self, Process, ProcessEnd, with};
 
+/// How often an operation that hangs looks whether it still does.
+const HANG: Duration = Duration::from_millis(50);
+
 type FaultHook = Box<dyn FnMut(&Operation<'_>) -> Verdict + Send>;
 
 thread_local! {
@@ -120,7 +123,7 @@ impl FileSystem {
         self.0.lock().faults = Some(Box::new(faults));
     }
 
-    /// No operation has a fault from now on.
+    /// No operation has a fault from now on; one that hangs goes on.
     pub fn clear_faults(&self) {
         self.0.lock().faults = None;
     }
@@ -337,9 +340,11 @@ impl FileSystem {
         match verdict {
             Verdict::Goes | Verdict::KillsAfter => {}
             Verdict::Takes(longer) => time = longer,
-            Verdict::Hangs => loop {
-                schedule::wait(None);
-            },
+            Verdict::Hangs => {
+                while self.0.lock().faults.is_some() {
+                    pass(HANG);
+                }
+            }
             Verdict::Fails(number) => {
                 pass(time);
                 return Err(Errno::from_raw_os_error(number));

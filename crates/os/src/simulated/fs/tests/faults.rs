@@ -178,6 +178,20 @@ fn an_operation_that_hangs_ends_with_its_process_without_effect() {
 }
 
 #[test]
+fn an_operation_that_hangs_goes_on_when_faults_are_cleared() {
+    let (system, world) = (FileSystem::new(), World::new(7));
+    system.set_faults(on(OperationKind::Write, Verdict::Hangs));
+    world.mount(A, &system);
+    world.start(A, "writes", || fs::write("/a", b"x").unwrap());
+    world.run_until(LONG_US);
+    assert_eq!(system.bytes("/a").unwrap(), b"");
+    system.clear_faults();
+    world.run_until(2 * LONG_US);
+    assert!(!world.is_left(A));
+    assert_eq!(system.bytes("/a").unwrap(), b"x");
+}
+
+#[test]
 fn a_kill_in_the_middle_of_a_write_leaves_it_done_or_not() {
     let mut outcomes = [0, 0];
     for seed in 0..100 {
