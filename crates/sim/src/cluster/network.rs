@@ -55,7 +55,6 @@ pub(crate) struct LatencyPlan {
 pub(crate) struct Wires {
     plan: LatencyPlan,
     inner: Plain<Inner>,
-    frames: AtomicU64,
 }
 
 struct Inner {
@@ -120,7 +119,7 @@ impl Wires {
             cut_since_us: [[None; INSTANCES]; INSTANCES],
             wires: Vec::new(),
         };
-        Arc::new(Wires { plan, inner: Plain::new(inner), frames: AtomicU64::new(0) })
+        Arc::new(Wires { plan, inner: Plain::new(inner) })
     }
 
     /// The process of an instance has ended. Without notice (a power cut), its peers learn it by
@@ -233,7 +232,6 @@ impl Ports {
         lane.last_us = lane.last_us.max(at_us);
         lane.frames.push_back((lane.last_us, kind, body));
         drop(state);
-        self.network.frames.fetch_add(1, Ordering::Relaxed);
         wire.changed.notify_all();
         true
     }
@@ -332,19 +330,31 @@ fn greet(ports: &Ports, inbox: &Arc<dyn Inbox>, peer: Peer) -> Option<(Arc<Wire>
     };
     let (state, changed) = (Mutex::new(state), Condvar::new());
     let wire = Arc::new(Wire { from: this, to: peer, state, changed });
+    // From now on, so that the peer hears of the end of this process also in the middle of this.
+    network.inner.lock().wires.push(Arc::clone(&wire));
+    let greeting = greet_over(ports, inbox, (peer, &accepting), &wire);
+    if greeting.is_none() {
+        wire.close();
+        network.forget(&wire);
+    }
+    greeting.map(|greeting| (wire, greeting))
+}
+
+fn greet_over(
+    ports: &Ports,
+    inbox: &Arc<dyn Inbox>,
+    (peer, accepting): (Peer, &UnboundedSender<Incoming>),
+    wire: &Arc<Wire>,
+) -> Option<Greeting> {
+    let (network, this) = (&ports.network, ports.this);
     let (answer, answered) = oneshot::channel();
     let greeting = greeting_of(inbox.as_ref(), peer);
     thread::sleep(network.delay());
-    let of_peer = Arc::clone(&wire);
+    let of_peer = Arc::clone(wire);
     accepting.send(Incoming::Frames { from: this, greeting, wire: of_peer, answer }).ok()?;
     let greeting = Handle::current().block_on(timeout(DIAL_MAX, answered)).ok()?.ok()?.ok()?;
     thread::sleep(network.delay());
-    if inbox.greets(peer, &greeting).is_err() {
-        wire.close();
-        return None;
-    }
-    network.inner.lock().wires.push(Arc::clone(&wire));
-    Some((wire, greeting))
+    inbox.greets(peer, &greeting).ok().map(|()| greeting)
 }
 
 fn greeting_of(inbox: &dyn Inbox, peer: Peer) -> Greeting {
