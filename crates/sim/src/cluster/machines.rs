@@ -104,7 +104,7 @@ impl Machine {
         let mut config = Config::default();
         config.log.extent_bytes = EXTENT_BYTES;
         config.log.log_bytes_max = 64 * EXTENT_BYTES;
-        config.log.reserve_bytes = EXTENT_BYTES;
+        config.log.reserve_bytes = 4 * EXTENT_BYTES;
         config.log.cache_bytes = 256 * 1024;
         config.queue_manager.memory_bytes_max = 1024 * 1024;
         config.group = Some(group.clone());
