@@ -71,7 +71,7 @@ unit: ## tests of every crate
 # A folder of its own: the flag would have everything built anew.
 loom: ## all interleavings of the delegation lock
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(abspath $(TARGET))/loom \
-	  $(CARGO) test --release --package towline-delegation --locked
+	  $(CARGO) test --release --lib --package towline-delegation --locked
 
 e2e: build ## black box: the real daemon with other people's clients, kill -9, torn logs
 	$(CARGO) xtask test e2e
