@@ -17,6 +17,7 @@ use super::process::{Before, Board, End, ProcessArgs};
 use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process};
 use crate::client::queue_name;
 use crate::plan::Plan;
+use crate::served::messages;
 use crate::served::people::Connections;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -170,6 +171,9 @@ impl Cluster {
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
         self.keep_older(node);
+        if let Some(message) = messages::broken() {
+            return self.fail(format!("instance {node}: {message}"));
+        }
         let mut pause = 1_000 + self.dice.below(AGAIN_US);
         match (how, end) {
             (ProcessEnd::Panicked(why), _) => return self.fail(format!("instance {node}: {why}")),

@@ -66,7 +66,6 @@ impl Cluster {
     }
 
     fn show(&self) {
-        self.leave_disks();
         let shown = std::env::var("SIM_OPERATIONS").ok().and_then(|count| count.parse().ok());
         for node in 0..3 {
             let group = self.progress(node);
@@ -90,7 +89,7 @@ impl Cluster {
 
     /// Leaves the files of the instances, as their processes saw them, in the folder that
     /// `SIM_DISKS` names: for `towline log dump`.
-    fn leave_disks(&self) {
+    pub(super) fn leave_disks(&self) {
         let Some(folder) = std::env::var_os("SIM_DISKS").map(PathBuf::from) else { return };
         for (node, machine) in self.machines.iter().enumerate() {
             for (path, bytes) in machine.disk.tree() {
