@@ -19,6 +19,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Schedule>> = const { RefCell::new(None) };
     /// Whether this thread has a world, for the fast answer.
     static IN_WORLD: Cell<bool> = const { Cell::new(false) };
+    /// How often in 1,000 times another coroutine goes first before a lock is taken.
+    static OVERTAKEN_PER_MILLE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A process of the simulated system: coroutines that end together.
@@ -121,8 +123,6 @@ pub(super) struct Schedule {
     /// Processes that are stopped, with those of their tasks that are ready.
     stopped: BTreeMap<Process, Vec<TaskId>>,
     pub(super) dice: SeededRandom,
-    /// How often in 1,000 times another coroutine goes first before a lock is taken.
-    pub(super) overtaken_per_mille: u64,
     /// Whether it is kept where coroutines wait.
     pub(super) is_traced: bool,
     /// Coroutines resumed.
@@ -147,11 +147,11 @@ impl Schedule {
                 wall_ahead_us: BTreeMap::new(),
                 stopped: BTreeMap::new(),
                 dice: SeededRandom::mixed(seed),
-                overtaken_per_mille: 0,
                 is_traced: false,
                 switches: 0,
             });
         });
+        OVERTAKEN_PER_MILLE.set(0);
         IN_WORLD.set(true);
     }
 
@@ -309,13 +309,19 @@ pub(super) fn has_ended(process: Process) -> bool {
     in_world() && with(|schedule| schedule.ended.contains_key(&process))
 }
 
+/// From now on another coroutine goes first, so often in 1,000 times, before a lock is taken.
+pub(super) fn set_overtaken(per_mille: u64) {
+    OVERTAKEN_PER_MILLE.set(per_mille);
+}
+
 /// Before a lock is taken: now and then another coroutine goes first, as threads that run at the
 /// same time would have it.
 pub(super) fn may_be_overtaken() {
-    let overtaken = with(|schedule| {
-        let per_mille = schedule.overtaken_per_mille;
-        per_mille > 0 && schedule.running.is_some() && schedule.dice.chance(per_mille)
-    });
+    let per_mille = OVERTAKEN_PER_MILLE.get();
+    if per_mille == 0 {
+        return;
+    }
+    let overtaken = with(|schedule| schedule.running.is_some() && schedule.dice.chance(per_mille));
     if overtaken {
         sleep(Duration::ZERO);
     }
@@ -417,6 +423,15 @@ pub(super) fn exit(status: i32) -> ! {
 /// Makes a coroutine ready that waits.
 pub(super) fn wake(id: TaskId) {
     with(|schedule| schedule.wake(id));
+}
+
+/// A coroutine that waits does so until this time at most.
+pub(super) fn hasten(id: TaskId, at_us: u64) {
+    with(|schedule| {
+        let Some(task) = schedule.tasks.get(id).filter(|task| task.waits) else { return };
+        let timer = (at_us.max(schedule.now_us), id, task.wait);
+        schedule.timers.push(Reverse(timer));
+    });
 }
 
 /// Lets virtual time pass.
