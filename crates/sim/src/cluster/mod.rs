@@ -128,6 +128,8 @@ struct Cluster {
     counts: RunCounts,
     looks: verdict::Looks,
     steps: u64,
+    /// Processes that had ended at the last look.
+    ends: usize,
 }
 
 /// Runs one seed.
@@ -177,6 +179,7 @@ impl Cluster {
             counts: RunCounts::default(),
             looks: verdict::Looks::default(),
             steps: 0,
+            ends: 0,
             dice,
         }
     }
