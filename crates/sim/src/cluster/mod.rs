@@ -141,6 +141,9 @@ pub(crate) fn run(seed: u64) -> Report {
     cluster.run();
     if cluster.has_failed() {
         cluster.leave_disks();
+        if std::env::var_os("SIM_OPERATIONS").is_some() {
+            cluster.show();
+        }
     }
     cluster.report(seed)
 }

@@ -129,11 +129,15 @@ impl Shared {
     }
 }
 
-/// Whether a batch would survive a power cut now.
+/// Whether a batch would survive a power cut now, in the log or in the image that made its extent
+/// needless: batches are compared when the next acknowledgement comes, which may be much later.
 fn has_synced(disk: &FileSystem, batch: &Batch, extent_bytes: u64) -> bool {
     let at = batch.lsn.0 + towline_types::BATCH_HEADER_BYTES;
-    let path = format!("/qms/log/extent-{:016x}", batch.lsn.0 / extent_bytes);
-    disk.is_synced(path, at % extent_bytes, &batch.payload)
+    let name = format!("extent-{:016x}", batch.lsn.0 / extent_bytes);
+    let names = disk.names("/qms/log");
+    let oldest = names.iter().find(|name| name.starts_with("extent-"));
+    let is_reclaimed = oldest.is_some_and(|oldest| *oldest > name);
+    is_reclaimed || disk.is_synced(format!("/qms/log/{name}"), at % extent_bytes, &batch.payload)
 }
 
 pub(crate) fn now_us() -> u64 {

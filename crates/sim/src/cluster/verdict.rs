@@ -65,7 +65,7 @@ impl Cluster {
         self.plan_in(LOOK_US, ClusterEvent::Look);
     }
 
-    fn show(&self) {
+    pub(super) fn show(&self) {
         let shown = std::env::var("SIM_OPERATIONS").ok().and_then(|count| count.parse().ok());
         for node in 0..3 {
             let group = self.progress(node);
@@ -177,6 +177,7 @@ impl Cluster {
         let observer = Process(OBSERVER.0 + node as u64);
         self.world.mount(observer, &self.machines[node].disk);
         self.world.start(observer, "look", move || {
+            look::until_clients_are_gone(&door);
             let rows = look::browse(&door, &queues);
             let seen = rows.map(|rows| (rows, look::depths(&door)));
             *result.lock() = Some(seen);

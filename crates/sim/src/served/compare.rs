@@ -51,9 +51,9 @@ pub(crate) fn judge_depths(rows: &[Row], depths: &[(String, u64)]) -> Result<(),
     let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
     rows.iter().for_each(|row| *counted.entry(&row.queue).or_default() += 1);
     for (queue, depth) in depths {
-        let there = counted.get(queue.as_str()).copied();
-        if there.is_some_and(|there| there != *depth) {
-            return Err(format!("{queue} has depth {depth}, but {there:?} messages"));
+        let there = counted.get(queue.as_str()).copied().unwrap_or_default();
+        if there != *depth {
+            return Err(format!("{queue} has depth {depth}, but {there} messages"));
         }
     }
     Ok(())

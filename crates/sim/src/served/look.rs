@@ -14,12 +14,15 @@ use towline_engine::{Door, bodies};
 use towline_node::{LinkToken, Request, Response, Terminus};
 use towline_os::task::{Handle, sleep, timeout};
 use towline_os::thread::Builder;
+use towline_os::time::since_boot;
 
 use crate::view::Row;
 
 /// A browser that is not answered for so long has found a fault.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CREDIT: u64 = 1_000_000;
+/// How often it is looked whether clients are gone.
+const LEAVING: Duration = Duration::from_millis(5);
 /// How often it is looked whether the queues are defined.
 const DEFINE_AGAIN: Duration = Duration::from_millis(200);
 
@@ -109,6 +112,15 @@ pub(crate) fn administer(door: &Arc<Door>, kind: &str, text: String) -> Result<S
     });
     viewer.leave();
     answer
+}
+
+/// Waits until the instance has noticed that all clients are gone: what they held is in its queue
+/// again then.
+pub(crate) fn until_clients_are_gone(door: &Arc<Door>) {
+    let began = since_boot();
+    while door.status().connections > 0 && since_boot() - began < PATIENCE {
+        Handle::current().block_on(sleep(LEAVING));
+    }
 }
 
 /// Depths by the status.

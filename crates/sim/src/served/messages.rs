@@ -12,7 +12,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// What the group committed cannot be applied, though the disk can be read.
 const NEVER: &str = "TWL4210E";
-const OF_THE_DISK: &str = "cannot be read";
+const OF_THE_DISK: [&str; 2] = ["cannot be read", "os error"];
 
 thread_local! {
     static BROKEN: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -47,7 +47,7 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        if line.0.contains(NEVER) && !line.0.contains(OF_THE_DISK) {
+        if line.0.contains(NEVER) && !OF_THE_DISK.iter().any(|why| line.0.contains(why)) {
             BROKEN.set(Some(line.0));
         }
     }
