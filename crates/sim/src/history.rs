@@ -178,8 +178,9 @@ impl History {
         self.held.retain(|_, (_, holder)| *holder != connection);
     }
 
-    /// An instance ends a connection.
+    /// An instance ends a connection: what that held may come to others before its client knows.
     pub(crate) fn leaves(&mut self, connection: u64, speaker: Speaker) {
+        self.held.retain(|_, (_, holder)| *holder != connection);
         self.leaving.insert(connection, speaker.process);
     }
 
