@@ -46,6 +46,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use towline_group::{HardState, MemberId, Starts};
 use towline_os::fs::{self, File};
+use towline_os::sync::Mutex;
 
 use medium::Medium;
 
@@ -100,6 +101,9 @@ pub struct HardStateFile {
     /// Sequence of the newest slot that this process has synced; 0: none. Used under the file's
     /// lock.
     synced: Arc<AtomicU64>,
+    /// The starts that this process has made durable last: a disk that cannot be read for a moment
+    /// must not have it pass for one that knows none, which the others take for a copy.
+    starts: Arc<Mutex<Option<Starts>>>,
 }
 
 /// Whether this is the data folder of an instance of a group. It is one, whether or not its hard
@@ -114,7 +118,7 @@ pub fn is_folder_of_group(data: &Path) -> std::io::Result<bool> {
 impl HardStateFile {
     /// The files in a data folder.
     pub fn of(data: &Path) -> HardStateFile {
-        HardStateFile { folder: data.to_owned(), synced: Arc::default() }
+        HardStateFile { folder: data.to_owned(), synced: Arc::default(), starts: Arc::default() }
     }
 
     /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not
@@ -139,7 +143,12 @@ impl HardStateFile {
 
     /// The starts that this folder knows.
     pub fn starts(&self) -> Starts {
-        self.newest(NAME).map(|slot| slot.starts).unwrap_or_default()
+        match fs::read(self.folder.join(NAME)) {
+            Ok(bytes) => decode(&bytes).map(|slot| slot.starts),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(_) => self.starts.lock().clone(),
+        }
+        .unwrap_or_default()
     }
 
     /// The member that this hard state belongs to, if that is known.
@@ -274,9 +283,14 @@ impl HardStateFile {
             let bytes = self.take_over(file, bytes)?;
             // Until all of it is done, it is not known.
             self.synced.store(0, Ordering::SeqCst);
-            let sequence = put(file, &bytes, slots(&bytes), change)?;
+            let mut starts = None;
+            let sequence = put(file, &bytes, slots(&bytes), |slot| {
+                change(slot);
+                starts = Some(slot.starts.clone());
+            })?;
             file.sync()?;
             self.synced.store(sequence, Ordering::SeqCst);
+            *self.starts.lock() = starts;
             Ok(())
         })
     }

@@ -512,3 +512,14 @@ fn a_hard_state_of_a_later_version_is_refused_and_a_damaged_version_is_not_one()
         "{why}"
     );
 }
+
+#[test]
+fn a_disk_that_cannot_be_read_for_a_moment_does_not_hide_the_start_that_was_made_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = HardStateFile::of(folder.path());
+    file.write_start(&hard_state(4), Mark::default(), MemberId(1), 77).unwrap();
+    let (there, away) = (folder.path().join(NAME), folder.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    assert_eq!(file.starts().own().nonce, 77);
+}
