@@ -71,18 +71,19 @@ unit: ## tests of every crate
 # A folder of its own: the flag would have everything built anew.
 loom: ## all interleavings of the delegation lock
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(abspath $(TARGET))/loom \
-	  $(CARGO) test --release --package towline-delegation --locked
+	  $(CARGO) test --release --lib --package towline-delegation --locked
 
 e2e: build ## black box: the real daemon with other people's clients, kill -9, torn logs
 	$(CARGO) xtask test e2e
 
-# Knobs of the simulator: `make sim SECONDS=600`, `SEEDS=0..10000`, `SEED=17`, `ARGS='--json --threads 1'`.
-SIM_KNOBS = $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)))
+# Knobs of the simulator: `make sim KIND=model` (or cluster, the default, alone, crash), `SECONDS=600`, `SEEDS=0..10000`, `SEED=17`,
+# `ARGS='--json --threads 1'`.
+SIM_KNOBS = $(if $(KIND),--kind $(KIND)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)))
 
-sim: ## simulated groups under faults for a minute; SEED=N repeats one
-	$(CARGO) run --quiet --release --locked --package towline-sim -- $(SIM_KNOBS) $(ARGS)
+sim: ## simulated queue managers under faults for a minute; SEED=N repeats one
+	$(CARGO) run --quiet --profile simulation --locked --package towline-sim -- $(SIM_KNOBS) $(ARGS)
 
-# Knobs: `make mutants ONLY='log half-a-unit'` (mutants, or files of tests/mutants/), `ARGS='--killer sim --json'`.
+# Knobs: `make mutants ONLY='log half-a-unit-applied'` (mutants, or files of tests/mutants/), `ARGS='--killer sim --json'`.
 mutants: ## put bugs into a copy of the tree, one by one: which test finds each? (half an hour)
 	$(CARGO) xtask mutants $(ARGS) $(ONLY)
 

@@ -248,7 +248,7 @@ mod tests {
     fn mutants_are_chosen_by_name_or_list_and_those_of_one_file_follow_each_other() {
         let all = || {
             let unit = Killer::unit("towline-log", None, "a_test");
-            let simulator = Killer::Simulator { seeds: "0..9".into() };
+            let simulator = Killer::Simulator { kind: "model".into(), seeds: "0..9".into() };
             vec![
                 mutant("z", "crates/a.rs", vec![unit.clone(), simulator]),
                 mutant("b", "crates/b.rs", vec![unit.clone()]),

@@ -1,12 +1,15 @@
-//! The simulator: a whole group of three instances in one thread, with its disks, its network, its
-//! clocks and its clients, everything decided by a seed.
+//! The simulator: whole queue managers in one thread, with their disks, their network, their clocks
+//! and their clients, everything decided by a seed.
 //!
-//! Reading order: [`run`] (one seed), `plan` (what a seed draws beforehand), `world` (what
-//! happens), `history` (what was promised), `process`, `disk`, `network`, `journal`, `client` (the
-//! parts), `view` (what an instance holds).
+//! There are two kinds of simulation. The model ([`run`]) has the real rules (`core`, `node`) and
+//! the real consensus (`group`) over stand-ins for all that waits for a disk: `plan` (what a seed
+//! draws beforehand), `world` (what happens), `process`, `disk`, `network`, `journal` (the parts).
+//! The whole ([`run_cluster`], [`run_alone`], [`run_crash`]: `cluster`, `alone`) has everything
+//! below the sockets as it is, on the threads and files of `towline_os::simulated`; `served` is
+//! what both have before their doors. `client`, `history` (what was promised) and `view` (what an
+//! instance holds) belong to all.
 //!
-//! The instances are the real rules (`core`, `node`) and the real consensus (`group`); the log, the
-//! files and the sockets are simulated. Not here: AMQP, threads, the real log's bytes.
+//! Not here: AMQP, sockets, signals.
 
 #![forbid(unsafe_code)]
 

@@ -12,15 +12,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use towline_sim::{Report, last_events, run, run_alone, run_cluster, run_crash};
+use towline_sim::{Report, crash_seed, last_events, run, run_alone, run_cluster, run_crash};
+use towline_types::SeededRandom;
 
-/// Runs groups of three simulated instances under faults, each decided by a seed.
+/// Runs simulated queue managers under faults, each run decided by a seed.
 #[derive(Debug, Parser)]
 #[command(name = "towline-sim", version)]
 struct Options {
+    /// What is simulated.
+    #[arg(long, value_enum, default_value_t = Kind::Cluster)]
+    kind: Kind,
     /// Repeat this seed and show what happened.
     #[arg(long, conflicts_with_all = ["seeds", "seconds"])]
     seed: Option<u64>,
@@ -39,20 +43,32 @@ struct Options {
     /// Go on behind a seed that failed.
     #[arg(long)]
     keep_going: bool,
-    /// Whole processes, with the real log, files, driver and start.
-    #[arg(long)]
-    cluster: bool,
-    /// Queue managers that are no group: one instance, or a shared data folder.
-    #[arg(long, conflicts_with = "cluster")]
-    alone: bool,
-    /// A short load with a crash at one operation of a file: seed = load * 1000000 + operation * 8
-    /// + way; way 0 to 3 before it, 4 to 7 after it; 0 and 4 a kill, others a power cut.
-    #[arg(long, conflicts_with_all = ["cluster", "alone"])]
-    crash: bool,
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
+
+/// What one run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A group: the real rules, node and consensus over simple disks and connections. The fastest.
+    Model,
+    /// A group of whole processes: everything below the sockets, on simulated threads and files.
+    Cluster,
+    /// The same for a queue manager that is no group: one instance, or a shared data folder; with
+    /// backups and restores.
+    Alone,
+    /// A short load of such a queue manager with a crash at one file operation: seed = load *
+    /// 1000000 + operation * 8 + way. Operation 0: no crash. Way 0 to 3 before it, 4 to 7 after it;
+    /// 0 and 4 a kill, the others a power cut.
+    Crash,
+}
+
+/// File operations of the load of a crash, about: of one instance, of a shared folder. A crash at a
+/// later one than the last does not come.
+const CRASH_OPERATIONS: [u64; 2] = [700, 2_000];
+/// Ways of one operation to crash.
+const CRASH_WAYS: u64 = 8;
 
 thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };
@@ -76,7 +92,7 @@ struct Total {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    tell_the_seed_of_a_panic(options.lines);
+    tell_the_seed_of_a_panic(options.lines, options.kind);
     let began = Instant::now();
     let total = match options.seed {
         Some(seed) => repeat(seed, &options),
@@ -86,7 +102,7 @@ fn main() -> ExitCode {
     if options.json {
         println!("{}", as_json(&total, seconds));
     } else {
-        print_total(&total, seconds);
+        print_total(&total, options.kind, seconds);
     }
     ExitCode::from(u8::from(!total.failed.is_empty()))
 }
@@ -98,23 +114,51 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// A broken assertion ends the process: say first what it takes to repeat it.
-fn tell_the_seed_of_a_panic(lines: usize) {
+fn tell_the_seed_of_a_panic(lines: usize, kind: Kind) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         last_events(lines).iter().for_each(|line| eprintln!("{line}"));
-        eprintln!("seed {} broke an assertion; repeat it: make sim SEED={0}", SEED.get());
+        let seed = SEED.get();
+        eprintln!("seed {seed} broke an assertion; repeat it: {}", kind.repeat(seed));
         before(panic);
         // As where panics abort: other threads must not go on as though nothing had happened.
         std::process::exit(101);
     }));
 }
 
+impl Kind {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The command that repeats a seed.
+    fn repeat(self, seed: u64) -> String {
+        format!("make sim KIND={} SEED={seed}", self.name())
+    }
+
+    /// The number of the first one of new seeds: others each time, and none of the next minutes.
+    fn first_new(self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        if self == Kind::Crash { now } else { now << 20 }
+    }
+
+    /// The new seed of a number. Of a crash: another load each time, and one of its operations.
+    fn new_seed(self, number: u64) -> u64 {
+        if self != Kind::Crash {
+            return number;
+        }
+        let mut dice = SeededRandom::mixed(number);
+        let operations = CRASH_OPERATIONS[usize::from(number % 2 == 1)];
+        crash_seed(number, 1 + dice.below(operations), dice.below(CRASH_WAYS))
+    }
+}
+
 fn run_one(seed: u64, traced: bool, options: &Options) -> Report {
-    match options {
-        Options { cluster: true, .. } => run_cluster(seed, traced),
-        Options { alone: true, .. } => run_alone(seed, traced),
-        Options { crash: true, .. } => run_crash(seed, traced),
-        _ => run(seed, traced),
+    match options.kind {
+        Kind::Model => run(seed, traced),
+        Kind::Cluster => run_cluster(seed, traced),
+        Kind::Alone => run_alone(seed, traced),
+        Kind::Crash => run_crash(seed, traced),
     }
 }
 
@@ -131,11 +175,10 @@ fn repeat(seed: u64, options: &Options) -> Total {
 
 fn run_many(options: &Options) -> Total {
     let deadline = Instant::now() + Duration::from_secs(options.seconds);
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    // Other seeds each time, and none of the next minutes.
-    let seeds = options.seeds.clone().unwrap_or(first << 20..u64::MAX);
+    let kind = options.kind;
+    let seeds = options.seeds.clone().unwrap_or_else(|| kind.first_new()..u64::MAX);
     if !options.json {
-        println!("seeds from {}", seeds.start);
+        println!("{}: seeds from {}", kind.name(), seeds.start);
     }
     let bar = progress_bar(options, &seeds);
     let next = AtomicU64::new(seeds.start);
@@ -143,10 +186,11 @@ fn run_many(options: &Options) -> Total {
     let total = Mutex::new(Total::default());
     let work = || {
         while !stop.load(Ordering::Relaxed) {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end || (options.seeds.is_none() && Instant::now() >= deadline) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= seeds.end || (options.seeds.is_none() && Instant::now() >= deadline) {
                 return;
             }
+            let seed = if options.seeds.is_some() { number } else { kind.new_seed(number) };
             SEED.set(seed);
             let report = run_one(seed, false, options);
             if report.failure.is_some() && !options.keep_going {
@@ -217,10 +261,16 @@ impl Total {
     }
 }
 
-fn print_total(total: &Total, seconds: f64) {
+fn print_total(total: &Total, kind: Kind, seconds: f64) {
+    let (copies, images) = match kind {
+        Kind::Model => ("copies", "images"),
+        Kind::Cluster => ("copies", "batches found synced on a majority"),
+        Kind::Alone => ("restores", "images"),
+        Kind::Crash => ("restores", "file operations"),
+    };
     println!(
         "{} seeds in {seconds:.1} s: {} s simulated, {} events, {} faults, {} new actives, \
-         {} copies, {} images, {} promises, {} comparisons; at most {} ms until all served again",
+         {} {copies}, {} {images}, {} promises, {} comparisons; at most {} ms until all served again",
         total.seeds,
         total.simulated_us / 1_000_000,
         total.events,
@@ -234,7 +284,7 @@ fn print_total(total: &Total, seconds: f64) {
     );
     for failed in &total.failed {
         let what = failed.failure.as_deref().unwrap_or_default();
-        println!("seed {} failed: {what}\n  repeat it: make sim SEED={0}", failed.seed);
+        println!("seed {} failed: {what}\n  repeat it: {}", failed.seed, kind.repeat(failed.seed));
     }
     if total.failed.is_empty() {
         println!("no rule was broken");
@@ -259,4 +309,25 @@ fn as_json(total: &Total, seconds: f64) -> serde_json::Value {
         "peace_ms_max": total.peace_us_max / 1_000,
         "failed": failed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_crash_is_at_an_operation_of_its_load_and_the_same_for_the_same_number() {
+        for number in [4, 1_795_473_961] {
+            let seed = Kind::Crash.new_seed(number);
+            let operation = seed % 1_000_000 / CRASH_WAYS;
+            assert_eq!((seed / 1_000_000, seed), (number, Kind::Crash.new_seed(number)));
+            assert!((1..=CRASH_OPERATIONS[1]).contains(&operation), "{operation}");
+        }
+        assert_eq!(Kind::Cluster.new_seed(4), 4);
+    }
+
+    #[test]
+    fn the_command_that_repeats_a_seed_names_its_kind() {
+        assert_eq!(Kind::Alone.repeat(7), "make sim KIND=alone SEED=7");
+    }
 }

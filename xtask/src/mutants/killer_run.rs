@@ -79,7 +79,7 @@ pub(crate) fn run_killer(
 ) -> io::Result<KillerEnd> {
     let arguments = match killer {
         Killer::Unit { test, .. } => vec![test.as_str()],
-        Killer::Simulator { seeds } => vec!["--json", "--seeds", seeds],
+        Killer::Simulator { kind, seeds } => vec!["--json", "--kind", kind, "--seeds", seeds],
     };
     let limited = format!("ulimit -v {MEMORY_KIB_MAX}; exec \"$0\" \"$@\"");
     let child = Command::new("sh")
@@ -97,7 +97,7 @@ pub(crate) fn run_killer(
     workshop.clear_scratch()?;
     Ok(match killer {
         Killer::Unit { .. } => of_tests(&ended),
-        Killer::Simulator { .. } => of_simulator(&ended),
+        Killer::Simulator { kind, .. } => of_simulator(kind, &ended),
     })
 }
 
@@ -167,7 +167,7 @@ fn of_tests(ended: &Ended) -> KillerEnd {
     KillerEnd::Red(format!("the test program ended: {status}"))
 }
 
-fn of_simulator(ended: &Ended) -> KillerEnd {
+fn of_simulator(kind: &str, ended: &Ended) -> KillerEnd {
     let Some(status) = ended.status else {
         return KillerEnd::Red(format!("the simulator hangs ({} s)", ended.took.as_secs()));
     };
@@ -177,12 +177,12 @@ fn of_simulator(ended: &Ended) -> KillerEnd {
     let mut lines = ended.output.lines();
     let broke = lines.find_map(|line| {
         let (seed, _) = line.strip_prefix("seed ")?.split_once(" broke an assertion")?;
-        Some(format!("seed {seed}: an assertion"))
+        Some(format!("{kind}, seed {seed}: an assertion"))
     });
     let rule = || {
         let report = ended.output.lines().find_map(|line| line.parse::<Json>().ok())?;
         let failed = report["failed"].as_array()?.first()?;
-        Some(format!("seed {}: {}", failed["seed"], failed["failure"].as_str()?))
+        Some(format!("{kind}, seed {}: {}", failed["seed"], failed["failure"].as_str()?))
     };
     KillerEnd::Red(broke.or_else(rule).unwrap_or_else(|| format!("the simulator ended: {status}")))
 }
@@ -217,12 +217,12 @@ mod tests {
 
     #[test]
     fn the_simulators_seed_is_named_whether_a_rule_or_an_assertion_broke() {
-        let run = |script: &str| of_simulator(&ended(script, PATIENCE));
+        let run = |script: &str| of_simulator("model", &ended(script, PATIENCE));
         assert_eq!(run("echo '{\"failed\":[]}'"), KillerEnd::Green);
         let rule = "echo '{\"failed\":[{\"seed\":7,\"failure\":\"lost\"}]}'; exit 1";
-        assert_eq!(run(rule), KillerEnd::Red("seed 7: lost".into()));
+        assert_eq!(run(rule), KillerEnd::Red("model, seed 7: lost".into()));
         let assertion = "echo 'seed 9 broke an assertion; repeat it' >&2; exit 101";
-        assert_eq!(run(assertion), KillerEnd::Red("seed 9: an assertion".into()));
+        assert_eq!(run(assertion), KillerEnd::Red("model, seed 9: an assertion".into()));
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! killers = [
 //!   { package = "towline-replication", test = "a_test, or the beginning of its name" },
 //!   { package = "towline-node", target = "session", test = "..." },  # of crates/node/tests
-//!   { simulator = "0..200" },                                        # seeds
+//!   { simulator = "0..200" },                                        # seeds of the kind model
+//!   { simulator = "0..20", kind = "cluster" },                       # of another kind
 //! ]
 //! survives = "why no killer exists yet"          # only where that is so
 //! ```
@@ -31,6 +32,9 @@ pub(crate) const FOLDER: &str = "tests/mutants/";
 pub(crate) const UNIT: &str = "unit";
 /// Kind of a killer that is a run of the simulator.
 pub(crate) const SIMULATOR: &str = "simulator";
+
+/// Kinds of runs of the simulator; the first one is meant when none is named.
+const SIMULATOR_KINDS: [&str; 4] = ["model", "cluster", "alone", "crash"];
 
 /// One bug.
 #[derive(Clone, Debug)]
@@ -59,7 +63,11 @@ pub(crate) enum Killer {
         test: String,
     },
     /// Seeds of the simulator.
-    Simulator { seeds: String },
+    Simulator {
+        /// `--kind` of `towline-sim`.
+        kind: String,
+        seeds: String,
+    },
 }
 
 impl Killer {
@@ -81,7 +89,11 @@ impl Killer {
         let text = |key: &str| table.get(key).and_then(Value::as_str).map(str::to_owned);
         let keys: Vec<&str> = table.keys().map(String::as_str).collect();
         match keys.as_slice() {
-            ["simulator"] => Some(Killer::Simulator { seeds: text("simulator")? }),
+            ["simulator"] | ["kind", "simulator"] => {
+                let kind = text("kind").unwrap_or_else(|| SIMULATOR_KINDS[0].to_owned());
+                let is_known = SIMULATOR_KINDS.contains(&kind.as_str());
+                Some(Killer::Simulator { kind, seeds: text("simulator")? }).filter(|_| is_known)
+            }
             ["package", "test"] | ["package", "target", "test"] => Some(Killer::Unit {
                 package: text("package")?,
                 target: text("target"),
@@ -99,7 +111,7 @@ impl fmt::Display for Killer {
             Killer::Unit { package, target: Some(target), test } => {
                 write!(out, "{package} {target} {test}")
             }
-            Killer::Simulator { seeds } => write!(out, "simulator, seeds {seeds}"),
+            Killer::Simulator { kind, seeds } => write!(out, "simulator, {kind}, seeds {seeds}"),
         }
     }
 }
@@ -206,11 +218,20 @@ mod tests {
     }
 
     #[test]
+    fn seeds_are_of_the_model_unless_another_kind_is_named() {
+        let read = |text: &str| parse("tests/mutants/log.toml", text).remove(0).unwrap().killers;
+        assert_eq!(read(ONE)[1].to_string(), "simulator, model, seeds 0..9");
+        let cluster = read(&ONE.replace("\"0..9\"", "\"0..9\", kind = \"cluster\""));
+        assert_eq!(cluster[1].to_string(), "simulator, cluster, seeds 0..9");
+    }
+
+    #[test]
     fn what_is_missing_or_unknown_is_said() {
         for (from, to, why) in [
             ("what = ", "why = ", "`why` is none of"),
             ("find = \"a < b\"\n", "", "it has no `find`"),
             ("{ simulator = \"0..9\" }", "{ seeds = \"0..9\" }", "a killer is"),
+            ("\"0..9\" }", "\"0..9\", kind = \"cloud\" }", "a killer is"),
             ("killers = ", "survives = \"x\" # ", ""),
             ("killers = ", "# ", "neither"),
         ] {
