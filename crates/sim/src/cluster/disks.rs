@@ -53,6 +53,7 @@ impl Cluster {
         self.tell(format_args!("instance {node} loses: {loss:?}"));
         self.kill(node, true);
         self.machines[node].is_impaired = true;
+        self.shared.loses(node);
         let disk = self.machines[node].disk.clone();
         let older = self.machines[node].older.clone().unwrap_or_default();
         match loss {

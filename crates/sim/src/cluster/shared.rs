@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) failure: Mutex<Option<String>>,
     /// The disks, in the order of the instances.
     disks: [FileSystem; 3],
+    /// What was on those that were lost on purpose, at that moment.
+    lost: Mutex<Vec<(usize, FileSystem)>>,
     extent_bytes: u64,
     /// Of each instance, its replica.
     pub(crate) replicas: [Mutex<Option<Arc<OpenReplica>>>; 3],
@@ -47,6 +49,7 @@ impl Shared {
             answers: Mutex::default(),
             failure: Mutex::default(),
             disks,
+            lost: Mutex::default(),
             extent_bytes,
             replicas: Default::default(),
             compared: Mutex::new(0),
@@ -104,9 +107,18 @@ impl Witness for Shared {
 }
 
 impl Shared {
+    /// A disk is about to be lost. What it holds may have been committed because of it, and be
+    /// acknowledged only now.
+    pub(crate) fn loses(&self, node: usize) {
+        self.lost.lock().extend(self.disks.get(node).map(|disk| (node, disk.synced())));
+    }
+
     fn lacks_majority(&self, batch: &Batch) -> Option<String> {
-        let has = |disk: &&FileSystem| has_synced(disk, batch, self.extent_bytes);
-        let count = self.disks.iter().filter(has).count();
+        let has = |disk: &FileSystem| has_synced(disk, batch, self.extent_bytes);
+        let lost = self.lost.lock();
+        let had = |node| lost.iter().any(|(of, disk)| *of == node && has(disk));
+        let disks = self.disks.iter().enumerate();
+        let count = disks.filter(|(node, disk)| has(disk) || had(*node)).count();
         (count < 2).then(|| {
             let Batch { index, term, lsn, .. } = batch;
             format!(

@@ -65,10 +65,12 @@ impl Cluster {
     }
 
     fn show(&self) {
+        let shown = std::env::var("SIM_OPERATIONS").ok().and_then(|count| count.parse().ok());
         for node in 0..3 {
             let group = self.progress(node);
             self.tell(format_args!("{node}: {group:?}"));
-            for operation in self.machines[node].disk.take_trace().iter().rev().take(12).rev() {
+            let trace = self.machines[node].disk.take_trace();
+            for operation in trace.iter().rev().take(shown.unwrap_or(12)).rev() {
                 self.tell(format_args!("{node}: {operation:?}"));
             }
         }

@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use towline_engine::{Door, bodies};
 use towline_node::{LinkToken, Request, Response, Terminus};
-use towline_os::task::{Handle, timeout};
+use towline_os::task::{Handle, sleep, timeout};
+use towline_os::thread::Builder;
 
 use crate::view::Row;
 
 /// A browser that is not answered for so long has found a fault.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CREDIT: u64 = 1_000_000;
+/// How often it is looked whether the queues are defined.
+const DEFINE_AGAIN: Duration = Duration::from_millis(200);
 
 /// Looks into all these queues.
 pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
@@ -70,8 +73,24 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
     Ok(rows)
 }
 
-/// Defines the queues of the clients; those that are there are refused.
+/// Defines the queues of the clients, and again as long as one is missing: a full disk refuses them.
 pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
+    ask_for(door, queues);
+    let (door, queues) = (Arc::clone(door), queues.to_vec());
+    let again = move || {
+        loop {
+            Handle::current().block_on(sleep(DEFINE_AGAIN));
+            let there = depths(&door);
+            if queues.iter().all(|queue| there.iter().any(|(name, _)| name == queue)) {
+                return;
+            }
+            ask_for(&door, &queues);
+        }
+    };
+    drop(Builder::new().name("define".to_owned()).spawn(again));
+}
+
+fn ask_for(door: &Arc<Door>, queues: &[String]) {
     let text: String = queues.iter().map(|queue| format!("DEFINE QLOCAL('{queue}')\n")).collect();
     let viewer = BrowserSession::new(door);
     viewer.ask(vec![Request::Admin { token: 0, kind: "mqsc".into(), text, owner: true }]);
