@@ -173,7 +173,10 @@ impl Cluster {
         let mut pause = 1_000 + self.dice.below(AGAIN_US);
         match (how, end) {
             (ProcessEnd::Panicked(why), _) => return self.fail(format!("instance {node}: {why}")),
-            // By its disk.
+            // At an operation of its disk; the power of its machine may go with it.
+            (ProcessEnd::Killed, _) if self.dice.chance(500) => {
+                self.machines[node].disk.power_cut(&mut self.dice);
+            }
             (ProcessEnd::Killed, _) => {}
             (ProcessEnd::Exited(_), Some(End::Again(before))) => {
                 self.counts.copies += u64::from(before.copies_failed == 0);

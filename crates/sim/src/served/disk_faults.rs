@@ -44,7 +44,7 @@ impl DiskFaults {
     }
 
     /// Puts them in force. `failed` is set when an operation failed: a process may end of that, and
-    /// a start be refused.
+    /// a start be refused. One that ended its process has not failed: a crash excuses no start.
     pub(crate) fn begin(
         self,
         disk: &FileSystem,
@@ -58,7 +58,7 @@ impl DiskFaults {
         let failed = Arc::clone(failed);
         disk.set_faults(move |operation| {
             let verdict = self.judge(operation, &mut dice);
-            if !matches!(verdict, Verdict::Goes | Verdict::Takes(_)) {
+            if matches!(verdict, Verdict::Hangs | Verdict::Fails(_) | Verdict::FailsAfter(_)) {
                 failed.store(true, Ordering::Relaxed);
             }
             verdict
