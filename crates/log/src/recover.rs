@@ -373,7 +373,8 @@ impl Recovery {
             }
         };
         let first = scan.place.sequence;
-        let mut seen = self.seen.begin(scan.begun());
+        let image_at = self.image.as_ref().map(|(header, _)| header.at);
+        let mut seen = self.seen.begin(scan.begun(), image_at.unwrap_or_default());
         let mut progress = Progress::new(scan.lsn(scan.place), &self.files, progress);
         let mut report = Report { opening: self.opened, ..Report::default() };
         // No more than bodies may take later.
@@ -383,7 +384,6 @@ impl Recovery {
         let again = replay::yield_runs(source, record, &mut seen, &mut report, &mut progress)?;
         report.replaying = began.elapsed();
         let began = Instant::now();
-        let image_at = self.image.as_ref().map(|(header, _)| header.at);
         let TailSurvey { facts, ghosts } = scan.facts(image_at, self.options.stray_bytes());
         let (place, end, mut cost) = (scan.place, scan.end, scan.cost());
         cost.add(again);

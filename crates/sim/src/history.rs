@@ -346,7 +346,7 @@ impl History {
                 },
             );
         match before.max() {
-            Some(newest) if !put.delivered && number < newest => {
+            Some(newest) if !put.delivered && number < newest && self.is_ordered(put) => {
                 let (first, second) = (&self.puts[number], &self.puts[newest]);
                 return Err(format!(
                     "message {number} was delivered behind {newest}, put later: {first:?}, \
@@ -375,6 +375,14 @@ impl History {
         Ok(())
     }
 
+    /// Whether a message stands before those that its client put later. One that was not answered
+    /// may have been under way on a connection that its client had given up, and have arrived after
+    /// what the client put over the next one.
+    fn is_ordered(&self, put: &Put) -> bool {
+        let fate = put.unit.map_or(put.fate, |unit| self.units[unit].fate);
+        !self.orders_by_connection || fate == Fate::Yes
+    }
+
     /// What a queue holds, as a browser saw it, in its order.
     pub(crate) fn check_order(&self, browsed: &[usize]) -> Result<(), Violation> {
         let mut newest: BTreeMap<Stream, usize> = BTreeMap::new();
@@ -384,9 +392,15 @@ impl History {
             if !seen.insert(*number) {
                 return Err(format!("message {number} is there twice"));
             }
+            if !self.is_ordered(put) {
+                continue;
+            }
             let newest = newest.entry((put.client, put.queue, put.priority)).or_insert(*number);
             if *newest > *number {
-                return Err(format!("message {number} stands behind {newest}, put later"));
+                let (put, later) = (&self.puts[*number], &self.puts[*newest]);
+                return Err(format!(
+                    "message {number} stands behind {newest}, put later: {put:?}, {later:?}"
+                ));
             }
             *newest = *number;
         }

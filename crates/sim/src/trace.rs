@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 /// Lines kept.
-const LINES_MAX: usize = 20_000;
+const LINES_MAX: usize = 200_000;
 
 thread_local! {
     static LINES: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };

@@ -45,6 +45,9 @@ pub(super) struct ReplayMemory {
     keeps: bool,
     /// Runs that end in a batch behind this one are not yielded.
     committed: u64,
+    /// But those that the image covers, also when it is not used: it was made of what was committed,
+    /// and the next image that is taken may be the same position again.
+    covered: Lsn,
     /// The batches that replay read, the position where it began before them.
     known: Vec<KnownBatch>,
     /// Index of the last batch that was not held back, and what was unfinished there.
@@ -54,18 +57,20 @@ pub(super) struct ReplayMemory {
 
 impl Default for ReplayMemory {
     fn default() -> ReplayMemory {
-        let (keeps, committed, fed) = (false, u64::MAX, 0);
-        ReplayMemory { keeps, committed, known: Vec::new(), fed, stream: RunStream::new() }
+        let (committed, covered) = (u64::MAX, Lsn::ZERO);
+        let (known, stream) = (Vec::new(), RunStream::new());
+        ReplayMemory { keeps: false, committed, covered, known, fed: 0, stream }
     }
 }
 
 impl ReplayMemory {
-    /// The same wishes, nothing read but the batch before the position where reading begins.
-    pub(super) fn begin(&self, begun: Option<Seam>) -> ReplayMemory {
+    /// The same wishes, nothing read but the batch before the position where reading begins; with an
+    /// image that covers the log up to `covered`.
+    pub(super) fn begin(&self, begun: Option<Seam>, covered: Lsn) -> ReplayMemory {
         let ReplayMemory { keeps, committed, .. } = *self;
         let known = begun.into_iter().filter(|_| keeps).map(KnownBatch::of_seam).collect();
         let fed = begun.map_or(0, |begun| begun.index);
-        ReplayMemory { keeps, committed, known, fed, stream: RunStream::new() }
+        ReplayMemory { keeps, committed, covered, known, fed, stream: RunStream::new() }
     }
 
     /// How much of an unfinished run is to be held, if `bytes` are enough for replay itself.
@@ -73,10 +78,9 @@ impl ReplayMemory {
         if self.keeps { usize::MAX } else { bytes }
     }
 
-    /// Whether nothing in a batch is to be yielded. What an image covers up to `upto` was
-    /// committed.
-    pub(super) fn holds_back(&self, header: &BatchHeader, upto: Lsn) -> bool {
-        header.index > self.committed && header.lsn >= upto
+    /// Whether nothing in a batch is to be yielded: it was not known to be committed.
+    pub(super) fn holds_back(&self, header: &BatchHeader) -> bool {
+        header.index > self.committed && header.lsn >= self.covered
     }
 
     pub(super) fn add(&mut self, header: &BatchHeader, is_seam: bool) {

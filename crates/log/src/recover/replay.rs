@@ -66,7 +66,7 @@ pub(super) fn yield_runs<E>(
             let finding = finding(place, header.lsn, Damage::Records);
             ReplayError::Log(LogError::Damaged(finding))
         };
-        if seen.holds_back(&header, upto) {
+        if seen.holds_back(&header) {
             let shape = record::shape(payload).map_err(|_| malformed())?;
             seen.add(&header, shape.is_seam);
             progress.done(scan.end);

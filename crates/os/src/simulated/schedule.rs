@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use generator::{Generator, Gn};
 use towline_types::SeededRandom;
 
-/// Bytes of a coroutine's stack: what debug builds need. Pages that are not touched cost nothing.
-const STACK_BYTES: usize = 1024 * 1024;
+use super::coroutine::{Coroutine, wait_to_be_resumed};
 
 thread_local! {
     static CURRENT: RefCell<Option<Schedule>> = const { RefCell::new(None) };
     /// Whether this thread has a world, for the fast answer.
     static IN_WORLD: Cell<bool> = const { Cell::new(false) };
+    /// How often in 1,000 times another coroutine goes first before a lock is taken.
+    static OVERTAKEN_PER_MILLE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A process of the simulated system: coroutines that end together.
@@ -38,10 +38,13 @@ pub enum ProcessEnd {
     Panicked(String),
 }
 
+/// In the order in which they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TaskId(u64);
-
-type Coroutine = Generator<'static, (), ()>;
+pub(super) struct TaskId {
+    number: u64,
+    /// Where it is kept; another one may be there later.
+    slot: usize,
+}
 
 /// What unwinds the coroutines of a process that ends.
 struct Killed;
@@ -63,22 +66,63 @@ struct Task {
     waits_at: Option<Backtrace>,
 }
 
+/// All that have not ended, found without a search.
+#[derive(Default)]
+struct Tasks {
+    slots: Vec<Option<(u64, Task)>>,
+    free: Vec<usize>,
+    made: u64,
+}
+
+impl Tasks {
+    fn add(&mut self, task: Task) -> TaskId {
+        self.made += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some((self.made, task));
+        TaskId { number: self.made, slot }
+    }
+
+    fn get(&self, id: TaskId) -> Option<&Task> {
+        let (number, task) = self.slots.get(id.slot)?.as_ref()?;
+        (*number == id.number).then_some(task)
+    }
+
+    fn get_mut(&mut self, id: TaskId) -> Option<&mut Task> {
+        let (number, task) = self.slots.get_mut(id.slot)?.as_mut()?;
+        (*number == id.number).then_some(task)
+    }
+
+    fn remove(&mut self, id: TaskId) -> Option<Task> {
+        self.get(id)?;
+        self.free.push(id.slot);
+        self.slots[id.slot].take().map(|(_, task)| task)
+    }
+
+    /// In no order.
+    fn iter(&self) -> impl Iterator<Item = (TaskId, &Task)> {
+        self.slots.iter().enumerate().filter_map(|(slot, kept)| {
+            let (number, task) = kept.as_ref()?;
+            Some((TaskId { number: *number, slot }, task))
+        })
+    }
+}
+
 pub(super) struct Schedule {
     pub(super) now_us: u64,
-    tasks: BTreeMap<TaskId, Task>,
+    tasks: Tasks,
     ready: Vec<TaskId>,
     /// Deadline, task, and which of its waits.
     timers: BinaryHeap<Reverse<(u64, TaskId, u64)>>,
-    running: Option<TaskId>,
-    tasks_made: u64,
+    running: Option<(TaskId, Process)>,
     pub(super) ended: BTreeMap<Process, ProcessEnd>,
     /// By how much the wall clock of a process is ahead, in microseconds.
     pub(super) wall_ahead_us: BTreeMap<Process, i64>,
     /// Processes that are stopped, with those of their tasks that are ready.
     stopped: BTreeMap<Process, Vec<TaskId>>,
     pub(super) dice: SeededRandom,
-    /// How often in 1,000 times another coroutine goes first before a lock is taken.
-    pub(super) overtaken_per_mille: u64,
     /// Whether it is kept where coroutines wait.
     pub(super) is_traced: bool,
     /// Coroutines resumed.
@@ -95,20 +139,19 @@ impl Schedule {
             assert!(current.is_none(), "a thread has one world at a time");
             *current = Some(Schedule {
                 now_us: 0,
-                tasks: BTreeMap::new(),
+                tasks: Tasks::default(),
                 ready: Vec::new(),
                 timers: BinaryHeap::new(),
                 running: None,
-                tasks_made: 0,
                 ended: BTreeMap::new(),
                 wall_ahead_us: BTreeMap::new(),
                 stopped: BTreeMap::new(),
                 dice: SeededRandom::mixed(seed),
-                overtaken_per_mille: 0,
                 is_traced: false,
                 switches: 0,
             });
         });
+        OVERTAKEN_PER_MILLE.set(0);
         IN_WORLD.set(true);
     }
 
@@ -116,9 +159,10 @@ impl Schedule {
     pub(super) fn end() {
         IN_WORLD.set(false);
         let schedule = CURRENT.take();
-        for task in schedule.into_iter().flat_map(|schedule| schedule.tasks.into_values()) {
+        let tasks = schedule.into_iter().flat_map(|schedule| schedule.tasks.slots).flatten();
+        for (_, task) in tasks {
             // Their stacks hold locks and handles of each other: unwinding them would wait.
-            std::mem::forget(task.coroutine);
+            task.coroutine.into_iter().for_each(Coroutine::abandon);
         }
     }
 
@@ -134,36 +178,36 @@ impl Schedule {
             }
             self.timers.pop();
             let of_this_wait = |task: &&mut Task| task.waits && task.wait == wait;
-            let Some(task) = self.tasks.get_mut(&id).filter(of_this_wait) else { continue };
+            let Some(task) = self.tasks.get_mut(id).filter(of_this_wait) else { continue };
             self.now_us = self.now_us.max(at);
             task.is_late = true;
             self.wake(id);
         }
         let at = self.dice.index(self.ready.len());
         let id = self.ready.swap_remove(at);
-        let process = self.tasks.get(&id)?.process;
-        if let Some(held) = self.stopped.get_mut(&process) {
+        let task = self.tasks.get_mut(id)?;
+        if let Some(held) = self.stopped.get_mut(&task.process) {
             held.push(id);
             return self.next(until_us);
         }
-        let coroutine = self.tasks.get_mut(&id)?.coroutine.take();
+        let coroutine = task.coroutine.take();
         assert!(coroutine.is_some(), "a coroutine that is ready does not run");
-        self.running = Some(id);
+        self.running = Some((id, task.process));
         self.switches += 1;
         coroutine.map(|coroutine| (id, coroutine))
     }
 
     fn came_back(&mut self, id: TaskId, coroutine: Option<Coroutine>) {
         self.running = None;
-        match (coroutine, self.tasks.get_mut(&id)) {
-            (None, _) => drop(self.tasks.remove(&id)),
+        match (coroutine, self.tasks.get_mut(id)) {
+            (None, _) => drop(self.tasks.remove(id)),
             (Some(coroutine), Some(task)) => task.coroutine = Some(coroutine),
             (Some(_), None) => unreachable!("a task stays until it has ended"),
         }
     }
 
     fn wake(&mut self, id: TaskId) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(task) = self.tasks.get_mut(id) else { return };
         if std::mem::take(&mut task.waits) {
             self.ready.push(id);
         }
@@ -172,8 +216,9 @@ impl Schedule {
     /// A process ends now: its coroutines unwind as soon as they are resumed.
     pub(super) fn kill(&mut self, process: Process, how: ProcessEnd) {
         self.ended.entry(process).or_insert(how);
-        let of_process = |(id, task): (&TaskId, &Task)| (task.process == process).then_some(*id);
-        let tasks: Vec<_> = self.tasks.iter().filter_map(of_process).collect();
+        let of_process = |(id, task): (TaskId, &Task)| (task.process == process).then_some(id);
+        let mut tasks: Vec<_> = self.tasks.iter().filter_map(of_process).collect();
+        tasks.sort_unstable();
         tasks.into_iter().for_each(|id| self.wake(id));
     }
 
@@ -191,32 +236,32 @@ impl Schedule {
     pub(super) fn kill_all(&mut self) {
         let stopped: Vec<_> = self.stopped.keys().copied().collect();
         stopped.into_iter().for_each(|process| self.go_on(process));
-        let processes: BTreeSet<_> = self.tasks.values().map(|task| task.process).collect();
+        let processes: BTreeSet<_> = self.tasks.iter().map(|(_, task)| task.process).collect();
         processes.into_iter().for_each(|process| self.kill(process, ProcessEnd::Killed));
     }
 
-    fn must_unwind(&mut self, id: TaskId) -> bool {
-        let Some(task) = self.tasks.get_mut(&id) else { return false };
-        if !self.ended.contains_key(&task.process) {
+    fn must_unwind(&mut self, id: TaskId, process: Process) -> bool {
+        if !self.ended.contains_key(&process) {
             return false;
         }
+        let Some(task) = self.tasks.get_mut(id) else { return false };
         !std::mem::replace(&mut task.unwinds, true)
     }
 
     pub(super) fn left(&self) -> Vec<(Process, String)> {
-        self.tasks.values().map(|task| (task.process, task.name.clone())).collect()
+        self.tasks.iter().map(|(_, task)| (task.process, task.name.clone())).collect()
     }
 
     pub(super) fn waits(&self) -> Vec<String> {
-        let of = |task: &Task| {
+        let of = |(_, task): (TaskId, &Task)| {
             let at = task.waits_at.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("process {}, {}:\n{at}", task.process.0, task.name)
         };
-        self.tasks.values().map(of).collect()
+        self.tasks.iter().map(of).collect()
     }
 
     pub(super) fn has_tasks_of(&self, process: Process) -> bool {
-        self.tasks.values().any(|task| task.process == process)
+        self.tasks.iter().any(|(_, task)| task.process == process)
     }
 
     pub(super) fn wall_ahead_us(&self) -> i64 {
@@ -225,19 +270,19 @@ impl Schedule {
     }
 
     pub(super) fn running_process(&self) -> Option<Process> {
-        Some(self.tasks.get(&self.running?)?.process)
+        self.running.map(|(_, process)| process)
     }
 }
 
 /// Lets one coroutine go on until it waits. False when none can before `until_us`, which is then
 /// the time.
 pub(super) fn step(until_us: u64) -> bool {
-    let Some((id, mut coroutine)) = with(|schedule| schedule.next(until_us)) else {
+    let Some((id, coroutine)) = with(|schedule| schedule.next(until_us)) else {
         return false;
     };
     // The schedule is not borrowed: the coroutine uses it.
-    let has_ended = coroutine.resume().is_none() || coroutine.is_done();
-    with(|schedule| schedule.came_back(id, (!has_ended).then_some(coroutine)));
+    let coroutine = coroutine.resume();
+    with(|schedule| schedule.came_back(id, coroutine));
     true
 }
 
@@ -264,13 +309,19 @@ pub(super) fn has_ended(process: Process) -> bool {
     in_world() && with(|schedule| schedule.ended.contains_key(&process))
 }
 
+/// From now on another coroutine goes first, so often in 1,000 times, before a lock is taken.
+pub(super) fn set_overtaken(per_mille: u64) {
+    OVERTAKEN_PER_MILLE.set(per_mille);
+}
+
 /// Before a lock is taken: now and then another coroutine goes first, as threads that run at the
 /// same time would have it.
 pub(super) fn may_be_overtaken() {
-    let overtaken = with(|schedule| {
-        let per_mille = schedule.overtaken_per_mille;
-        per_mille > 0 && schedule.running.is_some() && schedule.dice.chance(per_mille)
-    });
+    let per_mille = OVERTAKEN_PER_MILLE.get();
+    if per_mille == 0 {
+        return;
+    }
+    let overtaken = with(|schedule| schedule.running.is_some() && schedule.dice.chance(per_mille));
     if overtaken {
         sleep(Duration::ZERO);
     }
@@ -294,13 +345,8 @@ pub(super) fn create(process: Process, name: String, body: impl FnOnce() + Send 
             });
         }
     };
-    let coroutine = Gn::new_opt(STACK_BYTES / size_of::<usize>(), move || {
-        guarded();
-        generator::done!()
-    });
+    let coroutine = Coroutine::new(Box::new(guarded));
     with(|schedule| {
-        schedule.tasks_made += 1;
-        let id = TaskId(schedule.tasks_made);
         let task = Task {
             name,
             process,
@@ -311,7 +357,7 @@ pub(super) fn create(process: Process, name: String, body: impl FnOnce() + Send 
             unwinds: false,
             waits_at: None,
         };
-        schedule.tasks.insert(id, task);
+        let id = schedule.tasks.add(task);
         schedule.ready.push(id);
     });
 }
@@ -323,7 +369,7 @@ fn words_of(why: &(dyn std::any::Any + Send)) -> String {
 
 /// The coroutine that runs.
 pub(super) fn running() -> Option<TaskId> {
-    with(|schedule| schedule.running)
+    with(|schedule| schedule.running.map(|(id, _)| id))
 }
 
 /// Waits until it is woken, or until the deadline. False when that came first.
@@ -337,23 +383,23 @@ pub(super) fn wait(deadline_us: Option<u64>) -> bool {
     };
     with(|schedule| {
         let at = deadline_us.map(|at| at.max(schedule.now_us));
-        let Some(task) = schedule.tasks.get_mut(&id) else { return };
+        let Some(task) = schedule.tasks.get_mut(id) else { return };
         task.wait += 1;
         (task.waits, task.is_late) = (true, false);
         task.waits_at = schedule.is_traced.then(Backtrace::force_capture);
         let wait = task.wait;
         schedule.timers.extend(at.map(|at| Reverse((at, id, wait))));
     });
-    leave();
+    wait_to_be_resumed();
     unwind_if_killed();
-    with(|schedule| schedule.tasks.get(&id).is_some_and(|task| !task.is_late))
+    with(|schedule| schedule.tasks.get(id).is_some_and(|task| !task.is_late))
 }
 
 /// The coroutine of a process that was killed goes no further. One that unwinds already does.
 pub(super) fn unwind_if_killed() {
     let unwinds = with(|schedule| {
         let running = schedule.running;
-        running.is_some_and(|id| schedule.must_unwind(id))
+        running.is_some_and(|(id, process)| schedule.must_unwind(id, process))
     });
     if unwinds {
         resume_unwind(Box::new(Killed));
@@ -374,15 +420,18 @@ pub(super) fn exit(status: i32) -> ! {
     }
 }
 
-/// Back to the schedule.
-#[expect(deprecated, reason = "scopes would have to be passed through all code between")]
-fn leave() {
-    generator::yield_with(());
-}
-
 /// Makes a coroutine ready that waits.
 pub(super) fn wake(id: TaskId) {
     with(|schedule| schedule.wake(id));
+}
+
+/// A coroutine that waits does so until this time at most.
+pub(super) fn hasten(id: TaskId, at_us: u64) {
+    with(|schedule| {
+        let Some(task) = schedule.tasks.get(id).filter(|task| task.waits) else { return };
+        let timer = (at_us.max(schedule.now_us), id, task.wait);
+        schedule.timers.push(Reverse(timer));
+    });
 }
 
 /// Lets virtual time pass.

@@ -6,24 +6,44 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::schedule::{self, TaskId, in_world, may_be_overtaken, running, wake, with};
+use super::schedule::{self, TaskId, hasten, in_world, may_be_overtaken, running, wake, with};
 use super::time::Instant;
 
 /// Coroutines that wait for the same thing.
 #[derive(Default)]
-struct Waiters(parking_lot::Mutex<VecDeque<TaskId>>);
+struct Waiters {
+    ids: parking_lot::Mutex<VecDeque<TaskId>>,
+    /// How many there are: nearly always none, which is known without the lock.
+    count: AtomicUsize,
+}
 
 impl Waiters {
     const fn new() -> Waiters {
-        Waiters(parking_lot::Mutex::new(VecDeque::new()))
+        Waiters { ids: parking_lot::Mutex::new(VecDeque::new()), count: AtomicUsize::new(0) }
+    }
+
+    /// Acts on them, if there are any.
+    fn with_some<T>(&self, act: impl FnOnce(&mut VecDeque<TaskId>) -> T) -> Option<T> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut ids = self.ids.lock();
+        let acted = act(&mut ids);
+        self.count.store(ids.len(), Ordering::Relaxed);
+        Some(acted)
     }
 
     /// Waits to be woken, until the deadline at most. False when that came first.
     fn wait(&self, deadline: Option<Instant>) -> bool {
         let id = running();
-        self.0.lock().extend(id);
+        {
+            let mut ids = self.ids.lock();
+            ids.extend(id);
+            self.count.store(ids.len(), Ordering::Relaxed);
+        }
         // Also when the wait unwinds: a waker must not choose one that is gone.
         let enlisted = Enlisted { waiters: self, id };
         let is_woken = schedule::wait(deadline.map(Instant::us));
@@ -33,20 +53,20 @@ impl Waiters {
 
     /// Wakes one, drawn. False when none waits.
     fn wake_one(&self) -> bool {
-        let mut waiters = self.0.lock();
-        if waiters.is_empty() {
-            return false;
-        }
-        let at = with(|schedule| schedule.dice.index(waiters.len()));
-        waiters.remove(at).into_iter().for_each(wake);
-        true
+        let woken = self.with_some(|ids| {
+            let at = with(|schedule| schedule.dice.index(ids.len()));
+            ids.remove(at).into_iter().for_each(wake);
+        });
+        woken.is_some()
     }
 
     fn wake_all(&self) -> usize {
-        let waiters = std::mem::take(&mut *self.0.lock());
-        let count = waiters.len();
-        waiters.into_iter().for_each(wake);
-        count
+        let woken = self.with_some(|ids| {
+            let count = ids.len();
+            ids.drain(..).for_each(wake);
+            count
+        });
+        woken.unwrap_or(0)
     }
 }
 
@@ -57,7 +77,7 @@ struct Enlisted<'a> {
 
 impl Drop for Enlisted<'_> {
     fn drop(&mut self) {
-        self.waiters.0.lock().retain(|waiter| Some(*waiter) != self.id);
+        self.waiters.with_some(|ids| ids.retain(|waiter| Some(*waiter) != self.id));
     }
 }
 
@@ -247,6 +267,14 @@ impl Condvar {
         let mut again = guard.mutex.lock();
         guard.inner = again.inner.take();
         WaitTimeoutResult(!is_notified)
+    }
+
+    /// Wakes all coroutines that wait, later: what they wait for is on its way until then. Their
+    /// waits end as by a deadline.
+    pub fn notify_all_at(&self, time: Instant) {
+        if in_world() {
+            self.waiters.with_some(|ids| ids.iter().for_each(|id| hasten(*id, time.us())));
+        }
     }
 
     /// Wakes one that waits, drawn. Whether one did.

@@ -71,6 +71,66 @@ fn a_wait_ends_by_its_notice_or_at_its_deadline_and_takes_no_real_time() {
 }
 
 #[test]
+fn a_wait_for_what_is_on_its_way_ends_when_it_comes() {
+    let world = World::new(1);
+    let shared = Arc::new((Mutex::new(()), Condvar::new()));
+    let seen = Arc::new(Plain::new(Vec::new()));
+    let (waiter, found) = (Arc::clone(&shared), Arc::clone(&seen));
+    world.start(Process(1), "waits", move || {
+        let mut nothing = waiter.0.lock();
+        let began = Instant::now();
+        for _ in 0..2 {
+            waiter.1.wait_for(&mut nothing, Duration::from_secs(60));
+            found.lock().push(began.elapsed().as_secs());
+        }
+    });
+    world.start(Process(1), "sends", move || {
+        thread::sleep(Duration::from_secs(1));
+        // A wait becomes shorter by it, and never longer.
+        for seconds in [5, 2, 100] {
+            shared.1.notify_all_at(Instant::now() + Duration::from_secs(seconds));
+        }
+    });
+    run(&world);
+    assert_eq!(*seen.lock(), [3, 63]);
+}
+
+#[test]
+fn a_stack_is_used_again_by_another_process_and_after_its_world() {
+    for seed in 0..20 {
+        let (world, ran) = (World::new(seed), Arc::new(Plain::new(Vec::new())));
+        for process in 1..=3 {
+            for number in 0..20 {
+                let ran = Arc::clone(&ran);
+                world.start(Process(process), "works", move || {
+                    let deep = [number; 2_000];
+                    thread::sleep(Duration::from_millis(number));
+                    assert!(deep.iter().all(|here| *here == number), "it is its own");
+                    ran.lock().push(number);
+                });
+            }
+            world.run_until((process - 1) * 1_000_000 + 9_500);
+            // Ten of them unwind, and one panics.
+            world.kill(Process(process));
+            world.start(Process(10 + process), "panics", panic_quietly);
+            world.run_until(process * 1_000_000);
+            assert!(world.left().is_empty(), "{:?}", world.left());
+            assert!(matches!(world.ended(Process(10 + process)), Some(ProcessEnd::Panicked(_))));
+        }
+        assert_eq!(world.ends(), 6);
+        let mut ran = ran.lock().clone();
+        ran.sort_unstable();
+        let expected: Vec<u64> = (0..10).flat_map(|number| [number; 3]).collect();
+        assert_eq!(ran, expected, "seed {seed}");
+    }
+}
+
+/// Panics without a line on the screen.
+fn panic_quietly() {
+    std::panic::resume_unwind(Box::new("on purpose"));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_order_and_another_one_another() {
     let order = |seed| {
         let (world, order) = (World::new(seed), Arc::new(Plain::new(Vec::new())));

@@ -31,7 +31,7 @@ impl World {
 
     /// From now on another coroutine goes first, so often in 1,000 times, before a lock is taken.
     pub fn set_overtaken(&self, per_mille: u64) {
-        with(|schedule| schedule.overtaken_per_mille = per_mille);
+        schedule::set_overtaken(per_mille);
     }
 
     /// Sets the wall clock of a process, to so many microseconds ahead of that of the others.
@@ -80,6 +80,12 @@ impl World {
     #[must_use]
     pub fn ended(&self, process: Process) -> Option<ProcessEnd> {
         with(|schedule| schedule.ended.get(&process).cloned())
+    }
+
+    /// How many processes have ended.
+    #[must_use]
+    pub fn ends(&self) -> usize {
+        with(|schedule| schedule.ended.len())
     }
 
     /// Whether coroutines of a process are left.

@@ -17,6 +17,7 @@ use super::process::{Before, Board, End, ProcessArgs};
 use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process};
 use crate::client::queue_name;
 use crate::plan::Plan;
+use crate::served::messages;
 use crate::served::people::Connections;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -46,6 +47,7 @@ pub(super) struct Live {
     pub(super) board: Arc<Board>,
     pub(super) connections: Connections,
     was_active: bool,
+    was_opened: bool,
 }
 
 impl Machine {
@@ -139,23 +141,31 @@ impl Cluster {
         self.world.set_wall_clock(process, ahead_us);
         self.world.start(process, "main", move || process::run(&args));
         let connections = Connections::new();
-        machine.live = Some(Live { process, board, connections, was_active: false });
+        machine.live =
+            Some(Live { process, board, connections, was_active: false, was_opened: false });
         self.tell(format_args!("instance {node} starts as process {}", process.0));
     }
 
     /// Whether processes have ended: they are started again.
     pub(super) fn look_for_ends(&mut self) -> bool {
         let mut any = false;
+        // This is looked at after each turn of a coroutine: nearly always nothing has changed.
+        let ends = self.world.ends();
+        let is_same = std::mem::replace(&mut self.ends, ends) == ends;
         for node in 0..3 {
             let Some(live) = &mut self.machines[node].live else { continue };
-            let serves = live.board.served.lock().is_some();
-            if serves && !live.was_active {
+            if !live.was_active && live.board.served.lock().is_some() {
                 live.was_active = true;
                 self.counts.activations += 1;
             }
-            let replica = &self.shared.replicas[node];
-            if replica.lock().is_none() {
-                *replica.lock() = live.board.opened.lock().clone();
+            if !live.was_opened
+                && let Some(opened) = live.board.opened.lock().clone()
+            {
+                live.was_opened = true;
+                *self.shared.replicas[node].lock() = Some(opened);
+            }
+            if is_same {
+                continue;
             }
             let Some(end) = self.world.ended(live.process) else { continue };
             any = true;
@@ -170,6 +180,9 @@ impl Cluster {
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
         self.keep_older(node);
+        if let Some(message) = messages::broken() {
+            return self.fail(format!("instance {node}: {message}"));
+        }
         let mut pause = 1_000 + self.dice.below(AGAIN_US);
         match (how, end) {
             (ProcessEnd::Panicked(why), _) => return self.fail(format!("instance {node}: {why}")),

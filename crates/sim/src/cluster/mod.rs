@@ -28,7 +28,7 @@ use crate::client::Client;
 use crate::plan::Plan;
 use crate::served::connection::Witness;
 use crate::served::people::{ClientEvent, People};
-use crate::served::{connection, disk_faults, look};
+use crate::served::{connection, disk_faults, look, messages};
 use crate::{Report, trace};
 use machines::Machine;
 use network::{LatencyPlan, Wires};
@@ -130,13 +130,20 @@ struct Cluster {
     counts: RunCounts,
     looks: verdict::Looks,
     steps: u64,
+    /// Processes that had ended at the last look.
+    ends: usize,
 }
 
 /// Runs one seed.
 pub(crate) fn run(seed: u64) -> Report {
+    // Where lines for people are wanted, they are not heard here.
+    let _heard = std::env::var_os("TOWLINE_LOG").is_none().then(messages::listen);
     let mut cluster = Cluster::new(seed);
     trace::write(0, format_args!("{:?}", cluster.plan));
     cluster.run();
+    if cluster.has_failed() {
+        cluster.leave_disks();
+    }
     cluster.report(seed)
 }
 
@@ -179,6 +186,7 @@ impl Cluster {
             counts: RunCounts::default(),
             looks: verdict::Looks::default(),
             steps: 0,
+            ends: 0,
             dice,
         }
     }

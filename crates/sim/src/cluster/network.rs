@@ -26,7 +26,7 @@ use towline_link::{
 use towline_os::sync::{Condvar, Mutex};
 use towline_os::task::{Handle, sleep, timeout};
 use towline_os::thread::{self, Builder};
-use towline_os::time::since_boot;
+use towline_os::time::{Instant, since_boot};
 use towline_types::SeededRandom;
 
 /// The version of the links' protocol in which starts are declared.
@@ -90,7 +90,10 @@ struct Wire {
     from: Peer,
     to: Peer,
     state: Mutex<WireState>,
+    /// For the receiver: frames, the declaration, the end.
     changed: Condvar,
+    /// For the sender: the end.
+    closed: Condvar,
 }
 
 struct WireState {
@@ -187,6 +190,7 @@ impl Wire {
     fn close(&self) {
         self.state.lock().open = false;
         self.changed.notify_all();
+        self.closed.notify_all();
     }
 }
 
@@ -231,8 +235,15 @@ impl Ports {
         let lane = if urgent { &mut state.urgent } else { &mut state.ordinary };
         lane.last_us = lane.last_us.max(at_us);
         lane.frames.push_back((lane.last_us, kind, body));
+        // Otherwise the receiver waits for the frame before it.
+        let now = now_us();
+        let is_next =
+            lane.frames.front().is_some_and(|(at_us, ..)| *at_us <= now) || lane.frames.len() == 1;
+        let arrival = Instant::now() + Duration::from_micros(lane.last_us.saturating_sub(now));
         drop(state);
-        wire.changed.notify_all();
+        if is_next {
+            wire.changed.notify_all_at(arrival);
+        }
         true
     }
 }
@@ -302,7 +313,7 @@ fn dial(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, peer: Peer) {
         wire.changed.notify_all();
         let mut state = wire.state.lock();
         while state.open {
-            wire.changed.wait_for(&mut state, network.plan.heartbeat_interval);
+            wire.closed.wait_for(&mut state, network.plan.heartbeat_interval);
             if network.is_dead(ports.this, peer) {
                 state.open = false;
             }
@@ -328,8 +339,8 @@ fn greet(ports: &Ports, inbox: &Arc<dyn Inbox>, peer: Peer) -> Option<(Arc<Wire>
         urgent: WireLane::default(),
         ordinary: WireLane::default(),
     };
-    let (state, changed) = (Mutex::new(state), Condvar::new());
-    let wire = Arc::new(Wire { from: this, to: peer, state, changed });
+    let (state, changed, closed) = (Mutex::new(state), Condvar::new(), Condvar::new());
+    let wire = Arc::new(Wire { from: this, to: peer, state, changed, closed });
     // From now on, so that the peer hears of the end of this process also in the middle of this.
     network.inner.lock().wires.push(Arc::clone(&wire));
     let greeting = greet_over(ports, inbox, (peer, &accepting), &wire);

@@ -4,6 +4,7 @@
 //! Looks are coroutines of a process of their own, the observer: a lock that an instance holds
 //! makes a look wait, as it makes any other caller wait.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use towline_engine::Door;
@@ -83,6 +84,27 @@ impl Cluster {
         self.tell(format_args!("coroutines: {}", left.join(" ")));
         for wait in self.world.waits() {
             self.tell(format_args!("{wait}"));
+        }
+    }
+
+    /// Leaves the files of the instances, as their processes saw them, in the folder that
+    /// `SIM_DISKS` names: for `towline log dump`.
+    pub(super) fn leave_disks(&self) {
+        let Some(folder) = std::env::var_os("SIM_DISKS").map(PathBuf::from) else { return };
+        for (node, machine) in self.machines.iter().enumerate() {
+            for (path, bytes) in machine.disk.tree() {
+                let below = path.strip_prefix("/").unwrap_or(&path);
+                let to = folder.join(node.to_string()).join(below);
+                let left = match (bytes, to.parent()) {
+                    (Some(bytes), Some(parent)) => {
+                        std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&to, bytes))
+                    }
+                    _ => std::fs::create_dir_all(&to),
+                };
+                if let Err(error) = left {
+                    self.tell(format_args!("{} is not left: {error}", to.display()));
+                }
+            }
         }
     }
 

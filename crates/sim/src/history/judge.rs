@@ -1,14 +1,38 @@
 //! The verdict at the end: what is in the queues against all that was promised.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::{Fate, History, Put, Unit, Violation};
 
 /// What the queues say about a unit when no client learned its fate.
 #[derive(Default)]
 struct Evidence {
-    committed: Option<String>,
-    undone: Option<String>,
+    committed: Option<UnitTrace>,
+    undone: Option<UnitTrace>,
+}
+
+/// What is seen of a message of a unit.
+enum UnitTrace {
+    Put { message: usize, seen: bool },
+    Get { message: usize, had_effect: bool },
+}
+
+impl fmt::Display for UnitTrace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnitTrace::Put { message, seen: true } => write!(out, "its put of {message} is seen"),
+            UnitTrace::Put { message, seen: false } => {
+                write!(out, "its put of {message} is not seen")
+            }
+            UnitTrace::Get { message, had_effect: true } => {
+                write!(out, "its get of {message} had an effect")
+            }
+            UnitTrace::Get { message, had_effect: false } => {
+                write!(out, "its get of {message} had no effect")
+            }
+        }
+    }
 }
 
 impl History {
@@ -74,8 +98,7 @@ impl History {
         for put in unit.puts.iter().filter(|put| self.puts[**put].persistent) {
             let seen = self.puts[*put].delivered || present.contains(put);
             let place = if seen { &mut evidence.committed } else { &mut evidence.undone };
-            *place =
-                Some(format!("its put of {put} is {}", if seen { "seen" } else { "not seen" }));
+            *place = Some(UnitTrace::Put { message: *put, seen });
         }
         for get in &unit.gets {
             let message = self.gets[*get].message;
@@ -83,9 +106,9 @@ impl History {
             let others = put.gets.iter().filter(|other| *other != get);
             let others: Vec<Fate> = others.map(|other| self.fate_of_get(*other)).collect();
             if present.contains(&message) || others.contains(&Fate::Yes) {
-                evidence.undone = Some(format!("its get of {message} had no effect"));
+                evidence.undone = Some(UnitTrace::Get { message, had_effect: false });
             } else if put.persistent && !others.contains(&Fate::Unknown) {
-                evidence.committed = Some(format!("its get of {message} had an effect"));
+                evidence.committed = Some(UnitTrace::Get { message, had_effect: true });
             }
         }
         let broken = match (unit.fate, evidence.committed, evidence.undone) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use towline_engine::{Door, bodies};
 use towline_node::{LinkToken, Request, Response, Terminus};
 use towline_os::task::{Handle, sleep, timeout};
@@ -64,7 +65,8 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
                     priority: delivery.priority,
                     persistent: delivery.persistent,
                     backouts: delivery.backout_count,
-                    content: content.to_contiguous(),
+                    // A copy: a part of what was read keeps all of it.
+                    content: Bytes::copy_from_slice(&content.to_contiguous()),
                 });
             }
         }

@@ -10,4 +10,5 @@ pub(crate) mod compare;
 pub(crate) mod connection;
 pub(crate) mod disk_faults;
 pub(crate) mod look;
+pub(crate) mod messages;
 pub(crate) mod people;

@@ -44,6 +44,24 @@ impl Bytes {
         count
     }
 
+    /// Whether these bytes are there.
+    fn holds(&self, bytes: &[u8], offset: u64) -> bool {
+        if offset + bytes.len() as u64 > self.length {
+            return false;
+        }
+        let mut compared = 0;
+        while compared < bytes.len() {
+            let (at, from) = split(offset + compared as u64);
+            let piece = (BLOCK_BYTES - from).min(bytes.len() - compared);
+            let block = self.blocks.get(at).and_then(Option::as_ref).unwrap_or(&ZEROS);
+            if block[from..from + piece] != bytes[compared..compared + piece] {
+                return false;
+            }
+            compared += piece;
+        }
+        true
+    }
+
     fn block(&self, at: usize) -> Option<Block> {
         self.blocks.get(at).cloned().flatten()
     }
@@ -121,8 +139,7 @@ impl Content {
 
     /// Whether these bytes are there after any power cut.
     pub(super) fn has_synced(&self, bytes: &[u8], offset: u64) -> bool {
-        let mut there = vec![0; bytes.len()];
-        if self.durable.read(&mut there, offset) != bytes.len() || there != bytes {
+        if !self.durable.holds(bytes, offset) {
             return false;
         }
         let end = offset + bytes.len() as u64;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::locks::{Holder, LockKind};
 use super::operation::OperationKind;
-use super::system::{FileSystem, FileSystemState, Mishap, Request};
+use super::system::{FileSystem, FileSystemState, Mishap, MountedFileSystem, Request};
 use super::volume::{Attributes, InodeId, Opening};
 use crate::simulated::schedule::{self, Process, TaskId, with};
 
@@ -34,7 +34,7 @@ pub(super) struct Access {
 
 #[derive(Debug)]
 pub(super) struct FileHandle {
-    system: FileSystem,
+    system: MountedFileSystem,
     path: PathBuf,
     inode: InodeId,
     number: u64,
@@ -81,7 +81,7 @@ impl FileHandle {
         request: Request<'_>,
         act: impl FnOnce(&mut FileSystemState, Mishap) -> Result<T, Errno>,
     ) -> io::Result<T> {
-        self.system.operate(request, |state, mishap| {
+        self.system.get()?.operate(request, |state, mishap| {
             if state.generation != self.generation {
                 // The power of the machine went meanwhile.
                 return Err(Errno::IO);
@@ -216,9 +216,10 @@ impl FileHandle {
             let Some(id) = schedule::in_world().then(schedule::running).flatten() else {
                 return Err(Errno::WOULDBLOCK.into());
             };
-            self.system.with(|state| state.locks.waiting.push(id));
+            let system = self.system.get()?;
+            system.with(|state| state.locks.waiting.push(id));
             // Also when the wait unwinds.
-            let waits = Waits { system: &self.system, id };
+            let waits = Waits { system: &system, id };
             let until = with(|schedule| schedule.now_us).saturating_add(patience_us());
             schedule::wait(Some(until));
             drop(waits);
@@ -262,7 +263,7 @@ impl Opened {
     fn handle(mut self, path: &Path, access: Access, process: Process) -> FileHandle {
         self.is_open = false;
         FileHandle {
-            system: self.system.clone(),
+            system: self.system.mounted(),
             path: path.to_owned(),
             inode: self.inode,
             number: self.number,
@@ -284,7 +285,9 @@ impl Drop for Opened {
 
 impl Drop for FileHandle {
     fn drop(&mut self) {
-        close(&self.system, self.inode, self.number, self.generation);
+        if let Ok(system) = self.system.get() {
+            close(&system, self.inode, self.number, self.generation);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,6 +36,19 @@ thread_local! {
 /// and lasts as long as the test holds it. A clone is the same file system.
 #[derive(Clone)]
 pub struct FileSystem(Arc<Mutex<FileSystemState>>);
+
+/// A file system as an open file has it, which does not keep it: what a process leaves behind in
+/// memory when it ends would keep all its files, too.
+#[derive(Clone, Debug)]
+pub(super) struct MountedFileSystem(Weak<Mutex<FileSystemState>>);
+
+impl MountedFileSystem {
+    /// # Errors
+    /// It is not mounted any more, and nothing else has it.
+    pub(super) fn get(&self) -> Result<FileSystem, Errno> {
+        self.0.upgrade().map(FileSystem).ok_or(Errno::IO)
+    }
+}
 
 /// What is behind a [`FileSystem`].
 pub(super) struct FileSystemState {
@@ -81,6 +94,10 @@ impl FileSystem {
     #[must_use]
     pub fn new() -> FileSystem {
         FileSystem::of(Volume::new())
+    }
+
+    pub(super) fn mounted(&self) -> MountedFileSystem {
+        MountedFileSystem(Arc::downgrade(&self.0))
     }
 
     fn of(volume: Volume) -> FileSystem {
