@@ -45,8 +45,8 @@ pub(super) struct ReplayMemory {
     keeps: bool,
     /// Runs that end in a batch behind this one are not yielded.
     committed: u64,
-    /// But those that the image covers, also when it is not used: it was made of what was committed,
-    /// and the next image that is taken may be the same position again.
+    /// But those that the image covers, also when it is not used: it was made of what was
+    /// committed, and the next image that is taken may be the same position again.
     covered: Lsn,
     /// The batches that replay read, the position where it began before them.
     known: Vec<KnownBatch>,
@@ -64,8 +64,8 @@ impl Default for ReplayMemory {
 }
 
 impl ReplayMemory {
-    /// The same wishes, nothing read but the batch before the position where reading begins; with an
-    /// image that covers the log up to `covered`.
+    /// The same wishes, nothing read but the batch before the position where reading begins; with
+    /// an image that covers the log up to `covered`.
     pub(super) fn begin(&self, begun: Option<Seam>, covered: Lsn) -> ReplayMemory {
         let ReplayMemory { keeps, committed, .. } = *self;
         let known = begun.into_iter().filter(|_| keeps).map(KnownBatch::of_seam).collect();
