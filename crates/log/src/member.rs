@@ -26,8 +26,8 @@ mod tests;
 pub(crate) use following::place_behind;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use towline_os::sync::Mutex;
 
 use towline_types::{Batch, Lsn};
@@ -47,7 +47,8 @@ pub trait Replicator: Send + Sync {
 
 /// What a log of a group has besides.
 pub(crate) struct Member {
-    replicator: Arc<dyn Replicator>,
+    /// Weak, because it has the log.
+    replicator: Weak<dyn Replicator>,
     /// Batches that are not durable yet, in order: they cannot be read from disk.
     young: Mutex<VecDeque<Batch>>,
     /// How often some of the log was cut off.
@@ -55,14 +56,17 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(replicator: Arc<dyn Replicator>) -> Member {
+    pub(crate) fn new(replicator: &Arc<dyn Replicator>) -> Member {
+        let replicator = Arc::downgrade(replicator);
         Member { replicator, young: Mutex::default(), cuts: AtomicU64::new(0) }
     }
 
     /// A batch of our own is about to be written.
     pub(crate) fn leaves(&self, batch: Batch) {
         self.came(&batch);
-        self.replicator.leaves(batch);
+        if let Some(replicator) = self.replicator.upgrade() {
+            replicator.leaves(batch);
+        }
     }
 
     /// A batch of which the group knows is on its way to the disk.

@@ -441,7 +441,8 @@ impl Recovery {
         Err(LogError::Damaged(finding(scan.place_of(begin), begin, damage)))
     }
 
-    /// Starts the log's threads. Replays into nothing when [`Recovery::replay`] was not called.
+    /// Starts the log's threads. Replays into nothing when [`Recovery::replay`] was not called. The
+    /// listener is the caller's: when it is dropped, the log goes on and reports to nothing.
     ///
     /// # Errors
     /// [`LogError`].

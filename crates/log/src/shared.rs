@@ -8,8 +8,8 @@
 //! which are below `open`; `durable` only grows, and not after a failure.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use towline_os::sync::{Condvar, Mutex, MutexGuard};
 use towline_os::time::Instant;
@@ -46,7 +46,8 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: Options,
     pub(crate) log_id: LogId,
-    pub(crate) listener: Arc<dyn Listener>,
+    /// Weak, because it has the log.
+    pub(crate) listener: Weak<dyn Listener>,
     /// What the log of an instance of a group has besides.
     pub(crate) member: Option<Member>,
     pub(crate) state: Mutex<LogState>,
@@ -189,6 +190,13 @@ pub(crate) enum Job {
 }
 
 impl Shared {
+    /// Calls the listener, if its owner has not dropped it.
+    pub(crate) fn report(&self, call: impl FnOnce(&dyn Listener)) {
+        if let Some(listener) = self.listener.upgrade() {
+            call(listener.as_ref());
+        }
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
     }

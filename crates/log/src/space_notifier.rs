@@ -17,14 +17,14 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     while !state.is_ending() {
         if let Some(error) = state.hindrance.take() {
             drop(state);
-            shared.listener.hindered(&error);
+            shared.report(|listener| listener.hindered(&error));
             state = shared.state();
         } else if state.space == reported {
             shared.space_notifier.wait(&mut state);
         } else {
             reported = state.space;
             drop(state);
-            shared.listener.space(reported);
+            shared.report(|listener| listener.space(reported));
             state = shared.state();
         }
     }

@@ -313,7 +313,7 @@ pub(crate) fn report(shared: &Shared) {
         let upto = shared.durable();
         if !reported.failed && upto > reported.upto {
             reported.upto = upto;
-            shared.listener.durable(upto);
+            shared.report(|listener| listener.durable(upto));
         }
     };
     shared.reported.take_posted(take, |()| ());
@@ -334,7 +334,7 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     if first {
         let mut reported = shared.reported.lock();
         reported.failed = true;
-        shared.listener.failed(error);
+        shared.report(|listener| listener.failed(error));
         drop(reported);
         report(shared);
     }

@@ -45,6 +45,17 @@ fn fill(log: &Log, watch: &Watch, random: &mut SeededRandom, count: u64) -> Vec<
 }
 
 #[test]
+fn a_log_whose_listener_is_gone_goes_on() {
+    let (_, disk) = memory();
+    let (recovery, _, _) = recover(&disk, Options::small()).unwrap();
+    let log = recovery.start(Watch::new() as Arc<dyn Listener>).unwrap();
+    append(&log, &[record(7, 100)], Urgency::Forced);
+    log.shutdown();
+    let (_, _, records) = recover(&disk, Options::small()).unwrap();
+    assert_eq!(records.len(), 1);
+}
+
+#[test]
 fn runs_come_back_in_order_after_an_orderly_end() {
     let (_, disk) = memory();
     let watch = Watch::new();

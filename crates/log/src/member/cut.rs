@@ -78,7 +78,7 @@ fn cut_locked(
     let extents = erase(shared, keep, &strays).map_err(NotCut::HalfErased)?;
     enter(shared, keep, extents)?;
     reported.upto = keep.end;
-    shared.listener.cut(keep.end);
+    shared.report(|listener| listener.cut(keep.end));
     Ok(())
 }
 

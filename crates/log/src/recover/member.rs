@@ -189,7 +189,7 @@ impl Recovery {
 
     /// Starts the log *following*: it takes batches by [`Log::receive`] alone, until [`Log::lead`].
     /// `replicator` hears of what it writes from then on. Replays into nothing when that was not
-    /// done.
+    /// done. The listener is the caller's, as in [`Recovery::start`].
     ///
     /// # Errors
     /// [`LogError`].

@@ -58,7 +58,7 @@ impl Begins {
                 let seams =
                     Seams::of(known.iter().filter(|batch| batch.is_seam).map(KnownBatch::seam));
                 let role = Role::Following(Box::new(Follower::new(known.into_iter())));
-                Ok((role, Some(Member::new(replicator)), last.term, seams))
+                Ok((role, Some(Member::new(&replicator)), last.term, seams))
             }
         }
     }
@@ -196,7 +196,7 @@ impl Recovery {
             disk: self.disk,
             options: self.options,
             log_id,
-            listener,
+            listener: Arc::downgrade(&listener),
             member,
             state: Mutex::new(state),
             writers: Condvar::new(),
