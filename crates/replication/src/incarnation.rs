@@ -211,9 +211,31 @@ fn decode(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::FileSystem;
+
     use super::*;
 
     const ME: MemberId = MemberId(1);
+
+    #[test]
+    fn a_crash_or_a_power_cut_at_any_operation_of_a_start_leaves_a_log_that_is_ones_own() {
+        let data = Path::new("/data");
+        let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
+        let starts = |number| {
+            move || renew(data, &HardStateFile::of(data), &hard_state, ME, number).unwrap()
+        };
+        let system = FileSystem::new();
+        system.make_folder(data.join(LOG));
+        crash::in_process(&system, 1, starts(11)).unwrap();
+        // What it left is durable by itself: no sync of the whole system here.
+        let runs = crash::at_each_operation(&system, 6, starts(12), |left, run| {
+            let is_own = move || is_own(data, HardStateFile::of(data).mark()).unwrap();
+            let found = crash::in_process(left, 1, is_own);
+            assert!(found.unwrap(), "{run}");
+        });
+        assert!(runs > 10 * 2 * 7, "{runs}");
+    }
 
     fn folder() -> (tempfile::TempDir, HardStateFile) {
         let folder = tempfile::tempdir().unwrap();

@@ -98,6 +98,16 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_disk_gives_no_vote() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = HardStateFile::of(folder.path());
+        let log = |_| Ok(((), RecoveredLog::default()));
+        let read = read_back(folder.path(), MemberId(1), &file, log, |error| error).unwrap();
+        let HardState { may_vote, knows_term, .. } = read.hard_state;
+        assert_eq!((may_vote, knows_term), (false, false));
+    }
+
+    #[test]
     fn beside_another_log_neither_vote_nor_term_is_believed_and_without_a_vote_only_the_number_tells()
      {
         let voting = HardState { term: 7, may_vote: true, committed: 9, ..HardState::default() };

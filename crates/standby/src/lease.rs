@@ -284,10 +284,33 @@ fn nanoseconds(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::FileSystem;
+
     use super::*;
     use crate::testing::{Hands, claim};
 
     const LENGTH: Duration = Duration::from_millis(1_000);
+
+    #[test]
+    fn a_renewal_that_counts_is_on_the_disk_where_other_machines_see_it() {
+        let system = FileSystem::new();
+        system.make_folder("/data");
+        let seen = system.clone();
+        let renews = move || {
+            let hands = Hands::at(Duration::from_secs(5));
+            let lease = claim(Path::new("/data"), 1, LENGTH, &hands).unwrap();
+            for _ in 0..2 {
+                lease.renew().unwrap();
+                let files =
+                    seen.tree().into_iter().filter_map(|(path, bytes)| Some((path, bytes?)));
+                let files: Vec<_> = files.collect();
+                assert_eq!(files.len(), 1, "the lease");
+                assert!(files.iter().all(|(path, bytes)| seen.is_synced(path, 0, bytes)));
+            }
+        };
+        crash::in_process(&system, 1, renews).unwrap();
+    }
 
     #[test]
     fn a_lease_lasts_from_before_its_renewal_and_not_from_after_it() {

@@ -74,7 +74,23 @@ impl Drop for Scratch {
 
 #[cfg(test)]
 mod tests {
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::FileSystem;
+
     use super::*;
+
+    #[test]
+    fn a_crash_or_a_power_cut_at_any_operation_of_a_claim_leaves_all_of_its_file_or_none() {
+        let folder = Path::new("/epochs");
+        let system = FileSystem::new();
+        system.make_folder(folder);
+        let claims = move || assert!(claim(folder, "one", b"first").unwrap().is_some());
+        let runs = crash::at_each_operation(&system, 6, claims, |left, run| {
+            let there = left.bytes(folder.join("one"));
+            assert!(there.is_none_or(|bytes| bytes == b"first"), "{run}");
+        });
+        assert!(runs > 5 * 2 * 7, "{runs}");
+    }
 
     #[test]
     fn a_name_is_claimed_once_and_its_lock_ends_with_its_file() {

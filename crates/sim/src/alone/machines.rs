@@ -178,7 +178,13 @@ impl Alone {
 
     /// A process crashed at one of its operations.
     fn crashed(&mut self) {
-        let Some(crash) = self.weather.take_crash() else { return };
+        let Some(crash) = self.weather.take_crash() else {
+            // At an operation of its disk; the power of its machine may go with it.
+            if self.dice.chance(500) {
+                self.power_cut();
+            }
+            return;
+        };
         self.tell(format_args!("{crash:?}"));
         self.counts.faults += 1;
         // What comes after it is not the load any more.

@@ -3,12 +3,12 @@
 //! Not here: what goes wrong on purpose (`faults`). Invariants: a machine has one process at a
 //! time; what is on its disk outlives it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use towline_config::{Config, GroupConfig, MemberConfig};
-use towline_os::simulated::fs::{DiskTiming, FileSystem};
+use towline_os::simulated::fs::{DiskTiming, FileSystem, Operation, OperationKind};
 use towline_os::simulated::{Process, ProcessEnd};
 use towline_types::SeededRandom;
 
@@ -34,6 +34,9 @@ pub(super) struct Machine {
     pub(super) is_paused: bool,
     /// Operations of its disk failed: its process may end of it, and its start be refused.
     pub(super) has_failed: Arc<AtomicBool>,
+    /// The process that has its log, 0: none; and whether one renamed the log that it had.
+    has_log: Arc<AtomicU64>,
+    renamed_log: Arc<AtomicBool>,
     /// It has less on its disk than it acknowledged, and not caught up yet.
     pub(super) is_impaired: bool,
     /// Its disk as it was when some process had ended.
@@ -58,12 +61,22 @@ impl Machine {
             before: Before::default(),
             is_paused: false,
             has_failed: Arc::default(),
+            has_log: Arc::default(),
+            renamed_log: Arc::default(),
             is_impaired: false,
             older: None,
             node,
         };
         machine.set_timing(plan, 1);
-        DiskFaults::draw(dice).begin(&machine.disk, &machine.has_failed, dice);
+        let (has_log, renamed) = (Arc::clone(&machine.has_log), Arc::clone(&machine.renamed_log));
+        let watch = move |operation: &Operation<'_>| {
+            let is_log = operation.path == Path::new(DATA).join("log");
+            let is_renamed = is_log && operation.kind == OperationKind::Rename;
+            if is_renamed && operation.process.0 == has_log.load(Ordering::Relaxed) {
+                renamed.store(true, Ordering::Relaxed);
+            }
+        };
+        DiskFaults::draw(dice).begin(&machine.disk, &machine.has_failed, dice, watch);
         if crate::trace::is_wanted() {
             machine.disk.start_trace();
         }
@@ -153,7 +166,9 @@ impl Cluster {
         let ends = self.world.ends();
         let is_same = std::mem::replace(&mut self.ends, ends) == ends;
         for node in 0..3 {
-            let Some(live) = &mut self.machines[node].live else { continue };
+            let machine = &mut self.machines[node];
+            let is_renamed = machine.renamed_log.load(Ordering::Relaxed);
+            let Some(live) = &mut machine.live else { continue };
             if !live.was_active && live.board.served.lock().is_some() {
                 live.was_active = true;
                 self.counts.activations += 1;
@@ -162,7 +177,12 @@ impl Cluster {
                 && let Some(opened) = live.board.opened.lock().clone()
             {
                 live.was_opened = true;
+                machine.has_log.store(live.process.0, Ordering::Relaxed);
                 *self.shared.replicas[node].lock() = Some(opened);
+            }
+            if is_renamed {
+                self.fail(format!("instance {node} renames its log while its threads use it"));
+                return true;
             }
             if is_same {
                 continue;
@@ -186,7 +206,10 @@ impl Cluster {
         let mut pause = 1_000 + self.dice.below(AGAIN_US);
         match (how, end) {
             (ProcessEnd::Panicked(why), _) => return self.fail(format!("instance {node}: {why}")),
-            // By its disk.
+            // At an operation of its disk; the power of its machine may go with it.
+            (ProcessEnd::Killed, _) if self.dice.chance(500) => {
+                self.machines[node].disk.power_cut(&mut self.dice);
+            }
             (ProcessEnd::Killed, _) => {}
             (ProcessEnd::Exited(_), Some(End::Again(before))) => {
                 self.counts.copies += u64::from(before.copies_failed == 0);

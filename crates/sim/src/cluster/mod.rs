@@ -42,6 +42,8 @@ const LOOK_US: u64 = 100_000;
 const STEPS_MAX: u64 = 20_000_000;
 /// Bytes of a body, at most.
 const BODY_BYTES_MAX: u64 = 100_000;
+/// The same in runs that fill many extents.
+const LARGE_BODY_BYTES: u64 = 40_000;
 /// Bytes of an extent of the log.
 const EXTENT_BYTES: u64 = 256 * 1024;
 
@@ -156,8 +158,13 @@ impl Cluster {
         }
         let mut dice = SeededRandom::mixed(seed);
         let mut plan = Plan::draw(&mut dice);
-        // A record fits an extent.
-        plan.body_bytes_max = plan.body_bytes_max.min(BODY_BYTES_MAX);
+        plan.body_bytes_max = if dice.chance(300) {
+            // Extents are filled, and let go, several times in a run.
+            dice.between(400, LARGE_BODY_BYTES)
+        } else {
+            // A record fits an extent.
+            plan.body_bytes_max.min(BODY_BYTES_MAX)
+        };
         world.set_overtaken(if dice.chance(300) { dice.below(50) } else { 0 });
         let machines = std::array::from_fn(|node| Machine::new(node, &plan, &mut dice));
         let disks = std::array::from_fn(|node: usize| {

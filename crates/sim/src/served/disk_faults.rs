@@ -39,26 +39,22 @@ impl DiskFaults {
         }
     }
 
-    pub(crate) fn is_none(self) -> bool {
-        self.fails_ppm + self.kills_ppm + self.stalls_ppm + self.hangs_ppm == 0
-    }
-
     /// Puts them in force. `failed` is set when an operation failed: a process may end of that, and
-    /// a start be refused.
+    /// a start be refused. One that ended its process has not failed: a crash excuses no start.
+    /// `watch` sees each operation before.
     pub(crate) fn begin(
         self,
         disk: &FileSystem,
         failed: &Arc<AtomicBool>,
         dice: &mut SeededRandom,
+        watch: impl Fn(&Operation<'_>) + Send + 'static,
     ) {
-        if self.is_none() {
-            return;
-        }
         let mut dice = SeededRandom::mixed(dice.next_u64());
         let failed = Arc::clone(failed);
         disk.set_faults(move |operation| {
+            watch(operation);
             let verdict = self.judge(operation, &mut dice);
-            if !matches!(verdict, Verdict::Goes | Verdict::Takes(_)) {
+            if matches!(verdict, Verdict::Hangs | Verdict::Fails(_) | Verdict::FailsAfter(_)) {
                 failed.store(true, Ordering::Relaxed);
             }
             verdict

@@ -78,7 +78,8 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
     Ok(rows)
 }
 
-/// Defines the queues of the clients, and again as long as one is missing: a full disk refuses them.
+/// Defines the queues of the clients, and again as long as one is missing: a full disk refuses
+/// them.
 pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
     ask_for(door, queues);
     let (door, queues) = (Arc::clone(door), queues.to_vec());
