@@ -147,6 +147,10 @@ impl Disk for View {
     fn name(&self) -> String {
         self.disk.name()
     }
+
+    fn reads_memory(&self) -> bool {
+        self.disk.reads_memory()
+    }
 }
 
 /// An extent in parts; what no part has is zeros.

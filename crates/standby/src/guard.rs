@@ -62,6 +62,10 @@ impl Disk for LeasedDisk {
     fn name(&self) -> String {
         self.inner.name()
     }
+
+    fn reads_memory(&self) -> bool {
+        self.inner.reads_memory()
+    }
 }
 
 struct LeasedFile {

@@ -92,6 +92,10 @@ impl Disk for DelayDisk {
     fn name(&self) -> String {
         self.inner.name()
     }
+
+    fn reads_memory(&self) -> bool {
+        self.inner.reads_memory()
+    }
 }
 
 struct DelayFile {

@@ -319,6 +319,10 @@ impl Disk for MemoryDisk {
     fn name(&self) -> String {
         "memory".to_owned()
     }
+
+    fn reads_memory(&self) -> bool {
+        false
+    }
 }
 
 struct MemoryFile {

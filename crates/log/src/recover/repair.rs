@@ -6,8 +6,10 @@
 //! were never reported durable; what the running log calls durable was synced by this process,
 //! content and names: the one before may have died between a write and its sync.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use towline_os::sync::{Condvar, Mutex};
@@ -18,12 +20,12 @@ use towline_types::Lsn;
 use super::{Recovery, Tail};
 use crate::block::Aligned;
 use crate::cache::Cache;
-use crate::error::LogError;
+use crate::error::{LogError, is_full};
 use crate::extents::{Extent, Extents, Ready, Space};
 use crate::folder::chain::{ExtentOffset, Link};
 use crate::folder::images;
 use crate::folder::names::{extent_name, image_name};
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, size};
 use crate::histogram::WriteFigures;
 use crate::listener::Listener;
 use crate::mark::{Seam, Seams};
@@ -31,6 +33,9 @@ use crate::member::{Follower, KnownBatch, Member, Replicator, Role};
 use crate::needs::{ImagePlace, Needs};
 use crate::rule::{TypicalCompany, TypicalWrite};
 use crate::shared::{Chain, Housekeeping, LogState, Phase, ReportPosition, Shared};
+
+/// How much is written again at a time.
+const REWRITE_BYTES: usize = 1 << 20;
 
 /// As what a log begins.
 pub(super) enum Begins {
@@ -84,6 +89,9 @@ impl Recovery {
             let name = extent_name(place.sequence);
             self.erase(*place).map_err(|e| LogError::io("cut the torn tail off", &name, e))?;
         }
+        if self.disk.reads_memory() {
+            self.write_again(from, tail)?;
+        }
         let mut syncs = 0;
         for &sequence in self.files.lengths.range(from..).map(|(sequence, _)| sequence) {
             let synced = self.files.file(sequence).and_then(|file| file.sync_data());
@@ -95,6 +103,58 @@ impl Recovery {
         // Also when nothing was put away: a name that the process before gave may not be safe yet.
         self.disk.sync_names().map_err(|e| LogError::io("sync the log folder", &folder, e))?;
         Ok(syncs + 1)
+    }
+
+    /// Writes the bytes around the tail anew, so that the sync covers them. The process before may
+    /// have ended because a sync failed: then the system's memory may hold batches, and zeros over
+    /// batches, that are not on the medium and that no sync would write. They lie no farther from
+    /// the tail than what is in flight at a time, and in a file's header.
+    fn write_again(&self, from: u64, tail: ExtentOffset) -> Result<(), LogError> {
+        let reach = self.options.stray_bytes();
+        let mut before = reach.saturating_sub(tail.offset);
+        let mut ranges = Vec::new();
+        for (&sequence, &length) in self.files.lengths.range(from..).rev() {
+            let range = match sequence.cmp(&tail.sequence) {
+                Ordering::Greater => 0..reach.min(length),
+                Ordering::Equal => {
+                    tail.offset.saturating_sub(reach)..length.min(tail.offset + reach)
+                }
+                Ordering::Less => {
+                    let taken = before.min(length);
+                    before -= taken;
+                    length - taken..length
+                }
+            };
+            ranges.push((sequence, 0..(EXTENT_HEADER_BYTES as u64).min(length)));
+            ranges.push((sequence, range));
+        }
+        for (sequence, range) in ranges {
+            match self.write_range_again(sequence, range) {
+                // Where even the same bytes need free space. What is there can still be got.
+                Err(error) if is_full(&error) => {}
+                written => {
+                    let name = extent_name(sequence);
+                    written.map_err(|e| LogError::io("write what was read again", &name, e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_range_again(&self, sequence: u64, range: Range<u64>) -> io::Result<()> {
+        let file = self.files.file(sequence)?;
+        let mut at = range.start - range.start % BLOCK_BYTES as u64;
+        let mut buffer = Aligned::zeroed(REWRITE_BYTES);
+        while at < range.end {
+            let wanted = size((range.end - at).min(REWRITE_BYTES as u64));
+            let found = file.read_at(&mut buffer.bytes_mut()[..wanted], at)?;
+            if found == 0 {
+                break;
+            }
+            file.write_at(buffer.first(found), at)?;
+            at += found as u64;
+        }
+        Ok(())
     }
 
     /// Writes zeros over the first block at a location, unless zeros are there.

@@ -30,6 +30,7 @@ use towline_types::SeededRandom;
 
 use crate::client::Client;
 use crate::served::connection::Witness;
+use crate::served::disk_faults::BUFFERED_PER_MILLE;
 use crate::served::people::{ClientEvent, People};
 use crate::{Report, trace};
 use backups::Backups;
@@ -152,6 +153,7 @@ impl Alone {
         let mut dice = SeededRandom::mixed(seed ^ 0x5851_f42d_4c95_7f2d);
         world.set_overtaken(plan.overtaken_per_mille);
         let disk = FileSystem::new();
+        disk.set_takes_direct(!dice.chance(BUFFERED_PER_MILLE));
         if trace::is_wanted() {
             disk.start_trace();
         }

@@ -12,7 +12,7 @@ use towline_os::simulated::fs::{DiskTiming, FileSystem, Operation, OperationKind
 use towline_os::simulated::{Process, ProcessEnd};
 use towline_types::SeededRandom;
 
-use super::disk_faults::DiskFaults;
+use super::disk_faults::{BUFFERED_PER_MILLE, DiskFaults};
 use super::process::{Before, Board, End, ProcessArgs};
 use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process};
 use crate::client::queue_name;
@@ -68,6 +68,7 @@ impl Machine {
             node,
         };
         machine.set_timing(plan, 1);
+        machine.disk.set_takes_direct(!dice.chance(BUFFERED_PER_MILLE));
         let (has_log, renamed) = (Arc::clone(&machine.has_log), Arc::clone(&machine.renamed_log));
         let watch = move |operation: &Operation<'_>| {
             let is_log = operation.path == Path::new(DATA).join("log");

@@ -13,6 +13,9 @@ pub(crate) const EIO: i32 = 5;
 const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
 
+/// How many disks take no direct I/O.
+pub(crate) const BUFFERED_PER_MILLE: u64 = 250;
+
 /// What is wrong with one disk in one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DiskFaults {
@@ -24,6 +27,8 @@ pub(crate) struct DiskFaults {
     stalls_ppm: u64,
     /// The same for those that do not end.
     hangs_ppm: u64,
+    /// So many of a million syncs fail besides.
+    syncs_fail_ppm: u64,
 }
 
 impl DiskFaults {
@@ -36,6 +41,7 @@ impl DiskFaults {
             kills_ppm: rate(400, 2_000),
             stalls_ppm: rate(200, 1_000),
             hangs_ppm: rate(100, 100),
+            syncs_fail_ppm: rate(100, 20_000),
         }
     }
 
@@ -63,7 +69,7 @@ impl DiskFaults {
 
     pub(crate) fn judge(self, operation: &Operation<'_>, dice: &mut SeededRandom) -> Verdict {
         let drawn = dice.below(1_000_000);
-        let DiskFaults { fails_ppm, kills_ppm, stalls_ppm, hangs_ppm } = self;
+        let DiskFaults { fails_ppm, kills_ppm, stalls_ppm, hangs_ppm, syncs_fail_ppm } = self;
         let changes = operation.kind.changes();
         if drawn < kills_ppm {
             return if dice.chance(500) { Verdict::KillsBefore } else { Verdict::KillsAfter };
@@ -73,6 +79,10 @@ impl DiskFaults {
         }
         if drawn < kills_ppm + stalls_ppm + hangs_ppm {
             return Verdict::Hangs;
+        }
+        let is_sync = operation.kind == OperationKind::Sync;
+        if is_sync && syncs_fail_ppm > 0 && dice.below(1_000_000) < syncs_fail_ppm {
+            return Verdict::FailsAfter(EIO);
         }
         if drawn >= kills_ppm + stalls_ppm + hangs_ppm + fails_ppm {
             return Verdict::Goes;

@@ -120,6 +120,8 @@ pub(super) struct Content {
     unsynced: Vec<Unsynced>,
     /// Whether readers see what no sync will write any more, because one failed.
     has_lost: bool,
+    /// Syncs that failed.
+    failed_syncs: u64,
     /// Blocks at the beginning that space was set aside for.
     reserved: usize,
 }
@@ -135,6 +137,10 @@ impl Content {
 
     pub(super) fn is_synced(&self) -> bool {
         self.unsynced.is_empty() && !self.has_lost
+    }
+
+    pub(super) fn failed_syncs(&self) -> u64 {
+        self.failed_syncs
     }
 
     /// Whether these bytes are there after any power cut.
@@ -228,6 +234,7 @@ impl Content {
     /// must be written, or it tries again at the next sync. Where it forgets, a reader goes on to
     /// see it in the system's memory; but not what was written past that (`direct`).
     pub(super) fn sync_partly(&mut self, is_direct: bool, dice: &mut SeededRandom) {
+        self.failed_syncs += 1;
         self.durable = self.after_cut(dice);
         let changes = std::mem::take(&mut self.unsynced);
         if dice.chance(500) {

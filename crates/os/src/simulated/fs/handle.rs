@@ -5,11 +5,13 @@
 //!
 //! Invariant: a handle is closed once, also when its process was killed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::locks::{Holder, LockKind};
@@ -42,6 +44,10 @@ pub(super) struct FileHandle {
     process: Process,
     access: Access,
     position: AtomicU64,
+    /// Failed syncs of the file that this handle was told of, or that were before it was opened.
+    failed_syncs_reported: AtomicU64,
+    /// How many syncs had failed when a task wrote directly last, of those that have not synced it.
+    wrote: Mutex<BTreeMap<TaskId, u64>>,
 }
 
 impl FileHandle {
@@ -63,6 +69,7 @@ impl FileHandle {
             Ok(Opened {
                 system: system.clone(),
                 inode,
+                failed_syncs: state.volume.failed_syncs(inode),
                 number: state.handles_made,
                 generation: state.generation,
                 is_open: true,
@@ -116,6 +123,11 @@ impl FileHandle {
         self.operate(request, |state, _| {
             // As Linux has it: at the end, whatever the offset.
             let appends = self.access.appends;
+            if self.access.is_direct
+                && let Some(task) = schedule::running()
+            {
+                self.wrote.lock().insert(task, state.volume.failed_syncs(self.inode));
+            }
             let at = if appends { state.volume.look(self.inode)?.length } else { offset };
             state.volume.write(self.inode, bytes, at)
         })
@@ -158,9 +170,25 @@ impl FileHandle {
         Ok(at)
     }
 
+    /// Fails with another one that failed, in the way of Linux. What a flush of the medium loses
+    /// each thread hears of that wrote directly before it and syncs after it. What the system fails
+    /// to write from its memory it reports once to each open file (errseq), so to one of two
+    /// threads that share one.
     pub(super) fn sync(&self) -> io::Result<()> {
+        let since_write = schedule::running().and_then(|task| self.wrote.lock().remove(&task));
+        let failed_now = self.system.get()?.with(|state| state.volume.failed_syncs(self.inode));
+        let is_direct = self.access.is_direct;
         self.operate(self.request(OperationKind::Sync, 0, 0), |state, mut mishap| {
-            state.volume.sync(self.inode, self.access.is_direct, mishap.partly.as_mut())
+            let failed = state.volume.failed_syncs(self.inode);
+            let reported = self.failed_syncs_reported.swap(failed, Ordering::Relaxed);
+            let known = if is_direct { since_write.unwrap_or(failed_now) } else { reported };
+            if known != failed {
+                return Err(Errno::IO);
+            }
+            let synced = state.volume.sync(self.inode, is_direct, mishap.partly.as_mut());
+            let failed = state.volume.failed_syncs(self.inode);
+            self.failed_syncs_reported.store(failed, Ordering::Relaxed);
+            synced
         })
     }
 
@@ -255,6 +283,7 @@ struct Opened {
     system: FileSystem,
     inode: InodeId,
     number: u64,
+    failed_syncs: u64,
     generation: u64,
     is_open: bool,
 }
@@ -271,6 +300,8 @@ impl Opened {
             process,
             access,
             position: AtomicU64::new(0),
+            failed_syncs_reported: AtomicU64::new(self.failed_syncs),
+            wrote: Mutex::default(),
         }
     }
 }

@@ -354,6 +354,11 @@ impl Volume {
         }
     }
 
+    /// How many syncs of a file have failed.
+    pub(super) fn failed_syncs(&self, id: InodeId) -> u64 {
+        self.content(id).map_or(0, Content::failed_syncs)
+    }
+
     /// Syncs a file or a folder: the bytes, or the names in it. Partly: the sync fails. Direct: the
     /// file is written past the memory of the system.
     pub(super) fn sync(

@@ -6,9 +6,15 @@ use std::time::Duration;
 use super::*;
 use crate::fs::OpenOptionsExt;
 use crate::simulated::fs::{DiskTiming, Operation, OperationKind};
+use crate::thread;
 use crate::time::Instant;
 
 const EIO: i32 = 5;
+/// As open(2) takes it.
+const DIRECT: i32 = 0o40_000;
+/// Where a direct transfer may begin.
+#[repr(align(4096))]
+struct Block([u8; 4_096]);
 
 /// The verdict on the operations of a kind, and on no other.
 fn on(kind: OperationKind, verdict: Verdict) -> impl FnMut(&Operation<'_>) -> Verdict + Send {
@@ -88,7 +94,6 @@ fn a_sync_that_fails_leaves_some_of_it_durable_and_gives_the_rest_up_or_not() {
 
 #[test]
 fn what_was_written_directly_and_lost_by_a_failed_sync_is_not_shown() {
-    const DIRECT: i32 = 0o40_000;
     let mut outcomes = [0, 0];
     for seed in 0..100 {
         let system = FileSystem::new();
@@ -284,4 +289,63 @@ fn stalls_come_as_often_as_they_should() {
         began.elapsed().as_secs()
     });
     assert!((20..=90).contains(&took), "{took}");
+}
+
+/// Two threads write a block each and sync it, with the first sync failing. Blocks of which a sync
+/// said that they are on the medium and which are not, over many seeds.
+fn believed_and_lost(is_direct: bool, opens_each: bool) -> usize {
+    let lost_with = |seed| {
+        let (system, world) = (FileSystem::new(), World::new(seed));
+        system.put("/a", &[0; 3 * 4_096]);
+        system.set_timing(DiskTiming { sync_us: (0, 2_000_000), ..DiskTiming::default() });
+        let mut first = true;
+        system.set_faults(move |operation| {
+            let is_first = operation.kind == OperationKind::Sync && std::mem::take(&mut first);
+            if is_first { Verdict::FailsAfter(EIO) } else { Verdict::Goes }
+        });
+        world.mount(A, &system);
+        let synced = Arc::new(Plain::new(Vec::new()));
+        let results = Arc::clone(&synced);
+        world.start(A, "syncs", move || {
+            let open = move || {
+                let mut options = OpenOptions::new();
+                let options = options.write(true);
+                options.custom_flags(if is_direct { DIRECT } else { 0 }).open("/a").unwrap()
+            };
+            let shared = Arc::new(open());
+            let both = [1, 2].map(|at| {
+                let file = if opens_each { Arc::new(open()) } else { Arc::clone(&shared) };
+                let results = Arc::clone(&results);
+                let sync = move || {
+                    let block = Block([at; 4_096]);
+                    file.write_all_at(&block.0, u64::from(at) * 4_096).unwrap();
+                    let is_synced = file.sync_all().is_ok();
+                    results.lock().push((at, is_synced));
+                };
+                thread::Builder::new().spawn(sync).unwrap()
+            });
+            both.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        world.run_until(LONG_US);
+        let synced = synced.lock();
+        assert_eq!(synced.len(), 2, "{seed}");
+        let is_lost = |at: u8| !system.is_synced("/a", u64::from(at) * 4_096, &[at; 4_096]);
+        synced.iter().filter(|(at, is_synced)| *is_synced && is_lost(*at)).count()
+    };
+    (0..100).map(lost_with).sum()
+}
+
+#[test]
+fn a_flush_beside_one_that_failed_fails_too() {
+    assert_eq!(believed_and_lost(true, false), 0);
+    assert_eq!(believed_and_lost(true, true), 0);
+}
+
+#[test]
+fn what_the_system_could_not_write_is_reported_once_to_each_open_file_as_linux_does() {
+    assert_eq!(believed_and_lost(false, true), 0);
+    assert!(
+        believed_and_lost(false, false) > 0,
+        "one of two that share a file does not hear of it"
+    );
 }
