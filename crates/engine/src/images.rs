@@ -163,10 +163,11 @@ impl Images {
     ///
     /// # Errors
     /// The older image is still there and the queue manager goes on. A failed sync of the page file
-    /// ends the process: the content of the disk is unknown.
+    /// ends the process: the content of the disk is unknown. [`LogError::Stopped`] behind the last
+    /// image.
     pub fn take(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
         let turn = self.turn.lock();
-        if turn.is_over { Ok(None) } else { self.take_now(door) }
+        if turn.is_over { Err(LogError::Stopped) } else { self.take_now(door) }
     }
 
     /// The same, before the process ends in order: afterwards no image is taken and nothing is
