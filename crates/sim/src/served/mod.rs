@@ -2,7 +2,8 @@
 //! their connections, an observer, and a disk that fails now and then.
 //!
 //! Reading order: `people` (clients come, ask and hear), `connection` (the same as the instance has
-//! it), `content` (of a delivery), `look` and `compare` (what an observer sees, against what was promised), `disk_faults`.
+//! it), `content` (of a delivery), `look` and `compare` (what an observer sees, against what was
+//! promised), `disk_faults`.
 //!
 //! Not here: processes; the promises (`history`).
 
