@@ -255,6 +255,8 @@ impl LastImage {
     pub fn update(&mut self, taken: Result<LastImage, LogError>, complaint: &mut Complaint) {
         match taken {
             Ok(now) => (*self, *complaint) = (now, Complaint::default()),
+            // The process ends in order.
+            Err(LogError::Stopped) => {}
             Err(error) => {
                 self.owes = true;
                 complaint.report(&error.to_string());

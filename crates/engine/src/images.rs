@@ -56,7 +56,7 @@ pub struct ImageReport {
 /// Takes images, one at a time.
 pub struct Images {
     pages: Pages,
-    turn: Mutex<()>,
+    turn: Mutex<Turn>,
     /// Locked while a backup is made.
     pub(crate) backup_turn: Mutex<()>,
     /// The pages that are being copied. Locked for a moment.
@@ -65,6 +65,13 @@ pub struct Images {
     time_index: Option<TimeIndex>,
     /// The rebuild marker, if there is one: older images refer to pages that are not there.
     marker: Mutex<Option<PathBuf>>,
+}
+
+/// Held by what changes the pages or frees log.
+#[derive(Debug, Default)]
+struct Turn {
+    /// The process ends: its log is shut down, and others may have its folder.
+    is_over: bool,
 }
 
 /// Pages that are not reused while a backup copies them.
@@ -106,7 +113,7 @@ impl Images {
         };
         Arc::new(Images {
             pages,
-            turn: Mutex::new(()),
+            turn: Mutex::default(),
             backup_turn: Mutex::new(()),
             retained: Mutex::default(),
             time_index,
@@ -156,9 +163,25 @@ impl Images {
     ///
     /// # Errors
     /// The older image is still there and the queue manager goes on. A failed sync of the page file
-    /// ends the process: the content of the disk is unknown.
+    /// ends the process: the content of the disk is unknown. [`LogError::Stopped`] behind the last
+    /// image.
     pub fn take(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
-        let _turn = self.turn.lock();
+        let turn = self.turn.lock();
+        if turn.is_over { Err(LogError::Stopped) } else { self.take_now(door) }
+    }
+
+    /// The same, before the process ends in order: afterwards no image is taken and nothing is
+    /// freed, also by a thread that waits for its turn at this moment.
+    ///
+    /// # Errors
+    /// As [`Images::take`].
+    pub fn take_last(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
+        let mut turn = self.turn.lock();
+        turn.is_over = true;
+        self.take_now(door)
+    }
+
+    fn take_now(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
         let began = door.clock().now();
         let log = door.log();
         let planned = door.look_between_runs(|instance| {
@@ -202,7 +225,10 @@ impl Images {
     /// # Errors
     /// Some of the space may have been freed.
     pub(crate) fn keep_only_the_newest(&self, door: &impl ImageSource) -> Result<(), LogError> {
-        let _turn = self.turn.lock();
+        let turn = self.turn.lock();
+        if turn.is_over {
+            return Ok(());
+        }
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
         log.drop_older_images()?;
@@ -214,7 +240,10 @@ impl Images {
     /// # Errors
     /// Some of it may have been reclaimed.
     pub fn reclaim(&self, door: &impl ImageSource) -> Result<(), LogError> {
-        let _turn = self.turn.lock();
+        let turn = self.turn.lock();
+        if turn.is_over {
+            return Ok(());
+        }
         let keep_from = door.look(|instance| instance.keep_from());
         // A replica may have applied what is not durable here yet.
         let log = door.log();

@@ -101,6 +101,11 @@ impl Lifecycle {
         was_copying
     }
 
+    /// The process ends in order.
+    pub(crate) fn withdraws(&mut self) {
+        *self = Lifecycle::Ended;
+    }
+
     /// The process cannot go on as it is; yields whether that is news: once for each process.
     pub(crate) fn ends(&mut self, why: EndReason) -> bool {
         let before = *self;

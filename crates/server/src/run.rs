@@ -83,7 +83,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let door = Arc::clone(running.door());
     let images = Arc::clone(running.images());
     let served = runtime.block_on(serve(args, &config, &of_process, running, &signals));
-    if let Err(error) = images.take(door.as_ref()) {
+    if let Err(error) = images.take_last(door.as_ref()) {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
     }

@@ -237,6 +237,21 @@ fn a_failed_sync_of_the_page_file_ends_the_process_and_leaves_no_image() {
     assert_eq!(bench.log().image_at(), None);
 }
 
+/// By then another process may have the folder, and the pages in it.
+#[test]
+fn behind_the_last_image_of_a_process_nothing_is_written_and_nothing_fails() {
+    let bench = Bench::new();
+    bench.put(20);
+    let last = bench.images.take_last(&bench).unwrap().unwrap();
+    bench.put(20);
+    bench.fails(FaultOn::Sync, "pages");
+    assert!(matches!(bench.images.take(&bench), Err(LogError::Stopped)));
+    bench.images.keep_only_the_newest(&bench).unwrap();
+    bench.images.reclaim(&bench).unwrap();
+    assert!(!bench.failed.load(Ordering::SeqCst));
+    assert_eq!(bench.log().image_at(), Some(last.at));
+}
+
 /// What a replica applied.
 struct Ahead {
     bench: Bench,

@@ -390,6 +390,25 @@ fn a_batch_of_a_peer_that_does_not_fit_is_refused_and_the_next_one_that_fits_is_
     driver.log().shutdown();
 }
 
+/// A frame that was read when the connections were closed is heard behind that.
+#[test]
+fn what_comes_while_the_process_ends_in_order_is_not_taken_and_does_not_end_it_otherwise() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let hard_state =
+        HardState { term: 1, may_vote: true, knows_term: true, ..HardState::default() };
+    let (driver, on_end) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+    let empty = driver.log().tail();
+    driver.end();
+    driver.withdraw();
+    driver.log().shutdown();
+    let lsn = Lsn(empty.0.next_multiple_of(4_096));
+    let batch = Batch { index: 1, term: 1, lsn, payload: bytes::Bytes::new() };
+    driver.hear(Message::decode(&append(1, (0, 0), &[batch])).unwrap()).unwrap();
+    assert_eq!(driver.log().tail(), empty);
+    assert!(on_end.try_recv().is_err());
+}
+
 #[test]
 fn a_copy_of_a_newer_leader_takes_part_in_its_term_and_has_no_vote_left_there() {
     let (disk, folder) =

@@ -1,4 +1,4 @@
-//! Waiting for the driver: for something to apply, for leadership, for the end.
+//! Waiting for the driver: for something to apply, for leadership, for the end; and the end.
 
 use std::time::Duration;
 use towline_os::time::Instant;
@@ -62,5 +62,11 @@ impl Driver {
         self.progress.lock().ending = true;
         self.changed.notify_all();
         self.turned.notify_all();
+    }
+
+    /// The log is about to be shut down: the member takes part in nothing any more. A batch that a
+    /// peer sends later, or an election that is won, would find a log that refuses it.
+    pub fn withdraw(&self) {
+        self.core.lock().lifecycle.withdraws();
     }
 }

@@ -142,8 +142,8 @@ fn end_in_order(opened: &OpenReplica, control: &ControlSocket) {
     let driver = &opened.driver;
     driver.end();
     let image = match opened.door() {
-        Some(door) => opened.images.take(door.as_ref()),
-        None => opened.images.take(opened.replica.as_ref()),
+        Some(door) => opened.images.take_last(door.as_ref()),
+        None => opened.images.take_last(opened.replica.as_ref()),
     };
     if let Err(error) = image {
         // The next start reads a longer tail.
@@ -156,6 +156,7 @@ fn end_in_order(opened: &OpenReplica, control: &ControlSocket) {
         links.stop();
     }
     control.remove();
+    driver.withdraw();
     driver.log().shutdown();
 }
 

@@ -88,7 +88,7 @@ fn serve(args: &AloneArgs) -> Result<(), String> {
     door.end(Farewell::Ending);
     running.stop_housekeeping();
     // The next start reads a longer tail without it.
-    drop(running.images().take(door.as_ref()));
+    drop(running.images().take_last(door.as_ref()));
     door.log().shutdown();
     home.leave();
     Ok(())

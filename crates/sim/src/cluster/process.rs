@@ -254,14 +254,15 @@ impl Attending<'_> {
             driver.end();
             let images = &self.opened.images;
             let image = match self.opened.door() {
-                Some(door) => images.take(door.as_ref()),
-                None => images.take(self.opened.replica.as_ref()),
+                Some(door) => images.take_last(door.as_ref()),
+                None => images.take_last(self.opened.replica.as_ref()),
             };
             drop(image);
             driver.note_committed().ok();
             if let Some(links) = driver.links() {
                 links.stop();
             }
+            driver.withdraw();
             driver.log().shutdown();
         }
         End::Stopped

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use towline_engine::Door;
 use towline_group::Progress;
@@ -204,6 +205,10 @@ impl Cluster {
         depths: &[(String, u64)],
     ) -> Result<(), String> {
         compare::judge_depths(&rows, depths)?;
+        let has_failed = self.machines.iter().any(|it| it.has_failed.load(Ordering::Relaxed));
+        if let Some(row) = compare::set_aside(&rows).next().filter(|_| !has_failed) {
+            return Err(format!("a message was set aside, and no disk has failed: {row:?}"));
+        }
         compare::judge_rows(&self.shared.history.lock(), self.plan.queues, &rows)?;
         let persistent: Vec<Row> = rows.into_iter().filter(|row| row.persistent).collect();
         match &self.looks.reference {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex as Plain;
 
+use super::look::DEAD_LETTERS;
 use crate::client::queue_name;
 use crate::history::History;
 use crate::view::Row;
@@ -17,7 +18,8 @@ pub(crate) type SeenQueues = Result<(Vec<Row>, Vec<(String, u64)>), String>;
 /// Where a look puts what it saw.
 pub(crate) type SeenSlot = Arc<Plain<Option<SeenQueues>>>;
 
-/// Which messages of the clients there are, in the order of each queue.
+/// Which messages of the clients there are, in the order of each queue. One whose content could not
+/// be read for a while may be a dead letter instead, and is whole again.
 pub(crate) fn identify(
     history: &History,
     queues: usize,
@@ -38,7 +40,18 @@ pub(crate) fn identify(
         history.check_order(&browsed)?;
         present.extend(browsed);
     }
+    for row in set_aside(rows) {
+        let number = history.identify(&row.content)?;
+        if !present.insert(number) {
+            return Err(format!("message {number} is in its queue, and was set aside: {row:?}"));
+        }
+    }
     Ok(present)
+}
+
+/// Messages that could not be read when their turn came.
+pub(crate) fn set_aside(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| row.queue == DEAD_LETTERS)
 }
 
 /// What was promised is there.
@@ -75,4 +88,45 @@ pub(crate) fn same(node: usize, rows: &[Row], others: &[Row]) -> Result<(), Stri
         "instance {node} holds {here} messages, the one before it {there}; first to differ: \
          {first:?}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::history::{Fate, Put};
+
+    fn row(queue: &str, number: usize) -> Row {
+        Row {
+            queue: queue.to_owned(),
+            sequence: 1,
+            priority: 4,
+            persistent: true,
+            backouts: 0,
+            content: Bytes::from(History::content(number, 5)),
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_set_aside_is_not_lost_and_is_nowhere_else() {
+        let mut history = History::by_connection();
+        let number = history.put(Put {
+            client: 0,
+            queue: 0,
+            priority: 4,
+            persistent: true,
+            unit: None,
+            fate: Fate::Yes,
+            delivered: false,
+            gets: Vec::new(),
+            bytes: 5,
+        });
+        let (there, aside) = (row(&queue_name(0), number), row(DEAD_LETTERS, number));
+        assert!(judge_rows(&history, 1, &[]).is_err());
+        for rows in [vec![there.clone()], vec![aside.clone()]] {
+            assert_eq!(judge_rows(&history, 1, &rows), Ok(()));
+        }
+        assert!(judge_rows(&history, 1, &[there, aside]).is_err());
+    }
 }

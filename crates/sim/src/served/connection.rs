@@ -13,11 +13,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 use towline_core::{ConnectionId, Delivery};
-use towline_engine::{Door, Outbox, bodies};
+use towline_engine::{Door, Outbox};
 use towline_log::LogError;
 use towline_node::{Request, Response};
 use towline_os::task::Handle;
 
+use super::content;
 use crate::client::Answer;
 use crate::history::{History, Speaker};
 
@@ -95,9 +96,9 @@ fn leave(
     outbox.take(&mut responses, Waker::noop());
     for response in responses {
         if let Response::Deliver(delivery) = response
-            && let Ok(content) = bodies::read_or_repair(&door.log(), &delivery.body, door.repairs())
+            && let Ok(Some(content)) = content::of(door, &delivery)
         {
-            witness.history().lock().was_under_way(&content.to_contiguous());
+            witness.history().lock().was_under_way(&content);
         }
     }
     witness.history().lock().left(ends.number);
@@ -132,28 +133,22 @@ fn step(door: &Door, id: ConnectionId, mut requests: Vec<Request>) -> Option<boo
     leaves
 }
 
-/// False when the connection cannot go on: its disk did not answer for a body.
+/// False when the connection cannot go on: its disk did not answer for a body, or the message was
+/// set aside meanwhile.
 fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) -> bool {
     let content = match &response {
-        Response::Deliver(delivery) => {
-            let log = door.log();
-            let content = match bodies::resident(&log, &delivery.body) {
-                Some(content) => Ok(content),
-                None => bodies::read_or_repair(&log, &delivery.body, door.repairs()),
-            };
-            match content {
-                Ok(content) => Some(content.to_contiguous()),
-                Err(LogError::Io { .. }) => {
-                    let closed = (ends.client, ends.number, Answer::Closed);
-                    witness.answers().lock().push_back(closed);
-                    return false;
-                }
-                Err(error) => {
-                    witness.unreadable(&ends, delivery, &error);
-                    return false;
-                }
+        Response::Deliver(delivery) => match content::of(door, delivery) {
+            Ok(Some(content)) => Some(content),
+            Ok(None) | Err(LogError::Io { .. }) => {
+                let closed = (ends.client, ends.number, Answer::Closed);
+                witness.answers().lock().push_back(closed);
+                return false;
             }
-        }
+            Err(error) => {
+                witness.unreadable(&ends, delivery, &error);
+                return false;
+            }
+        },
         _ => None,
     };
     // Nothing is awaited from here on: what is promised is on its way to the client.

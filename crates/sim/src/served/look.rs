@@ -10,13 +10,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use towline_engine::{Door, bodies};
+use towline_engine::Door;
 use towline_node::{LinkToken, Request, Response, Terminus};
 use towline_os::task::{Handle, sleep, timeout};
 use towline_os::thread::Builder;
 use towline_os::time::since_boot;
 
+use super::content;
 use crate::view::Row;
+
+/// The queue of messages that could not be read: the default configuration names it.
+pub(crate) const DEAD_LETTERS: &str = "DEV.DEAD.LETTER.QUEUE";
 
 /// A browser that is not answered for so long has found a fault.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,10 +30,11 @@ const LEAVING: Duration = Duration::from_millis(5);
 /// How often it is looked whether the queues are defined.
 const DEFINE_AGAIN: Duration = Duration::from_millis(200);
 
-/// Looks into all these queues.
+/// Looks into all these queues, and into the one of dead letters.
 pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for queue in queues {
+    let dead_letters = DEAD_LETTERS.to_owned();
+    for queue in queues.iter().chain([&dead_letters]) {
         let mut viewer = BrowserSession::new(door);
         viewer.ask(vec![
             Request::Connected {
@@ -59,9 +64,9 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
                 Response::Drained { .. } => Some(None),
                 _ => None,
             })? {
-                let content = bodies::read(&door.log(), &delivery.body);
-                let content = content
+                let content = content::of(door, &delivery)
                     .map_err(|error| format!("body {:?} cannot be read: {error}", delivery.body))?;
+                let Some(content) = content else { continue };
                 rows.push(Row {
                     queue: queue.clone(),
                     sequence: delivery.sequence.0,
@@ -69,7 +74,7 @@ pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, St
                     persistent: delivery.persistent,
                     backouts: delivery.backout_count,
                     // A copy: a part of what was read keeps all of it.
-                    content: Bytes::copy_from_slice(&content.to_contiguous()),
+                    content: Bytes::copy_from_slice(&content),
                 });
             }
         }
