@@ -8,6 +8,7 @@
 //! term than the backup knows, so nothing of the old continuation can pass for one; a damaged
 //! backup is refused before anything is written.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -93,11 +94,12 @@ pub fn restore_folder(
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&log)?);
     let restored = restore(backup, &disk, upto, progress)?;
     // The data folder's own name must survive a power cut as well.
-    let parent = data.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let synced = fs::File::open(parent).and_then(|folder| folder.sync_all());
-    synced.map_err(|e| LogError::io("sync", &parent.display().to_string(), e))?;
-    Ok(restored)
+    match fs::sync_name_of(data) {
+        // Made by another user, in a folder that this one may only pass through.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(restored),
+        Err(e) => Err(LogError::io("sync the folder above", &data.display().to_string(), e).into()),
+        Ok(()) => Ok(restored),
+    }
 }
 
 /// Restores into a log folder, which must be empty or left by an interrupted restore.
@@ -450,7 +452,7 @@ fn copy(
         let mut buffer = Aligned::zeroed(wanted);
         let count = source.read_at(buffer.bytes_mut(), at).map_err(failed)?;
         if count < wanted {
-            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()).into());
+            return Err(failed(ErrorKind::UnexpectedEof.into()).into());
         }
         target.write_at(buffer.bytes(), at).map_err(failed)?;
         at += wanted as u64;

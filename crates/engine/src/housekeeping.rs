@@ -29,12 +29,13 @@ const TICK_UNFINISHED: Duration = Duration::from_millis(10);
 /// How often the log is checked while units of work are in it: they grow as fast as the disk
 /// writes.
 const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the log is checked otherwise.
+/// How often the log is checked otherwise, and how long after a failure it is not checked.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often it is checked whether so much was logged that the log is to be checked sooner: an
 /// image is due, or messages that no client gets may have to be relocated while there is free space
-/// for them. Two atomic loads.
+/// for them. Two atomic loads. After a check that failed there are none until the next regular one:
+/// each try may write an image, on a disk that is full or broken.
 const GLANCE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts all tasks of an active instance on `runtime`; they end when the set is dropped.
@@ -167,24 +168,16 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, rese
     let mut ticks = interval(GLANCE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
-    let mut looked = Instant::now();
-    let mut looked_at = door.log().durable();
-    // Known after the first look.
-    let mut usable = u64::MAX;
+    let mut look = LastLook::at_start(door.log().durable());
     let (mut relocated, mut complaint) = (LastRelocation::default(), Complaint::default());
     loop {
         ticks.tick().await;
         // A fast disk writes more in a second than the distance at which an image is due.
-        let durable = door.log().durable();
-        let length = durable.0.saturating_sub(last.at.0);
-        let written = durable.0.saturating_sub(looked_at.0);
-        if looked.elapsed() < RECLAIM_INTERVAL
-            && length < policy.log_bytes
-            && written < usable / PART_BETWEEN_LOOKS
-        {
+        let (now, durable) = (Instant::now(), door.log().durable());
+        if !look.next_is_due(now, durable, &last, policy) {
             continue;
         }
-        (looked, looked_at) = (Instant::now(), durable);
+        (look.when, look.durable) = (now, durable);
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = spawn_blocking(move || {
             let usable = bytes_for_puts(&worker.log().stats(), reserve_bytes);
@@ -194,15 +187,48 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, rese
         });
         match done.await {
             Ok((for_puts, upto, taken)) => {
-                (usable, relocated) = (for_puts, upto);
+                (look.usable, relocated) = (for_puts, upto);
                 last.update(taken, &mut complaint);
             }
-            Err(error) => complaint.report(&error.to_string()),
+            Err(error) => last.fails(&error.to_string(), &mut complaint),
         }
     }
 }
 
-/// How often a failure that lasts is reported: it is tried every second.
+/// The last check of the log.
+#[derive(Clone, Copy, Debug)]
+struct LastLook {
+    when: Instant,
+    /// How far the log was durable.
+    durable: Lsn,
+    /// Bytes that puts may fill. Known after the first look.
+    usable: u64,
+}
+
+impl LastLook {
+    fn at_start(durable: Lsn) -> LastLook {
+        LastLook { when: Instant::now(), durable, usable: u64::MAX }
+    }
+
+    /// Whether the next one is due.
+    fn next_is_due(
+        &self,
+        now: Instant,
+        durable: Lsn,
+        last: &LastImage,
+        policy: ImagePolicy,
+    ) -> bool {
+        let length = durable.0.saturating_sub(last.at.0);
+        let written = durable.0.saturating_sub(self.durable.0);
+        // Without free space for puts there is none to relocate messages into either.
+        let part = self.usable / PART_BETWEEN_LOOKS;
+        let is_soon = length >= policy.log_bytes || (part > 0 && written >= part);
+        let is_regular = now.duration_since(self.when) >= RECLAIM_INTERVAL;
+        (is_soon || is_regular) && last.may_be_followed(now)
+    }
+}
+
+/// How often a failure that lasts is reported: it is retried at [`RECLAIM_INTERVAL`].
 const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Reports that housekeeping fails: at the first failure, and now and then while it lasts.
@@ -247,28 +273,42 @@ pub struct LastImage {
     /// There may be extents that could not be reclaimed: by the last call, or by the process
     /// before.
     owes: bool,
+    /// When the last call failed, if it did.
+    failed: Option<Instant>,
 }
 
 impl LastImage {
     /// Takes the result of [`image_if_due`]. A failure to take an image, or to reclaim extents, is
-    /// reported, and tried again at the next check.
+    /// reported, and tried again a second later.
     pub fn update(&mut self, taken: Result<LastImage, LogError>, complaint: &mut Complaint) {
         match taken {
-            Ok(now) => (*self, *complaint) = (now, Complaint::default()),
+            Ok(now) => {
+                (*self, *complaint) = (LastImage { failed: None, ..now }, Complaint::default())
+            }
             // The process ends in order.
             Err(LogError::Stopped) => {}
-            Err(error) => {
-                self.owes = true;
-                complaint.report(&error.to_string());
-            }
+            Err(error) => self.fails(&error.to_string(), complaint),
         }
+    }
+
+    fn fails(&mut self, why: &str, complaint: &mut Complaint) {
+        self.owes = true;
+        self.failed = Some(Instant::now());
+        complaint.report(why);
+    }
+
+    /// Whether [`image_if_due`] may be called: not soon after a call that failed, because each may
+    /// write a whole image.
+    #[must_use]
+    pub fn may_be_followed(&self, now: Instant) -> bool {
+        self.failed.is_none_or(|failed| now.duration_since(failed) >= RECLAIM_INTERVAL)
     }
 
     /// As it is at the start of a process.
     #[must_use]
     pub fn at_start(log: &Log) -> LastImage {
         let at = log.image_at().unwrap_or(Lsn::ZERO);
-        LastImage { at, taken: Instant::now(), owes: true }
+        LastImage { at, taken: Instant::now(), owes: true, failed: None }
     }
 }
 
@@ -305,7 +345,17 @@ pub fn image_if_due(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::{FileSystem, OperationKind, Verdict};
+    use towline_process::Clock;
+    use towline_standby::Home;
+
     use super::*;
+    use crate::replay::StartOptions;
+    use crate::running::OpenInstance;
 
     #[test]
     fn a_failure_that_lasts_is_reported_at_once_and_then_every_ten_minutes() {
@@ -314,15 +364,73 @@ mod tests {
         assert_eq!(reported.collect::<Vec<u64>>(), [0, 600, 1_200]);
     }
 
+    /// How often the log is checked within five seconds in which it grows at each glance.
+    fn looks(usable: u64, log_bytes: u64) -> usize {
+        let policy = ImagePolicy { log_bytes, interval: Duration::MAX };
+        let mut look = LastLook { usable, ..LastLook::at_start(Lsn(1 << 30)) };
+        let began = look.when;
+        let image = LastImage { at: Lsn::ZERO, taken: began, owes: false, failed: None };
+        let glances = (0..250).map(|glance| (began + GLANCE_INTERVAL * glance, glance));
+        let looks = glances.filter(|(now, glance)| {
+            let durable = Lsn((1 << 30) + u64::from(*glance) * 4_096);
+            let is_due = look.next_is_due(*now, durable, &image, policy);
+            if is_due {
+                (look.when, look.durable) = (*now, durable);
+            }
+            is_due
+        });
+        looks.count()
+    }
+
+    #[test]
+    fn the_log_is_checked_sooner_than_once_a_second_when_an_image_or_a_relocation_may_be_due() {
+        assert_eq!(looks(u64::MAX, u64::MAX), 4);
+        assert_eq!(looks(u64::MAX, 1 << 20), 250, "an image is due");
+        assert_eq!(looks(1 << 16, u64::MAX), 249, "a block of 16 at each glance but the first");
+        assert_eq!(looks(0, u64::MAX), 4, "no byte is free for puts");
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_written_is_tried_once_a_second() {
+        const NO_SPACE: i32 = 28;
+        let (files, tries) = (FileSystem::new(), Arc::new(AtomicU64::new(0)));
+        assert!(files.make_folder("/data"));
+        let counted = Arc::clone(&tries);
+        files.set_faults(move |operation| {
+            let is_of_image = operation.path.ends_with("log/new-image");
+            if is_of_image && operation.kind == OperationKind::Create {
+                counted.fetch_add(1, Ordering::Relaxed);
+                return Verdict::Fails(NO_SPACE);
+            }
+            Verdict::Goes
+        });
+        let five_seconds = || {
+            let (config, home) = (Config::default(), Home::single(Path::new("/data")));
+            let options = StartOptions::default();
+            let open = OpenInstance::open("QM1", &home, &config, options, Clock::start()).unwrap();
+            open.door().define_defaults();
+            let policy = ImagePolicy { log_bytes: 1, interval: Duration::MAX };
+            let keeps = reclaim(Arc::clone(open.door()), Arc::clone(open.images()), policy, 0);
+            Handle::current().block_on(async { timeout(Duration::from_secs(5), keeps).await.ok() });
+        };
+        crash::in_process(&files, 1, five_seconds).unwrap();
+        let tries = tries.load(Ordering::Relaxed);
+        assert!((4..=5).contains(&tries), "{tries}");
+    }
+
     #[test]
     fn what_was_refused_is_owed_until_it_succeeds_and_reported_anew_after_that() {
         let mut complaint = Complaint::default();
-        let before = LastImage { at: Lsn(7), taken: Instant::now(), owes: false };
+        let before = LastImage { at: Lsn(7), taken: Instant::now(), owes: false, failed: None };
         let mut last = before;
         last.update(Err(LogError::Full), &mut complaint);
         assert!(last.owes && last.at == before.at && complaint.reported.is_some());
+        let failed = last.failed.unwrap();
+        assert!(!last.may_be_followed(failed + RECLAIM_INTERVAL / 2));
+        assert!(last.may_be_followed(failed + RECLAIM_INTERVAL));
         last.update(Ok(LastImage { at: Lsn(9), ..before }), &mut complaint);
         assert!(!last.owes && last.at == Lsn(9) && complaint.reported.is_none());
+        assert!(last.may_be_followed(failed));
     }
 
     #[test]

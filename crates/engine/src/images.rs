@@ -124,7 +124,8 @@ impl Images {
     /// After a rebuild: takes an image, with which the rebuild marker is removed, because later
     /// images describe the pages of this page file.
     pub fn end_rebuild(&self, marker: PathBuf, source: &impl ImageSource) {
-        if !fs::exists(&marker) {
+        // One that cannot be looked at may be there.
+        if fs::try_exists(&marker).is_ok_and(|is_there| !is_there) {
             return;
         }
         *self.marker.lock() = Some(marker);

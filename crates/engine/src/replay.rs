@@ -84,7 +84,8 @@ pub fn replay(
     let marker = home.rebuild_marker();
     let without_missing = start.without_missing;
     let replay = Replay { name, config, home, disk, marker: &marker, target, without_missing };
-    if fs::exists(&marker) {
+    // A marker that cannot be looked at may be there: pages that are not whole must not be trusted.
+    if fs::try_exists(&marker).map_err(StartError::Folder)? {
         log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         return replay.run(Trust::Ignored);
     }

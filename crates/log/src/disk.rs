@@ -95,8 +95,8 @@ pub trait Disk: Send + Sync {
     /// What to call the folder in messages.
     fn name(&self) -> String;
 
-    /// Whether a read may find in the memory of the system what a failed sync left out, and no later
-    /// sync would write: so it is without direct I/O.
+    /// Whether a read may find in the memory of the system what a failed sync left out, and no
+    /// later sync would write: so it is without direct I/O.
     fn reads_memory(&self) -> bool;
 }
 

@@ -52,6 +52,7 @@ mod stats;
 pub mod succession;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod threads;
 pub mod time_index;
 mod writer;
 

@@ -19,7 +19,7 @@ pub enum Urgency {
 /// Is notified by the log. Called on the log's threads (`cut`, and `durable` beside it, on that of
 /// [`crate::Log::receive`]), outside its lock, one call at a time for
 /// `durable` and `failed`, and one for `space`; must return quickly and must not call
-/// [`crate::Log::shutdown`] or drop the last [`crate::Log`]. `durable` and `space` may append, and
+/// [`crate::Log::shutdown`]. `durable` and `space` may append, and
 /// may wait for a thread that appends, but not for anything to become durable. What is appended
 /// while all writers are in `durable` may pass the bound of what waits for them (16 MiB).
 pub trait Listener: Send + Sync {

@@ -7,8 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use towline_os::sync::Mutex;
-use towline_os::thread::{self, JoinHandle};
+use std::time::Duration;
 use towline_os::time::Instant;
 
 use bytes::Bytes;
@@ -25,10 +24,17 @@ use crate::mend::{self, MendedBatch, NotMended};
 use crate::overdue::Overdue;
 use crate::shared::{OpenOutcome, Phase, Shared};
 use crate::stats::Stats;
+use crate::threads::LogThreads;
 use crate::{image, member, overdue, preallocation, read, reclaim, space_notifier, stats, writer};
 
+/// How long the last handle waits for a disk that does not answer: longer than a slow one takes for
+/// a write that was begun, and no longer than a start may take to say why it is refused.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A running log. A cheap handle: clones share one log; the last one dropped stops its threads
-/// without writing what is open (as a crash would).
+/// without writing what is open (as a crash would). It waits for what they have begun, but for ten
+/// seconds at most, and on one of these threads (the listener may hold the last handle) not at all:
+/// until they have ended, they have the lock of the folder.
 #[derive(Clone)]
 pub struct Log {
     running: Arc<Running>,
@@ -36,20 +42,17 @@ pub struct Log {
 
 struct Running {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: LogThreads,
 }
 
 impl Log {
     /// Starts the threads over a state made by recovery.
     pub(crate) fn run(shared: Arc<Shared>) -> Result<Log, LogError> {
-        let running = Running { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) };
+        let running = Running { shared: Arc::clone(&shared), threads: LogThreads::default() };
         let spawn = |name: &str, body: fn(&Arc<Shared>)| {
             let shared = Arc::clone(&shared);
-            let thread = thread::Builder::new().name(name.to_owned());
-            let thread = thread.spawn(move || body(&shared));
-            let thread = thread.map_err(|e| LogError::io("start a thread", name, e))?;
-            running.threads.lock().push(thread);
-            Ok(())
+            let started = running.threads.spawn(name, move || body(&shared));
+            started.map_err(|e| LogError::io("start a thread", name, e))
         };
         spawn("log-preallocate", preallocation::run)?;
         spawn("log-space", space_notifier::run)?;
@@ -406,12 +409,14 @@ impl Log {
             }
         }
         drop(state);
-        self.running.end();
+        self.running.stop();
+        self.running.threads.join();
     }
 }
 
 impl Running {
-    fn end(&self) {
+    /// Tells the threads to end.
+    fn stop(&self) {
         {
             let mut state = self.shared.state();
             match state.phase {
@@ -423,17 +428,18 @@ impl Running {
         self.shared.appenders.notify_all();
         self.shared.preallocation.notify_all();
         self.shared.space_notifier.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            // A thread that panicked has said so itself.
-            drop(thread.join());
-        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
+        if !self.threads.join_within(PATIENCE) {
+            tracing::warn!(
+                folder = self.shared.disk.name(),
+                "the disk does not answer: threads of the recovery log are left behind"
+            );
+        }
     }
 }
 

@@ -67,6 +67,28 @@ pub fn is_file(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok_and(|found| found.is_file())
 }
 
+/// Makes the name of a folder durable: syncs the folder above it. Where that takes no sync at all
+/// (EINVAL: the root of an autofs, some network file systems) its names are none that a power cut
+/// could take: it is mounted over, or kept by a server.
+///
+/// # Errors
+/// What the file system says; the folder above cannot be opened.
+pub fn sync_name_of(folder: &Path) -> io::Result<()> {
+    let parent = match folder.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    match File::open(parent)?.sync_all() {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
 /// Sets space aside for the first `bytes` bytes of a file; its length stays (fallocate(2)). Does
 /// nothing where the file system cannot.
 ///

@@ -45,9 +45,18 @@ pub mod sync {
 /// Threads.
 pub mod thread {
     #[cfg(feature = "simulated")]
-    pub use crate::simulated::thread::{Builder, JoinHandle, park, park_timeout, sleep, yield_now};
+    pub use crate::simulated::thread::{
+        Builder, JoinHandle, ThreadId, current_id, park, park_timeout, sleep, yield_now,
+    };
     #[cfg(not(feature = "simulated"))]
-    pub use std::thread::{Builder, JoinHandle, park, park_timeout, sleep, yield_now};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, park, park_timeout, sleep, yield_now};
+
+    /// The thread that runs.
+    #[cfg(not(feature = "simulated"))]
+    #[must_use]
+    pub fn current_id() -> ThreadId {
+        std::thread::current().id()
+    }
 }
 
 /// Tasks and timers of tokio.

@@ -95,7 +95,8 @@ pub fn open(
     }
     log_swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
-    let meets_first = start_before != Some(hard_state_file.starts().own().nonce);
+    let starts = hard_state_file.starts().map_err(StartError::Folder)?;
+    let meets_first = start_before != Some(starts.own().nonce);
     let drawn = u64::from_le_bytes(towline_process::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed = hard_state_file.prepare().and_then(|()| {
@@ -111,7 +112,8 @@ pub fn open(
         Options { meets_first, lacks_batches: lacks, ..membership::options(group, this, seed) };
     let member = Member::new(options, hard_state, held, clock.now());
     let (orders, fetches) = channel();
-    let driver = Arc::new(driver_of(member, hard_state_file, group, clock, orders));
+    let driver = driver_of(member, hard_state_file, group, clock, orders);
+    let driver = Arc::new(driver.map_err(StartError::Folder)?);
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;
@@ -171,7 +173,7 @@ fn driver_of(
     group: &GroupConfig,
     clock: Clock,
     orders: Sender<FetchOrder>,
-) -> Driver {
+) -> std::io::Result<Driver> {
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let surroundings = Surroundings {
         now: Box::new(move || clock.now()),

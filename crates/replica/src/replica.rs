@@ -14,6 +14,7 @@ use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING};
 use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_os::sync::{Mutex, OnceLock};
+use towline_os::time::Instant;
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use towline_engine::housekeeping::{self, Complaint, ImagePolicy};
@@ -163,8 +164,10 @@ impl Replica {
             {
                 tracing::warn!(%error, "how far the log is committed cannot be written down");
             }
-            let taken = housekeeping::image_if_due(self, images, policy, last);
-            last.update(taken, &mut complaint);
+            if last.may_be_followed(Instant::now()) {
+                let taken = housekeeping::image_if_due(self, images, policy, last);
+                last.update(taken, &mut complaint);
+            }
             forget_old_places(&self.driver);
         }
     }

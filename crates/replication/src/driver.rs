@@ -95,15 +95,18 @@ struct Core {
 impl Driver {
     /// Drives `member`. `names` are those of all members, in order; what the member wants to have
     /// read for replicas that lag goes to `fetches`.
+    ///
+    /// # Errors
+    /// What the disk said: it is not known which starts the folder knows.
     pub fn new(
         member: Member,
         hard_state_file: HardStateFile,
         surroundings: Surroundings,
         names: Vec<String>,
         fetches: towline_os::sync::mpsc::Sender<FetchOrder>,
-    ) -> Driver {
+    ) -> std::io::Result<Driver> {
         let notes = hard_state_file.clone();
-        let starts = starts::KnownStarts::new(notes.starts(), names.len());
+        let starts = starts::KnownStarts::new(notes.starts()?, names.len());
         let standings = names.iter().map(|_| None).collect();
         let seen = ApplyProgress { committed: member.committed(), ..ApplyProgress::default() };
         let core = Core {
@@ -119,7 +122,7 @@ impl Driver {
         };
         let this = peer_of(core.member.id());
         let pictured = Mutex::new(core.member.progress());
-        Driver {
+        Ok(Driver {
             core: DelegationLock::new(core),
             surroundings,
             log: OnceLock::new(),
@@ -142,7 +145,7 @@ impl Driver {
             disk: disk_stall::DiskDelay::default(),
             liveness: liveness::Liveness::default(),
             pictured,
-        }
+        })
     }
 
     /// Sets the log, as soon as it runs.

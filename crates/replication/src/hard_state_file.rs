@@ -121,48 +121,58 @@ impl HardStateFile {
         HardStateFile { folder: data.to_owned(), synced: Arc::default(), starts: Arc::default() }
     }
 
-    /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not
-    /// known what this member promised, and it must not promise anything before it has caught up.
-    pub fn read(&self) -> Option<HardState> {
-        let hard_state = self.newest(NAME)?.hard_state;
+    /// What is kept; `None` when there is nothing, or nothing that is whole: then it is not known
+    /// what this member promised, and it must not promise anything before it has caught up.
+    ///
+    /// # Errors
+    /// The disk cannot be read: what was promised may still be there.
+    pub fn read(&self) -> std::io::Result<Option<HardState>> {
+        let Some(Slot { hard_state, .. }) = self.newest(NAME)? else { return Ok(None) };
         // Whatever was once known to be committed is so.
-        let note = self.newest(NOTE).map(|slot| slot.hard_state);
+        let note = self.newest(NOTE)?.map(|slot| slot.hard_state);
         let note = note.filter(|note| note.committed > hard_state.committed);
-        let Some(note) = note else { return Some(hard_state) };
-        Some(HardState {
+        let Some(note) = note else { return Ok(Some(hard_state)) };
+        Ok(Some(HardState {
             committed: note.committed,
             committed_end: note.committed_end,
             ..hard_state
-        })
+        }))
     }
 
-    /// For which log it was kept; all zero when nothing can be read, or no incarnation is known.
-    pub fn mark(&self) -> Mark {
-        self.newest(NAME).map(|slot| slot.mark).unwrap_or_default()
+    /// For which log it was kept; all zero when nothing is kept, or no incarnation is known.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub fn mark(&self) -> std::io::Result<Mark> {
+        Ok(self.newest(NAME)?.map(|slot| slot.mark).unwrap_or_default())
     }
 
     /// The starts that this folder knows.
-    pub fn starts(&self) -> Starts {
-        match fs::read(self.folder.join(NAME)) {
-            Ok(bytes) => decode(&bytes).map(|slot| slot.starts),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(_) => self.starts.lock().clone(),
+    ///
+    /// # Errors
+    /// The disk cannot be read, and this process has made none durable.
+    pub fn starts(&self) -> std::io::Result<Starts> {
+        match self.newest(NAME) {
+            Ok(newest) => Ok(newest.map(|slot| slot.starts).unwrap_or_default()),
+            Err(error) => self.starts.lock().clone().ok_or(error),
         }
-        .unwrap_or_default()
     }
 
     /// The member that this hard state belongs to, if that is known.
-    pub fn owner(&self) -> Option<MemberId> {
-        self.newest(NAME)?.owner
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub fn owner(&self) -> std::io::Result<Option<MemberId>> {
+        Ok(self.newest(NAME)?.and_then(|slot| slot.owner))
     }
 
     /// Refuses a hard state that a later version of Towline wrote: this one cannot read what was
     /// promised in it, and must not take an older slot beside it for the newest.
     ///
     /// # Errors
-    /// Which version wrote it.
+    /// Which version wrote it; the disk cannot be read.
     pub fn refuse_later_version(&self) -> std::io::Result<()> {
-        let Ok(bytes) = fs::read(self.folder.join(NAME)) else { return Ok(()) };
+        let Some(bytes) = self.bytes(NAME)? else { return Ok(()) };
         match SLOTS.into_iter().find_map(|at| later_version(&bytes, at)) {
             None => Ok(()),
             Some(version) => Err(std::io::Error::new(
@@ -175,10 +185,20 @@ impl HardStateFile {
         }
     }
 
-    /// What counts of one of the files; nothing when it cannot be read. Then nothing is known of
-    /// what was promised, which is what the start acts on (`trusted_log`).
-    fn newest(&self, name: &str) -> Option<Slot> {
-        decode(&fs::read(self.folder.join(name)).ok()?)
+    /// What counts of one of the files; nothing when it is not there, or damaged. Then nothing is
+    /// known of what was promised, which is what the start acts on (`trusted_log`).
+    fn newest(&self, name: &str) -> std::io::Result<Option<Slot>> {
+        Ok(self.bytes(name)?.and_then(|bytes| decode(&bytes)))
+    }
+
+    /// A disk that fails for a moment must not have this member forget what it promised: two that
+    /// forget at once are a group without a majority.
+    fn bytes(&self, name: &str) -> std::io::Result<Option<Vec<u8>>> {
+        match fs::read(self.folder.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unreadable(name, &error)),
+        }
     }
 
     /// Allocates the slots, durably, so that no vote waits for that, and the note has its blocks on
@@ -376,6 +396,20 @@ impl HardStateFile {
         }
         Ok(file)
     }
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> std::io::Error {
+    // Without the hard state, or with that of another moment than its note, a log that lost its end
+    // could pass for whole.
+    let lost = if name == NAME { NAME.to_owned() } else { format!("{name} and {NAME}") };
+    std::io::Error::new(
+        error.kind(),
+        format!(
+            "{name} cannot be read: {error}; what this instance promised is not known, so that it \
+             cannot take part: try again when the disk can be read. If the file is lost for good, \
+             move {lost} away: the instance then has no vote until it has caught up with the others"
+        ),
+    )
 }
 
 fn open(path: &Path) -> std::io::Result<File> {

@@ -92,7 +92,7 @@ pub fn renew(
     drawn: u64,
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
-    let before = hard_state_file.mark();
+    let before = hard_state_file.mark()?;
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
     let incarnation = has.unwrap_or(before.incarnation);
@@ -114,7 +114,7 @@ pub fn expect_copy(
     hard_state: &HardState,
     drawn: u64,
 ) -> std::io::Result<()> {
-    let mark = hard_state_file.mark();
+    let mark = hard_state_file.mark()?;
     if !hard_state.may_vote {
         return hard_state_file.write_marked(hard_state, Mark { next: UNNUMBERED, ..mark });
     }
@@ -135,7 +135,7 @@ pub fn adopt(
     drawn: u64,
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
-    let starts = hard_state_file.mark().starts;
+    let starts = hard_state_file.mark()?.starts;
     write(&data.join(LOG), next)?;
     hard_state_file.write_forced(hard_state, Mark { incarnation: next, next: 0, starts })
 }
@@ -230,7 +230,7 @@ mod tests {
         crash::in_process(&system, 1, starts(11)).unwrap();
         // What it left is durable by itself: no sync of the whole system here.
         let runs = crash::at_each_operation(&system, 6, starts(12), |left, run| {
-            let is_own = move || is_own(data, HardStateFile::of(data).mark()).unwrap();
+            let is_own = move || is_own(data, HardStateFile::of(data).mark().unwrap()).unwrap();
             let found = crash::in_process(left, 1, is_own);
             assert!(found.unwrap(), "{run}");
         });
@@ -252,17 +252,17 @@ mod tests {
     fn the_log_of_the_last_start_is_ones_own_and_that_of_an_earlier_one_is_not() {
         let (folder, file) = folder();
         let data = folder.path();
-        let own = || is_own(data, file.mark()).unwrap();
+        let own = || is_own(data, file.mark().unwrap()).unwrap();
         let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
         assert!(own(), "neither has a number: both are of a version before this one");
         renew(data, &file, &hard_state, ME, 11).unwrap();
-        assert_eq!((own(), file.read()), (true, Some(hard_state)));
+        assert_eq!((own(), file.read().unwrap()), (true, Some(hard_state)));
         let number = data.join(LOG).join(NAME);
         let (older, state) = (data.join("older"), data.join("older-state"));
         copy(&number, &older);
         copy(&data.join("group-state"), &state);
         renew(data, &file, &hard_state, ME, 12).unwrap();
-        assert_eq!((own(), file.mark().starts), (true, 2));
+        assert_eq!((own(), file.mark().unwrap().starts), (true, 2));
         copy(&older, &number);
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     fn a_copy_leaves_the_hard_state_the_newest_and_an_older_log_instead_does_not() {
         let (folder, file) = folder();
         let data = folder.path();
-        let own = || is_own(data, file.mark()).unwrap();
+        let own = || is_own(data, file.mark().unwrap()).unwrap();
         let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
         renew(data, &file, &hard_state, ME, 31).unwrap();
         let number = data.join(LOG).join(NAME);
@@ -286,7 +286,7 @@ mod tests {
         copy(&number, &older);
         renew(data, &file, &hard_state, ME, 32).unwrap();
         expect_copy(&data.join("copy"), &file, &hard_state.without_vote(), 0).unwrap();
-        assert_eq!(file.read(), Some(hard_state.without_vote()));
+        assert_eq!(file.read().unwrap(), Some(hard_state.without_vote()));
         assert!(hard_state.without_vote().has_newest_term());
         assert!(own(), "a crash before the copy is in its place");
         let newest = std::fs::read(&number).unwrap();
@@ -299,23 +299,23 @@ mod tests {
         assert!(!own(), "a log that was emptied by hand, one start later");
         std::fs::write(&number, newest).unwrap();
         assert!(!own());
-        assert_eq!(file.mark().incarnation, 33);
+        assert_eq!(file.mark().unwrap().incarnation, 33);
         renew(data, &file, &hard_state, ME, UNNUMBERED).unwrap();
-        assert_ne!(file.mark().incarnation, UNNUMBERED, "it is never drawn");
+        assert_ne!(file.mark().unwrap().incarnation, UNNUMBERED, "it is never drawn");
     }
 
     #[test]
     fn a_copy_that_votes_is_known_by_its_number_and_so_is_the_log_before_it_but_no_empty_one() {
         let (folder, file) = folder();
         let data = folder.path();
-        let own = || is_own(data, file.mark()).unwrap();
+        let own = || is_own(data, file.mark().unwrap()).unwrap();
         let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
         renew(data, &file, &hard_state, ME, 41).unwrap();
         let copied = data.join("copied");
         std::fs::create_dir(&copied).unwrap();
         expect_copy(&copied, &file, &hard_state, 42).unwrap();
         assert_eq!(
-            (own(), file.read()),
+            (own(), file.read().unwrap()),
             (true, Some(hard_state)),
             "a crash before it is in its place"
         );
@@ -333,10 +333,10 @@ mod tests {
     fn a_crash_between_any_two_steps_leaves_a_log_that_is_ones_own() {
         let (folder, file) = folder();
         let data = folder.path();
-        let own = || is_own(data, file.mark()).unwrap();
+        let own = || is_own(data, file.mark().unwrap()).unwrap();
         let hard_state = HardState { may_vote: true, ..HardState::default() };
         renew(data, &file, &hard_state, ME, 21).unwrap();
-        let mark = file.mark();
+        let mark = file.mark().unwrap();
         file.write_marked(&hard_state, Mark { next: 22, ..mark }).unwrap();
         assert!(own(), "after the first step");
         std::fs::write(data.join(LOG).join(NEW_NAME), b"torn").unwrap();
@@ -368,14 +368,14 @@ mod tests {
         let hard_state = HardState { may_vote: true, ..HardState::default() };
         renew(data, &file, &hard_state, ME, 51).unwrap();
         let older = std::fs::read(log.join(NAME)).unwrap();
-        file.write_marked(&hard_state, Mark { next: 52, ..file.mark() }).unwrap();
+        file.write_marked(&hard_state, Mark { next: 52, ..file.mark().unwrap() }).unwrap();
         write_by(&log, 52, full).unwrap();
         assert_eq!(read(data).unwrap(), Some(52));
-        assert!(is_own(data, file.mark()).unwrap());
+        assert!(is_own(data, file.mark().unwrap()).unwrap());
         assert!(!log.join(NEW_NAME).exists(), "what was begun takes no space");
         renew(data, &file, &hard_state, ME, 53).unwrap();
         std::fs::write(log.join(NAME), older).unwrap();
-        assert!(!is_own(data, file.mark()).unwrap(), "an older log");
+        assert!(!is_own(data, file.mark().unwrap()).unwrap(), "an older log");
         let denied = |_: &Path, _: &[u8]| Err(ErrorKind::PermissionDenied.into());
         write_by(&log, 54, denied).unwrap_err();
         assert_eq!(read(data).unwrap(), Some(51), "nothing is written over for another reason");

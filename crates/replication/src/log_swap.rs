@@ -67,7 +67,10 @@ pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
     let log = data.join(LOG);
     let new = data.join(NEW);
     let old = data.join(OLD);
-    if !fs::is_dir(&new) {
+    // Taken for absent because the disk fails for a moment, the copy would replace what the old log
+    // gets from this process on.
+    let is_there = |path: &Path| fs::try_exists(path).map_err(SwapError::Folder);
+    if !is_there(&new)? {
         // `log.replaced` alone is what was not removed in time: its log may lack files. An operator
         // that sets `log` aside meanwhile wants a copy of the group, and not that.
         return Ok(());
@@ -80,7 +83,7 @@ pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
         rename_if_there(&new, &log)?;
         remove_file_if_there(&data.join(of_old_log))
     };
-    if fs::is_dir(&log) && fs::is_dir(&new) {
+    if is_there(&log)? && is_there(&new)? {
         let _held = LinuxDisk::open(&log).map_err(SwapError::Log)?;
         let set_aside = || -> std::io::Result<()> {
             remove_folder_if_there(&old)?;
@@ -88,7 +91,7 @@ pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
         };
         set_aside().map_err(SwapError::Folder)?;
     }
-    if !fs::is_dir(&log) {
+    if !is_there(&log)? {
         in_place().and_then(|()| folder.sync_all()).map_err(SwapError::Folder)?;
     }
     Ok(())
@@ -166,12 +169,12 @@ mod tests {
     }
 
     fn votes(data: &Path) -> bool {
-        HardStateFile::of(data).read().unwrap().may_vote
+        HardStateFile::of(data).read().unwrap().unwrap().may_vote
     }
 
     /// Hands the copy in, with or without a vote.
     fn come(data: &Path, with_vote: bool) {
-        let hard_state = HardStateFile::of(data).read().unwrap();
+        let hard_state = HardStateFile::of(data).read().unwrap().unwrap();
         let hard_state = if with_vote { hard_state } else { hard_state.without_vote() };
         hand_in(data, &data.join(COPY), &hard_state, 4_711).unwrap();
     }
@@ -181,9 +184,15 @@ mod tests {
         let folder = with_copy();
         let data = folder.path();
         let file = HardStateFile::of(data);
-        incarnation::renew(data, &file, &file.read().unwrap(), towline_group::MemberId(1), 7)
-            .unwrap();
-        let is_own = || incarnation::is_own(data, HardStateFile::of(data).mark()).unwrap();
+        incarnation::renew(
+            data,
+            &file,
+            &file.read().unwrap().unwrap(),
+            towline_group::MemberId(1),
+            7,
+        )
+        .unwrap();
+        let is_own = || incarnation::is_own(data, HardStateFile::of(data).mark().unwrap()).unwrap();
         come(data, true);
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));
         settle(data, MARKER).unwrap();
@@ -199,7 +208,7 @@ mod tests {
         let data = folder.path();
         come(data, false);
         assert_eq!((which(data).as_str(), votes(data)), ("old", false));
-        let hard_state = HardStateFile::of(data).read().unwrap();
+        let hard_state = HardStateFile::of(data).read().unwrap().unwrap();
         assert_eq!((hard_state.term, hard_state.committed), (4, 9), "votes and what is owed stay");
         assert!(hard_state.knows_term, "a copy takes no promise with it");
         settle(data, MARKER).unwrap();
@@ -224,7 +233,8 @@ mod tests {
                 "the vote is gone, the copy is not handed in",
                 |data| {
                     let file = HardStateFile::of(data);
-                    file.write(&HardState { may_vote: false, ..file.read().unwrap() }).unwrap();
+                    file.write(&HardState { may_vote: false, ..file.read().unwrap().unwrap() })
+                        .unwrap();
                 },
                 "old",
                 false,
@@ -262,6 +272,30 @@ mod tests {
             assert!(!data.join(OLD).exists() && !data.join(COPY).exists(), "{name}");
             assert_eq!(which(data), log, "{name}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_looked_at_for_a_moment_neither_hides_a_copy_nor_takes_one() {
+        let folder = with_copy();
+        let data = folder.path();
+        let (state, aside) = (data.join("group-state"), data.join("aside"));
+        fs::rename(&state, &aside).unwrap();
+        fs::create_dir(&state).unwrap();
+        let hard_state = HardState { term: 4, ..HardState::default() };
+        hand_in(data, &data.join(COPY), &hard_state, 4_711).unwrap_err();
+        assert!(!data.join(NEW).exists() && which(data) == "old");
+        fs::remove_dir(&state).unwrap();
+        fs::rename(&aside, &state).unwrap();
+        come(data, false);
+        for hidden in [NEW, LOG] {
+            fs::rename(data.join(hidden), &aside).unwrap();
+            std::os::unix::fs::symlink(data.join(hidden), data.join(hidden)).unwrap();
+            assert!(matches!(settle(data, MARKER), Err(SwapError::Folder(_))), "{hidden}");
+            fs::remove_file(data.join(hidden)).unwrap();
+            fs::rename(&aside, data.join(hidden)).unwrap();
+        }
+        settle(data, MARKER).unwrap();
+        assert_eq!(which(data), "new");
     }
 
     #[test]
@@ -308,9 +342,9 @@ mod tests {
                     let settled = crash::in_process(left, 1, move || {
                         settle(data, MARKER).unwrap();
                         let file = HardStateFile::of(data);
-                        let is_own = incarnation::is_own(data, file.mark()).unwrap();
+                        let is_own = incarnation::is_own(data, file.mark().unwrap()).unwrap();
                         clear_up(data);
-                        (file.read().unwrap().may_vote, is_own)
+                        (file.read().unwrap().unwrap().may_vote, is_own)
                     });
                     let (votes, is_own) = settled.unwrap();
                     let which = left.bytes(data.join(LOG).join("which")).unwrap();
@@ -329,7 +363,7 @@ mod tests {
     fn a_copy_that_cannot_be_announced_is_not_handed_in() {
         let folder = with_copy();
         let data = folder.path();
-        let hard_state = HardStateFile::of(data).read().unwrap();
+        let hard_state = HardStateFile::of(data).read().unwrap().unwrap();
         // A start would take the copy beside promises that were made for the log before it.
         fs::remove_file(data.join("group-state")).unwrap();
         fs::create_dir(data.join("group-state")).unwrap();

@@ -39,11 +39,14 @@ pub fn read_back<L, E>(
     refused: impl Fn(std::io::Error) -> E,
 ) -> Result<TrustedLog<L>, E> {
     hard_state_file.refuse_later_version().map_err(&refused)?;
-    // Without any hard state that can be read, it is not known what was promised, nor in which
+    // Without any hard state that is whole, it is not known what was promised, nor in which
     // term.
-    let hard_state = of_process_before(hard_state_file.read().unwrap_or_default());
-    let is_ours = hard_state_file.owner().is_none_or(|owner| owner == this);
-    let is_own = is_ours && incarnation::is_own(data, hard_state_file.mark()).map_err(&refused)?;
+    let hard_state = hard_state_file.read().map_err(&refused)?.unwrap_or_default();
+    let hard_state = of_process_before(hard_state);
+    let owner = hard_state_file.owner().map_err(&refused)?;
+    let is_ours = owner.is_none_or(|owner| owner == this);
+    let mark = hard_state_file.mark().map_err(&refused)?;
+    let is_own = is_ours && incarnation::is_own(data, mark).map_err(&refused)?;
     // While it may not vote, its note is owed, not had.
     let known = if is_own && hard_state.may_vote { hard_state.committed } else { 0 };
     let (log, recovered) = read_back(known)?;
@@ -78,7 +81,15 @@ fn judged(hard_state: HardState, is_own: bool, has_noted: bool) -> HardState {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use towline_os::simulated::crash;
+    use towline_os::simulated::fs::{FileSystem, Verdict};
+
     use super::*;
+
+    const EIO: i32 = 5;
 
     #[test]
     fn the_data_folder_of_another_instance_gives_no_vote() {
@@ -94,6 +105,48 @@ mod tests {
             let read = read_back(data, this, &file, log, |error| error).unwrap();
             let HardState { may_vote, knows_term, .. } = read.hard_state;
             assert_eq!((may_vote, knows_term), (is_trusted, is_trusted), "as {this:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_read_for_a_moment_refuses_the_start_and_does_not_take_its_vote() {
+        const DATA: &str = "/data";
+        let voting =
+            HardState { term: 7, may_vote: true, knows_term: true, ..HardState::default() };
+        let noted = HardState { committed: 9, ..voting };
+        let start = || {
+            let (data, log) = (Path::new(DATA), |_| Ok(((), RecoveredLog::default())));
+            let file = HardStateFile::of(data);
+            let read = read_back(data, MemberId(2), &file, log, |error| error);
+            let starts = file.starts();
+            read.and_then(|read| Ok((read.hard_state, starts?.own().nonce)))
+        };
+        let files = FileSystem::new();
+        assert!(files.make_folder("/data/log"));
+        let before = move || {
+            let (data, file) = (Path::new(DATA), HardStateFile::of(Path::new(DATA)));
+            incarnation::renew(data, &file, &voting, MemberId(2), 11).unwrap();
+            file.note_durably(&noted).unwrap();
+        };
+        crash::in_process(&files, 1, before).unwrap();
+        let sound = crash::in_process(&files, 1, start).unwrap().unwrap();
+        for (number, refusals) in (1..).zip(0..) {
+            let files = files.copy();
+            let was_met = Arc::new(AtomicBool::new(false));
+            let met = Arc::clone(&was_met);
+            files.set_faults(move |operation| {
+                let fails = operation.number == number;
+                met.fetch_or(fails, Ordering::Relaxed);
+                if fails { Verdict::Fails(EIO) } else { Verdict::Goes }
+            });
+            let found = crash::in_process(&files, number, start).unwrap();
+            if !was_met.load(Ordering::Relaxed) {
+                assert_eq!(found.unwrap(), sound);
+                assert!(refusals > 6, "each file is read, and by several steps");
+                return;
+            }
+            let why = found.expect_err("at each of its operations").to_string();
+            assert!(why.contains("cannot be read") || why.contains("os error 5"), "{why}");
         }
     }
 

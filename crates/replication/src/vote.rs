@@ -28,7 +28,7 @@ pub struct HardStateReport {
     pub committed: u64,
 }
 
-/// The hard state in a data folder; `None` when there is none that can be read: then it does not
+/// The hard state in a data folder; `None` when there is none that is whole: then it does not
 /// vote.
 ///
 /// # Errors
@@ -36,21 +36,23 @@ pub struct HardStateReport {
 pub fn hard_state(data: &Path) -> std::io::Result<Option<HardStateReport>> {
     let hard_state_file = HardStateFile::of(data);
     hard_state_file.refuse_later_version()?;
-    let is_of_this_log = incarnation::is_own(data, hard_state_file.mark())?;
+    let is_of_this_log = incarnation::is_own(data, hard_state_file.mark()?)?;
     let state = |HardState { term, may_vote, committed, .. }| HardStateReport {
         term,
         may_vote,
         is_of_this_log,
         committed,
     };
-    Ok(hard_state_file.read().map(state))
+    Ok(hard_state_file.read()?.map(state))
 }
 
 /// Which instance of its group a data folder belongs to: its position among the members, ordered by
 /// name. `None`: it is not known.
-#[must_use]
-pub fn instance_position(data: &Path) -> Option<usize> {
-    HardStateFile::of(data).owner().map(peer_of)
+///
+/// # Errors
+/// What the disk said.
+pub fn instance_position(data: &Path) -> std::io::Result<Option<usize>> {
+    Ok(HardStateFile::of(data).owner()?.map(peer_of))
 }
 
 /// Takes the vote away, durably, because the log is about to be set aside: what was known to be
@@ -62,8 +64,8 @@ pub fn instance_position(data: &Path) -> Option<usize> {
 pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
     hard_state_file.refuse_later_version()?;
-    // Without a hard state that can be read there is no vote either.
-    let Some(hard_state) = hard_state_file.read() else { return Ok(()) };
+    // Without a hard state that is whole there is no vote either.
+    let Some(hard_state) = hard_state_file.read()? else { return Ok(()) };
     // Also its term is not trusted: the operator may have put the whole folder back from a
     // snapshot.
     hard_state_file.write(&hard_state.forgotten())?;
@@ -84,14 +86,15 @@ const FORGOTTEN_TERMS: u64 = 1 << 16;
 pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
     hard_state_file.refuse_later_version()?;
-    // Without one that can be read nothing is known: the operator says what counts.
-    let hard_state = hard_state_file.read().unwrap_or_default();
+    // Without one that is whole nothing is known: the operator says what counts.
+    let hard_state = hard_state_file.read()?.unwrap_or_default();
     // The note would take the vote away again.
     match fs::remove_file(hard_state_file.note_path()) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let knows = hard_state.has_newest_term() && incarnation::is_own(data, hard_state_file.mark())?;
+    let mark = hard_state_file.mark()?;
+    let knows = hard_state.has_newest_term() && incarnation::is_own(data, mark)?;
     let newest = hard_state.term.max(term);
     let term = if knows { newest } else { newest.saturating_add(FORGOTTEN_TERMS) };
     let newer = term > hard_state.term;
@@ -130,7 +133,7 @@ mod tests {
             HardState { term: 5, vote, may_vote: true, knows_term: true, committed, committed_end };
         let folder = with_state(&promised);
         give_up_vote(folder.path()).unwrap();
-        let read = HardStateFile::of(folder.path()).read().unwrap();
+        let read = HardStateFile::of(folder.path()).read().unwrap().unwrap();
         assert_eq!(read, promised.forgotten());
         let blank = tempfile::tempdir().unwrap();
         give_up_vote(blank.path()).unwrap();
@@ -140,9 +143,9 @@ mod tests {
     #[test]
     fn a_data_folder_says_which_instance_it_belongs_to() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(instance_position(folder.path()), None);
+        assert_eq!(instance_position(folder.path()).unwrap(), None);
         let folder = with_state(&HardState::default());
-        assert_eq!(instance_position(folder.path()), Some(0));
+        assert_eq!(instance_position(folder.path()).unwrap(), Some(0));
     }
 
     #[test]

@@ -135,7 +135,7 @@ const SCENES: &[Scene] = &[
             let data = Path::new(DATA);
             let made = must(log_swap::begin(data));
             must(towline_os::fs::write(made.join("log").join("copied"), b"log"));
-            let hard_state = HardStateFile::of(data).read().unwrap_or_default();
+            let hard_state = must(HardStateFile::of(data).read()).unwrap_or_default();
             must(log_swap::hand_in(data, &made, &hard_state, 7));
             assert!(log_swap::settle(data, "rebuild-queues").is_ok(), "the copy is taken");
             log_swap::clear_up(data);
@@ -229,7 +229,7 @@ fn keep_vote(term: u64) {
 fn renew() {
     let data = Path::new(DATA);
     let file = HardStateFile::of(data);
-    let hard_state = file.read().unwrap_or_default();
+    let hard_state = must(file.read()).unwrap_or_default();
     must(incarnation::renew(data, &file, &hard_state, towline_group::MemberId(1), 7));
 }
 

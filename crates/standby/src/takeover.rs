@@ -87,7 +87,8 @@ pub(crate) fn take_over(
     let succession = base.as_deref().map(|base| fill(base, &new, window));
     let succession = succession.unwrap_or_else(|| Ok(Succession::default()))?;
     passed(Step::Filled).map_err(failed)?;
-    if found.logs.is_empty() && fs::exists(data.join(REBUILD_MARKER)) {
+    let is_marked = || fs::try_exists(data.join(REBUILD_MARKER)).map_err(failed);
+    if found.logs.is_empty() && is_marked()? {
         mark_rebuild(&new.join(REBUILD_MARKER)).map_err(failed)?;
     }
     passed(Step::Marked).map_err(failed)?;
@@ -354,6 +355,17 @@ mod tests {
         let taken = takes(folder.path(), 1).unwrap();
         assert!(taken.base.is_none() && content(&taken.folder).is_empty());
         assert_eq!(taken.succession, Succession::default());
+    }
+
+    #[test]
+    fn a_rebuild_marker_that_cannot_be_looked_at_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = folder.path().join(REBUILD_MARKER);
+        std::os::unix::fs::symlink(&marker, &marker).unwrap();
+        claim(folder.path(), 1);
+        takes(folder.path(), 1).unwrap_err();
+        fs::remove_file(&marker).unwrap();
+        takes(folder.path(), 1).unwrap();
     }
 
     #[test]

@@ -40,7 +40,8 @@ impl StoppedInstance<'_> {
 
     /// Refuses a data folder that belongs to another instance than the configuration.
     pub(super) fn folder_is_its_own(&self) -> Result<(), Failure> {
-        match instance_position(self.data) {
+        let position = instance_position(self.data);
+        match position.map_err(|error| Failure::about(self.data.display(), error))? {
             Some(owner) => belongs_to(self.data, owner, &self.group),
             None => Ok(()),
         }

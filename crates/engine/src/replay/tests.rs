@@ -111,3 +111,15 @@ fn in_a_group_nothing_is_applied_that_is_not_known_to_be_committed() {
     assert!(facts(None) > PUTS, "all of the log");
     assert_eq!(facts(Some(0)), 0, "none of it");
 }
+
+#[test]
+fn a_rebuild_marker_that_cannot_be_looked_at_refuses_the_start() {
+    let (_folder, home) = data_folder(1);
+    let marker = home.rebuild_marker();
+    std::os::unix::fs::symlink(&marker, &marker).unwrap();
+    let target = ReplayTarget { new_id: LogId(1), known: None };
+    let refused = replay("QM1", &home, &config(), StartOptions::default(), target);
+    assert!(matches!(refused, Err(StartError::Folder(_))), "pages may not be trusted");
+    std::fs::remove_file(&marker).unwrap();
+    replayed(&home, None);
+}

@@ -239,11 +239,7 @@ impl DiskFile for LinuxFile {
 
 /// Makes a folder, and those above it that are missing; syncs the name of each.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    let parent = match folder.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return Ok(()),
-    };
+    let Some(parent) = folder.parent() else { return Ok(()) };
     let is_there = fs::is_dir(folder);
     if !is_there {
         make_folder(parent)?;
@@ -254,11 +250,10 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
     // The folder's own name must survive a power cut as the files in it do: also when the folder is
     // there, because the process that made it may have been killed before it synced the name.
-    match File::open(parent) {
-        Ok(parent) => parent.sync_all(),
+    match fs::sync_name_of(folder) {
         // Made by another user, in a folder that this one may only pass through.
         Err(error) if is_there && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        Err(error) => Err(error),
+        synced => synced,
     }
 }
 
@@ -303,8 +298,9 @@ fn write_pid(file: &File) -> io::Result<()> {
 mod tests {
     use std::fs;
 
+    use rustix::io::Errno;
     use towline_os::simulated::fs::{DiskTiming, FileSystem, OperationKind, Verdict};
-    use towline_os::simulated::{Process, World};
+    use towline_os::simulated::{Process, World, crash};
     use towline_types::SeededRandom;
 
     use super::*;
@@ -399,6 +395,32 @@ mod tests {
                 assert_eq!(believed_and_lost(seed, is_direct), 0, "seed {seed}, {is_direct}");
             }
         }
+    }
+
+    /// Opens a log in `/mount/data/log`, where the sync of one folder fails.
+    fn opened_where_a_sync_fails(folder: &'static str, error: i32) -> io::Result<()> {
+        let system = FileSystem::new();
+        assert!(system.make_folder("/mount/data/log"));
+        system.set_faults(move |operation| {
+            let is_it =
+                operation.kind == OperationKind::Sync && operation.path == Path::new(folder);
+            if is_it { Verdict::Fails(error) } else { Verdict::Goes }
+        });
+        let opens = || {
+            make_folder(Path::new("/mount/data"))?;
+            LinuxDisk::open(Path::new("/mount/data/log")).unwrap().sync_names()
+        };
+        crash::in_process(&system, 1, opens).unwrap()
+    }
+
+    #[test]
+    fn a_folder_above_the_own_ones_that_takes_no_sync_is_left_without_and_an_own_one_is_not() {
+        for no_such_sync in [Errno::INVAL, Errno::NOTSUP] {
+            let number = no_such_sync.raw_os_error();
+            opened_where_a_sync_fails("/mount", number).unwrap();
+            opened_where_a_sync_fails("/mount/data/log", number).unwrap_err();
+        }
+        opened_where_a_sync_fails("/mount", Errno::IO.raw_os_error()).unwrap_err();
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod bodies;
 mod crashes;
 mod faults;
 mod names;
+mod threads_end;
 
 use std::sync::Arc;
 
@@ -253,7 +254,7 @@ fn a_later_write_that_is_back_first_is_not_reported_before_the_earlier_one() {
 fn a_lazy_run_rides_with_the_next_forced_one_or_goes_after_its_delay() {
     let (memory, disk) = memory();
     let watch = Watch::new();
-    let options = Options { lazy_delay: std::time::Duration::from_secs(3_600), ..Options::small() };
+    let options = Options { lazy_delay: Duration::from_secs(3_600), ..Options::small() };
     let log = start(&disk, options, &watch);
     memory.hold_syncs();
     let lazy = append(&log, &[record(1, 10)], Urgency::Lazy).1;
@@ -274,7 +275,7 @@ fn a_lazy_run_rides_with_the_next_forced_one_or_goes_after_its_delay() {
 fn an_orderly_end_writes_what_is_open() {
     let (_, disk) = memory();
     let watch = Watch::new();
-    let options = Options { lazy_delay: std::time::Duration::from_secs(3_600), ..Options::small() };
+    let options = Options { lazy_delay: Duration::from_secs(3_600), ..Options::small() };
     let log = start(&disk, options.clone(), &watch);
     let (places, end) = append(&log, &[record(1, 10)], Urgency::Lazy);
     log.shutdown();

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::schedule::{self, create, with};
+use super::schedule::{self, TaskId, create, with};
 use super::sync::{Condvar, Mutex};
 
 /// As [`std::thread::Builder`].
@@ -50,6 +50,24 @@ impl Builder {
         });
         Ok(handle)
     }
+}
+
+/// As [`std::thread::ThreadId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(Identity);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    Thread(std::thread::ThreadId),
+    Coroutine(TaskId),
+}
+
+/// The thread that runs.
+#[must_use]
+pub fn current_id() -> ThreadId {
+    let coroutine = if schedule::in_world() { schedule::running() } else { None };
+    let thread = || Identity::Thread(std::thread::current().id());
+    ThreadId(coroutine.map_or_else(thread, Identity::Coroutine))
 }
 
 /// Lets time pass.

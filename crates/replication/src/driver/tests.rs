@@ -97,7 +97,8 @@ fn one_of(
     };
     let hard_state_file = HardStateFile::of(folder);
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let driver = Arc::new(Driver::new(member, hard_state_file, surroundings, names, orders));
+    let driver = Driver::new(member, hard_state_file, surroundings, names, orders);
+    let driver = Arc::new(driver.unwrap());
     let log = recovery.start_following(driver.clone(), driver.clone()).unwrap();
     driver.set_log(log);
     let (tell, told) = channel();
@@ -118,14 +119,17 @@ fn an_instance_without_a_hard_state_waits_for_both_others_and_keeps_the_term_bef
     assert!(silent().ends_with("heard from 'b' and 'c'"), "{}", silent());
     driver.opened(1, said_to_be(4, 11));
     assert!(silent().ends_with("heard from 'c'"), "{}", silent());
-    assert_eq!((driver.standing().term, HardStateFile::of(folder.path()).read()), (0, None));
+    assert_eq!(
+        (driver.standing().term, HardStateFile::of(folder.path()).read().unwrap()),
+        (0, None)
+    );
     // Its disk does not answer for a moment, and the member hears nothing meanwhile.
     driver.core.lock().lifecycle.stalls(true);
     driver.opened(2, said_to_be(4, 12));
     assert!(!driver.group().unheard.is_empty());
     driver.go_on();
     assert_eq!((silent(), driver.standing().term), (String::new(), 12));
-    let hard_state = HardStateFile::of(folder.path()).read().unwrap();
+    let hard_state = HardStateFile::of(folder.path()).read().unwrap().unwrap();
     assert_eq!((hard_state.term, hard_state.knows_term, hard_state.may_vote), (12, true, false));
     driver.log().shutdown();
 }
@@ -162,15 +166,15 @@ fn one_of_which_a_peer_noted_another_start_forgets_durably_and_re_executes_once(
     let fine = Witness { term: 11, ..Witness::default() };
     driver.greets(1, &greeting(20, 5, fine)).unwrap();
     driver.greets(2, &greeting(30, 0, fine)).unwrap();
-    assert!(hard_state_file.read().unwrap().may_vote && on_end.try_recv().is_err());
+    assert!(hard_state_file.read().unwrap().unwrap().may_vote && on_end.try_recv().is_err());
     driver.greets(1, &greeting(20, 6, fine)).unwrap_err();
     assert_eq!(on_end.try_recv(), Ok(EndReason::PutBack));
-    let hard_state = hard_state_file.read().unwrap();
+    let hard_state = hard_state_file.read().unwrap().unwrap();
     assert_eq!(
         (hard_state.term, hard_state.may_vote, hard_state.has_newest_term()),
         (11, false, false)
     );
-    let mut starts = hard_state_file.starts();
+    let mut starts = hard_state_file.starts().unwrap();
     assert!(starts.is_put_back() && driver.is_put_back());
     starts.begin(8);
     let noted = greeting(20, 6, fine).known.noted;
@@ -187,7 +191,7 @@ fn one_that_a_peer_heard_promise_more_forgets_it_and_re_executes() {
         let (driver, on_end) = one_that_starts(folder.path());
         let greeted = driver.greets(1, &greeting(20, 5, Witness { term, index, index_term: 4 }));
         assert_eq!((greeted.is_ok(), on_end.try_recv().is_err()), (is_fine, is_fine));
-        assert_eq!(HardStateFile::of(folder.path()).read().unwrap().may_vote, is_fine);
+        assert_eq!(HardStateFile::of(folder.path()).read().unwrap().unwrap().may_vote, is_fine);
         driver.log().shutdown();
     }
 }
@@ -199,9 +203,9 @@ fn what_a_peer_declares_is_on_the_disk_before_anything_else_of_it_is_heard() {
     driver.greets(1, &greeting(20, 5, Witness::default())).unwrap();
     driver.declared(1, start_of(20));
     let hard_state_file = HardStateFile::of(folder.path());
-    let noted = hard_state_file.starts().noted().to_vec();
+    let noted = hard_state_file.starts().unwrap().noted().to_vec();
     assert!(noted.contains(&(MemberId(2), start_of(20))), "{noted:?}");
-    assert_eq!(hard_state_file.read().unwrap().term, 11, "and nothing else is changed");
+    assert_eq!(hard_state_file.read().unwrap().unwrap().term, 11, "and nothing else is changed");
     driver.log().shutdown();
 }
 
@@ -212,7 +216,7 @@ fn what_a_third_instance_said_of_a_start_is_on_the_disk_when_that_start_is_decla
     // Kept now and then, and not yet.
     driver.greets(1, &greeting(20, 0, Witness::default())).unwrap();
     driver.declared(2, start_of(30));
-    let noted = HardStateFile::of(folder.path()).starts().noted().to_vec();
+    let noted = HardStateFile::of(folder.path()).starts().unwrap().noted().to_vec();
     assert!(noted.contains(&(MemberId(3), start_of(30))), "{noted:?}");
     driver.log().shutdown();
 }
@@ -247,7 +251,7 @@ fn a_new_group_forms_with_the_hellos_of_all_and_no_operator() {
     assert!(driver.standing().blank);
     driver.opened(2, blank);
     assert!(!driver.standing().blank, "it votes");
-    let hard_state = HardStateFile::of(folder.path()).read().unwrap();
+    let hard_state = HardStateFile::of(folder.path()).read().unwrap().unwrap();
     assert!(hard_state.may_vote && hard_state.knows_term);
     driver.log().shutdown();
 }
@@ -312,7 +316,7 @@ fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_
         let hard_state =
             HardState { term: 5, may_vote: true, knows_term: true, ..HardState::default() };
         let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
-        let file = || HardStateFile::of(folder.path()).read().unwrap();
+        let file = || HardStateFile::of(folder.path()).read().unwrap().unwrap();
         driver.core.lock().lifecycle.ends(EndReason::NeedsCopy(1));
         driver.step(heartbeat(7));
         assert_eq!((file().term, file().may_vote), (7, true), "its own log is there");

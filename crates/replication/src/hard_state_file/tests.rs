@@ -44,14 +44,14 @@ fn torn(before: Option<HardState>, old: &[u8], new: &[u8], after: HardState) {
 fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
-    assert_eq!(file.read(), None);
+    assert_eq!(file.read().unwrap(), None);
     file.prepare().unwrap();
-    assert_eq!(file.read(), None, "nothing was promised");
+    assert_eq!(file.read().unwrap(), None, "nothing was promised");
     let mut before = None;
     for term in 1..5 {
         let old = std::fs::read(&path).unwrap();
         file.write(&hard_state(term)).unwrap();
-        assert_eq!(file.read(), Some(hard_state(term)));
+        assert_eq!(file.read().unwrap(), Some(hard_state(term)));
         torn(before, &old, &std::fs::read(&path).unwrap(), hard_state(term));
         before = Some(hard_state(term));
     }
@@ -63,9 +63,9 @@ fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
     std::fs::write(&path, of_version_1(&hard_state(7))).unwrap();
-    assert_eq!(file.read(), Some(hard_state(7)));
+    assert_eq!(file.read().unwrap(), Some(hard_state(7)));
     file.prepare().unwrap();
-    assert_eq!(file.read(), Some(hard_state(7)));
+    assert_eq!(file.read().unwrap(), Some(hard_state(7)));
     let mut before = Some(hard_state(7));
     for term in 8..11 {
         let old = std::fs::read(&path).unwrap();
@@ -76,7 +76,7 @@ fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
     // Also in a file that was not prepared.
     std::fs::write(&path, of_version_1(&hard_state(7))).unwrap();
     file.write(&hard_state(8)).unwrap();
-    assert_eq!(file.read(), Some(hard_state(8)));
+    assert_eq!(file.read().unwrap(), Some(hard_state(8)));
 }
 
 /// A file of an earlier version, of which a slot has so many bytes before its checksum.
@@ -100,22 +100,25 @@ fn the_version_without_starts_is_read_and_a_vote_leaves_the_starts() {
     let slot = Slot { sequence: 4, hard_state: hard_state(4), mark, ..Slot::default() };
     let before = of_version(3, SUMMED_BYTES_WITHOUT_STARTS, &slot);
     std::fs::write(&path, &before).unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), mark));
-    let mut starts = file.starts();
+    assert_eq!((file.read().unwrap(), file.mark().unwrap()), (Some(hard_state(4)), mark));
+    let mut starts = file.starts().unwrap();
     assert_eq!(starts, Starts::default());
     starts.begin(8);
     starts.declare(MemberId(2), Start { number: 1, nonce: 9 });
     file.write_starts(&starts, None).unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), mark));
+    assert_eq!((file.read().unwrap(), file.mark().unwrap()), (Some(hard_state(4)), mark));
     for term in 5..8 {
         file.write(&hard_state(term)).unwrap();
-        assert_eq!((file.read(), file.starts()), (Some(hard_state(term)), starts.clone()));
+        assert_eq!(
+            (file.read().unwrap(), file.starts().unwrap()),
+            (Some(hard_state(term)), starts.clone())
+        );
     }
     starts.begin(10);
     let old = std::fs::read(&path).unwrap();
     file.write_starts(&starts, Some(&hard_state(8))).unwrap();
     torn(Some(hard_state(7)), &old, &std::fs::read(&path).unwrap(), hard_state(8));
-    assert_eq!((file.starts(), file.mark()), (starts, mark));
+    assert_eq!((file.starts().unwrap(), file.mark().unwrap()), (starts, mark));
 }
 
 #[test]
@@ -125,16 +128,22 @@ fn the_version_without_an_incarnation_is_read_and_a_vote_leaves_the_mark() {
     let slot = Slot { sequence: 4, hard_state: hard_state(4), ..Slot::default() };
     let before = of_version(2, SUMMED_BYTES_UNMARKED, &slot);
     std::fs::write(&path, &before).unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), Mark::default()));
+    assert_eq!(
+        (file.read().unwrap(), file.mark().unwrap()),
+        (Some(hard_state(4)), Mark::default())
+    );
     file.prepare().unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), Mark::default()));
+    assert_eq!(
+        (file.read().unwrap(), file.mark().unwrap()),
+        (Some(hard_state(4)), Mark::default())
+    );
     let before = std::fs::read(&path).unwrap();
     let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };
     file.write_marked(&hard_state(5), mark).unwrap();
     torn(Some(hard_state(4)), &before, &std::fs::read(&path).unwrap(), hard_state(5));
     for term in 6..9 {
         file.write(&hard_state(term)).unwrap();
-        assert_eq!((file.read(), file.mark()), (Some(hard_state(term)), mark));
+        assert_eq!((file.read().unwrap(), file.mark().unwrap()), (Some(hard_state(term)), mark));
     }
 }
 
@@ -160,10 +169,10 @@ fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_copies_is_nothing() {
     }
     // What is damaged is written anew.
     std::fs::write(&path, [7; FILE_BYTES]).unwrap();
-    assert_eq!(file.read(), None);
+    assert_eq!(file.read().unwrap(), None);
     for term in 3..6 {
         file.write(&hard_state(term)).unwrap();
-        assert_eq!(file.read(), Some(hard_state(term)));
+        assert_eq!(file.read().unwrap(), Some(hard_state(term)));
     }
 }
 
@@ -183,10 +192,10 @@ fn a_note_says_how_far_and_nothing_of_votes() {
     };
     // Of the version before.
     std::fs::write(&path, of_version_1(&noted(6))).unwrap();
-    assert_eq!(file.read(), both(6));
+    assert_eq!(file.read().unwrap(), both(6));
     for index in 7..10 {
         file.note(&noted(index)).unwrap();
-        assert_eq!(file.read(), both(index));
+        assert_eq!(file.read().unwrap(), both(index));
     }
     file.note_durably(&noted(9)).unwrap();
     file.note(&noted(8)).unwrap();
@@ -197,9 +206,9 @@ fn a_note_says_how_far_and_nothing_of_votes() {
     torn[newest + 30] ^= 1;
     torn[newest + 8_192 + 30] ^= 1;
     std::fs::write(&path, &torn).unwrap();
-    assert_eq!(file.read(), both(8));
+    assert_eq!(file.read().unwrap(), both(8));
     std::fs::write(&path, [7; 60]).unwrap();
-    assert_eq!(file.read(), Some(hard_state(3)));
+    assert_eq!(file.read().unwrap(), Some(hard_state(3)));
 }
 
 /// A file on a disk that tears writes: of what was not synced, anything may be there.
@@ -361,14 +370,17 @@ fn what_two_threads_keep_is_there_when_each_of_them_has_kept_it() {
             }
         });
         scope.spawn(|| {
-            let mut known = starts.starts();
+            let mut known = starts.starts().unwrap();
             for nonce in 1..200 {
                 known.begin(nonce);
                 starts.write_starts(&known, None).unwrap();
             }
         });
     });
-    assert_eq!((votes.read(), votes.starts().own().nonce), (Some(hard_state(199)), 199));
+    assert_eq!(
+        (votes.read().unwrap(), votes.starts().unwrap().own().nonce),
+        (Some(hard_state(199)), 199)
+    );
 }
 
 #[test]
@@ -376,16 +388,16 @@ fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
     let folder = tempfile::tempdir().unwrap();
     let file = HardStateFile::of(folder.path());
     file.write(&hard_state(4)).unwrap();
-    assert_eq!(file.owner(), None, "of a version that did not say it");
+    assert_eq!(file.owner().unwrap(), None, "of a version that did not say it");
     for (member, nonce, number) in [(1, 11, 1), (1, 12, 2), (2, 13, 1), (2, 14, 2)] {
         file.write_start(&hard_state(4), Mark::default(), MemberId(member), nonce).unwrap();
-        assert_eq!(file.owner(), Some(MemberId(member)));
-        assert_eq!(file.starts().own(), Start { number, nonce });
+        assert_eq!(file.owner().unwrap(), Some(MemberId(member)));
+        assert_eq!(file.starts().unwrap().own(), Start { number, nonce });
     }
     file.write(&hard_state(5)).unwrap();
-    assert_eq!(file.owner(), Some(MemberId(2)), "a write of a vote leaves it");
+    assert_eq!(file.owner().unwrap(), Some(MemberId(2)), "a write of a vote leaves it");
     file.write_forced(&hard_state(5), Mark::default()).unwrap();
-    assert_eq!(file.owner(), None);
+    assert_eq!(file.owner().unwrap(), None);
 }
 
 /// The front of a slot of version 4, as a program of that version wrote it, in hexadecimal; all
@@ -521,5 +533,34 @@ fn a_disk_that_cannot_be_read_for_a_moment_does_not_hide_the_start_that_was_made
     let (there, away) = (folder.path().join(NAME), folder.path().join("away"));
     std::fs::rename(&there, &away).unwrap();
     std::fs::create_dir(&there).unwrap();
-    assert_eq!(file.starts().own().nonce, 77);
+    assert_eq!(file.starts().unwrap().own().nonce, 77);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_none_that_is_missing_and_the_error_says_what_to_do() {
+    for (name, away) in [(NAME, "move group-state away"), (NOTE, "group-committed and group-state")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let write = HardStateFile::of(folder.path());
+        write.write(&hard_state(4)).unwrap();
+        write.note_durably(&hard_state(4)).unwrap();
+        // As a process that has written nothing.
+        let file = HardStateFile::of(folder.path());
+        let (there, aside) = (folder.path().join(name), folder.path().join("aside"));
+        std::fs::rename(&there, &aside).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        let why = file.read().unwrap_err();
+        assert_eq!(why.kind(), ErrorKind::IsADirectory);
+        assert!(why.to_string().starts_with(&format!("{name} cannot be read: ")), "{why}");
+        assert!(why.to_string().contains(away), "{why}");
+        if name == NAME {
+            file.refuse_later_version().unwrap_err();
+            file.mark().unwrap_err();
+            file.owner().unwrap_err();
+            file.starts().unwrap_err();
+        }
+        std::fs::remove_dir(&there).unwrap();
+        std::fs::rename(&aside, &there).unwrap();
+        assert_eq!(file.read().unwrap(), Some(hard_state(4)));
+    }
 }

@@ -16,7 +16,7 @@ const DATA: &str = "/data";
 fn promise(upto: u64, promised: &AtomicU64) {
     let file = HardStateFile::of(Path::new(DATA));
     file.prepare().unwrap();
-    let before = file.read().map_or(0, |read| read.term);
+    let before = file.read().unwrap().map_or(0, |read| read.term);
     promised.fetch_max(before, Ordering::SeqCst);
     for term in before + 1..=upto {
         file.write(&hard_state(term)).unwrap();
@@ -27,7 +27,7 @@ fn promise(upto: u64, promised: &AtomicU64) {
 
 /// What a start reads from these files.
 fn read(files: &FileSystem) -> u64 {
-    let read = crash::in_process(files, 1, || HardStateFile::of(Path::new(DATA)).read());
+    let read = crash::in_process(files, 1, || HardStateFile::of(Path::new(DATA)).read().unwrap());
     read.unwrap().map_or(0, |hard_state| {
         assert_eq!(hard_state.vote, self::hard_state(hard_state.term).vote);
         hard_state.term
