@@ -38,7 +38,7 @@ pub(crate) fn define(
     for (name, description) in DEFAULT_QUEUES.iter().skip(defined) {
         let defined = instance.define_default_queue(now, name, description, journal, out);
         if let Err(why) = defined {
-            // The next start goes on here.
+            // The next start goes on here, if no other object was defined until then.
             return log(&DEFAULTS_MISSING, &[name, &why.to_string()]);
         }
     }

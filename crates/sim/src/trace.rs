@@ -7,6 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 
+use towline_os::simulated::time::UPTIME;
+use towline_os::time::since_boot;
+
 /// Lines kept.
 const LINES_MAX: usize = 200_000;
 
@@ -36,6 +39,13 @@ pub(crate) fn write(now: u64, line: fmt::Arguments<'_>) {
         }
         lines.push_back(format!("{:>10.6} {line}", Seconds(now)));
     });
+}
+
+/// How long the run of the coroutine that runs has taken, in microseconds, as a line shows it: its
+/// machine was started long before.
+pub(crate) fn now_us() -> u64 {
+    let time = since_boot().saturating_sub(UPTIME);
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The newest lines of this thread's run, oldest first, at most so many.

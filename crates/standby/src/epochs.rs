@@ -7,6 +7,7 @@
 //! log             the log folder of an instance without a lease: epoch 1 starts from it
 //! room            a file that a takeover on a full disk removes to get free space
 //! standby-<name>  a process that stands by, as long as its lock is held
+//! new-<name>-<r>  an epoch or standby file that is not finished, or was left by a crash; r: random
 //! ```
 //! n is 16 hexadecimal digits. Not here: which process may make which.
 //!
@@ -77,6 +78,8 @@ pub(crate) struct Epochs {
     pub(crate) new_logs: Vec<u64>,
     pub(crate) has_single_log: bool,
     pub(crate) standbys: Vec<String>,
+    /// Files of claims that have not ended, or were left by a crash.
+    pub(crate) scratches: Vec<String>,
 }
 
 impl Epochs {
@@ -96,6 +99,8 @@ impl Epochs {
                 found.has_single_log = true;
             } else if name.starts_with("standby-") {
                 found.standbys.push(name);
+            } else if lock::claimed_by(&name).is_some_and(is_claimed) {
+                found.scratches.push(name);
             }
         }
         found.epochs.sort_unstable();
@@ -117,6 +122,10 @@ impl Epochs {
             None => self.has_single_log.then(|| data.join(SINGLE_LOG)),
         }
     }
+}
+
+fn is_claimed(name: &str) -> bool {
+    number(name, "epoch-").is_some() || name.starts_with("standby-")
 }
 
 fn number(name: &str, prefix: &str) -> Option<u64> {

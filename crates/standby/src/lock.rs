@@ -41,10 +41,21 @@ pub(crate) fn share(path: &Path) -> io::Result<Option<File>> {
 /// # Errors
 /// What the operating system says.
 pub(crate) fn claim(folder: &Path, name: &str, content: &[u8]) -> io::Result<Option<File>> {
-    // No other process may write it, nor remove it: what is linked would be a file that this one
-    // has no lock of. The number of a process says nothing: in containers all are number 1.
+    loop {
+        match claim_once(folder, name, content) {
+            // An active instance took its file for one that a crash left, before it had its lock.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::try_exists(folder)? => {}
+            claimed => return claimed,
+        }
+    }
+}
+
+fn claim_once(folder: &Path, name: &str, content: &[u8]) -> io::Result<Option<File>> {
+    // No other process may write it, nor make another one of its name: what is linked would be a
+    // file that this one has no lock of. The number of a process says nothing: in containers all
+    // are number 1.
     let own = u128::from_le_bytes(towline_process::random::bytes());
-    let scratch = folder.join(format!("new-{name}-{own:032x}"));
+    let scratch = folder.join(scratch_name(name, own));
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&scratch)?;
     let scratch = Scratch(scratch);
@@ -61,6 +72,36 @@ pub(crate) fn claim(folder: &Path, name: &str, content: &[u8]) -> io::Result<Opt
     Ok(Some(file))
 }
 
+fn scratch_name(name: &str, own: u128) -> String {
+    format!("{SCRATCH}{name}-{own:032x}")
+}
+
+const SCRATCH: &str = "new-";
+
+/// The name that a claim was for, if this is that of its scratch file.
+pub(crate) fn claimed_by(scratch: &str) -> Option<&str> {
+    let (name, own) = scratch.strip_prefix(SCRATCH)?.rsplit_once('-')?;
+    let is_drawn = own.len() == 32 && u128::from_str_radix(own, 16).is_ok();
+    is_drawn.then_some(name)
+}
+
+/// Removes a scratch file that a crash left: no process has its lock. One that is about to lock it
+/// makes another one.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn remove_abandoned(scratch: &Path) -> io::Result<()> {
+    let removed = || -> io::Result<()> {
+        let file = OpenOptions::new().read(true).write(true).open(scratch)?;
+        if is_held(&file)? { Ok(()) } else { fs::remove_file(scratch) }
+    };
+    match removed() {
+        // Its claim has ended meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
 /// A name that goes.
 struct Scratch(PathBuf);
 
@@ -74,10 +115,17 @@ impl Drop for Scratch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
     use towline_os::simulated::crash;
-    use towline_os::simulated::fs::FileSystem;
+    use towline_os::simulated::fs::{FileSystem, Verdict};
+    use towline_os::sync::{Condvar, Mutex};
 
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_crash_or_a_power_cut_at_any_operation_of_a_claim_leaves_all_of_its_file_or_none() {
@@ -90,6 +138,67 @@ mod tests {
             assert!(there.is_none_or(|bytes| bytes == b"first"), "{run}");
         });
         assert!(runs > 5 * 2 * 7, "{runs}");
+    }
+
+    #[test]
+    fn what_a_crash_left_of_a_claim_is_removed_and_what_a_claim_uses_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = |own| folder.path().join(scratch_name("one", own));
+        fs::write(scratch(7), b"left").unwrap();
+        let used = File::create_new(scratch(8)).unwrap();
+        fs::lock_description(&used).unwrap();
+        for own in [7, 8, 9] {
+            remove_abandoned(&scratch(own)).unwrap();
+        }
+        assert!(!fs::exists(scratch(7)) && fs::exists(scratch(8)));
+        let name = scratch_name("one", 8);
+        assert_eq!(claimed_by(&name), Some("one"));
+        assert_eq!(claimed_by("new-one-8"), None);
+        assert_eq!(claimed_by("new-log-00000000000000ff"), None);
+    }
+
+    #[test]
+    fn a_claim_whose_file_is_removed_at_any_moment_is_made_all_the_same() {
+        let folder = Path::new("/epochs");
+        for number in 1.. {
+            let system = FileSystem::new();
+            assert!(system.make_folder(folder));
+            let (removes, was_met) = (system.clone(), Arc::new(AtomicBool::new(false)));
+            let met = Arc::clone(&was_met);
+            system.set_faults(move |operation| {
+                met.fetch_or(operation.number == number, Ordering::Relaxed);
+                if operation.number == number { Verdict::Takes(LONG) } else { Verdict::Goes }
+            });
+            let claims = move || {
+                let done = Arc::new((Mutex::new(false), Condvar::new()));
+                let ended = Arc::clone(&done);
+                let other = move || {
+                    let (ended, ends) = ended.as_ref();
+                    while !*ended.lock() {
+                        ends.wait_for(&mut ended.lock(), LONG / 10);
+                        for name in removes.names(folder) {
+                            if claimed_by(&name).is_some() {
+                                remove_abandoned(&folder.join(name)).unwrap();
+                            }
+                        }
+                    }
+                };
+                let other = towline_os::thread::Builder::new().spawn(other).unwrap();
+                let claimed = claim(folder, "one", b"first");
+                *done.0.lock() = true;
+                done.1.notify_all();
+                drop(other.join());
+                let file = claimed.unwrap().unwrap();
+                let looked = File::open(folder.join("one")).unwrap();
+                let is_held = is_held(&looked).unwrap();
+                drop(file);
+                is_held
+            };
+            assert!(crash::in_process(&system, number, claims).unwrap(), "operation {number}");
+            if !was_met.load(Ordering::Relaxed) {
+                return;
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use towline_os::fs;
 
 use crate::epochs::{self, Epochs};
 use crate::error::FolderError;
+use crate::lock;
 use crate::record::LeaseRecord;
 use towline_process::folder;
 
@@ -151,8 +152,8 @@ pub(crate) fn keep_free_space(data: &Path) -> io::Result<()> {
     fs::File::open(place)?.sync_all()
 }
 
-/// Removes the folders and leases of epochs before `epoch`, whose log folder is in use. What cannot
-/// be removed stays.
+/// Removes the folders and leases of epochs before `epoch`, whose log folder is in use, and what
+/// claims left that a crash ended. What cannot be removed stays.
 pub(crate) fn tidy(data: &Path, epoch: u64) {
     let found = match Epochs::list(data) {
         Ok(found) => found,
@@ -173,6 +174,8 @@ pub(crate) fn tidy(data: &Path, epoch: u64) {
     let files = older(&found.epochs, epochs::epoch_name);
     let removed = folders.iter().map(|folder| (folder, remove_folder(folder)));
     let removed = removed.chain(files.iter().map(|file| (file, fs::remove_file(file))));
+    let scratches: Vec<PathBuf> = found.scratches.iter().map(|name| data.join(name)).collect();
+    let removed = removed.chain(scratches.iter().map(|file| (file, lock::remove_abandoned(file))));
     for (place, result) in removed {
         if let Err(error) = result {
             tracing::warn!(%error, place = %place.display(), "what is not needed stays");
@@ -355,6 +358,22 @@ mod tests {
         let taken = takes(folder.path(), 1).unwrap();
         assert!(taken.base.is_none() && content(&taken.folder).is_empty());
         assert_eq!(taken.succession, Succession::default());
+    }
+
+    #[test]
+    fn what_a_crash_left_of_claims_is_removed_and_files_of_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        let random = "0123456789abcdef0123456789abcdef";
+        let left =
+            [format!("new-epoch-0000000000000003-{random}"), format!("new-standby-a_7-{random}")];
+        let others = [format!("new-thing-{random}"), "new-standby-a_7".to_owned()];
+        for name in left.iter().chain(&others) {
+            fs::write(data.join(name), b"x").unwrap();
+        }
+        tidy(data, 3);
+        let there = |name: &String| data.join(name).exists();
+        assert!(!left.iter().any(there) && others.iter().all(there));
     }
 
     #[test]

@@ -128,8 +128,8 @@ entries! {
     DEFAULTS_MISSING = "TWL1102W" "Queue '{queue}', which a new queue manager has, was not \
                                    defined: {reason}.",
         "The recovery log has no free space at the first start. The queue manager runs without \
-         this object, and those after it; make free space and restart it, or define them with \
-         DEFINE.";
+         this object, and those after it. Make free space and restart it: it then defines them, \
+         unless any other object was defined meanwhile. In that case define them with DEFINE.";
 
     CONNECTION_STALLED = "TWL1110W" "The connection from {address} was closed: it stopped in the \
                                      middle of a large message, and others waited for the memory.",

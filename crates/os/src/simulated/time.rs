@@ -10,7 +10,7 @@ use super::schedule;
 static BEGINNING: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
 /// How long a simulated machine has been running when its world begins.
-const UPTIME: Duration = Duration::from_secs(1_000);
+pub const UPTIME: Duration = Duration::from_secs(1_000);
 /// What its wall clock shows then: the beginning of 2026.
 const WALL: Duration = Duration::from_secs(1_767_225_600);
 

@@ -9,12 +9,11 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use towline_core::Delivery;
 use towline_log::LogError;
-use towline_os::time::since_boot;
 
 use crate::client::Answer;
 use crate::history::History;
 use crate::served::connection::{Ends, Witness};
-use crate::trace;
+use crate::trace::{self, now_us};
 
 /// See the module.
 pub(super) struct Ledger {
@@ -57,16 +56,4 @@ impl Witness for Ledger {
     }
 
     fn on_acknowledged(&self, _ends: &Ends, _answer: &Answer) {}
-}
-
-fn boot_us() -> u64 {
-    u64::try_from(since_boot().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// How long a simulated machine has been running when its world begins.
-const UPTIME_US: u64 = 1_000_000_000;
-
-/// Time of the world.
-pub(super) fn now_us() -> u64 {
-    boot_us().saturating_sub(UPTIME_US)
 }

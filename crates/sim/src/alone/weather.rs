@@ -13,8 +13,8 @@ use towline_os::simulated::Process;
 use towline_os::simulated::fs::{FileSystem, Operation, Verdict};
 use towline_types::SeededRandom;
 
-use super::ledger::now_us;
 use crate::served::disk_faults::{DiskFaults, EIO};
+use crate::trace::now_us;
 
 /// Processes of operators and observers: nothing happens to their operations.
 pub(super) const OPERATORS: u64 = 1 << 40;

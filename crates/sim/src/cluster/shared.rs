@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use towline_core::Delivery;
 use towline_log::LogError;
 use towline_os::simulated::fs::FileSystem;
-use towline_os::time::since_boot;
 use towline_replica::OpenReplica;
 use towline_replication::applicable::CommittedBatches;
 use towline_types::Batch;
@@ -19,7 +18,7 @@ use towline_types::Batch;
 use super::connection::{Ends, Witness};
 use crate::client::Answer;
 use crate::history::History;
-use crate::trace;
+use crate::trace::{self, now_us};
 
 /// Batches that are looked at together.
 const LOOK_BYTES: usize = 1 << 20;
@@ -140,6 +139,25 @@ fn has_synced(disk: &FileSystem, batch: &Batch, extent_bytes: u64) -> bool {
     is_reclaimed || disk.is_synced(format!("/qms/log/{name}"), at % extent_bytes, &batch.payload)
 }
 
-pub(crate) fn now_us() -> u64 {
-    u64::try_from(since_boot().as_micros()).unwrap_or(u64::MAX)
+#[cfg(test)]
+mod tests {
+    use towline_os::simulated::{Process, World};
+
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_is_reported_with_the_time_since_the_run_began() {
+        let disks = || [FileSystem::new(), FileSystem::new(), FileSystem::new()];
+        let breaks = move || Shared::new(disks(), 1 << 20).fail("a rule".to_owned());
+        trace::begin(true);
+        let world = World::new(1);
+        world.run_until(3_000_000);
+        world.start(Process(1), "breaks", breaks);
+        world.run_until(4_000_000);
+        let lines = trace::last_events(1);
+        trace::begin(false);
+        assert_eq!(lines.len(), 1);
+        let (time, what) = lines[0].trim().split_once(' ').unwrap();
+        assert_eq!((time.split_once('.').unwrap().0, what), ("3", "BROKEN: a rule"));
+    }
 }
