@@ -1,9 +1,11 @@
-//! The crates that run in the simulator as they are reach files through `towline-os` alone: a call
-//! past it reaches the files of the machine that simulates.
+//! The crates that run in the simulator as they are reach files, threads, locks and the time
+//! through `towline-os` alone: a call past it reaches those of the machine that simulates. A lock
+//! of that machine hangs the whole run when a simulated thread waits for another one, and the time
+//! of that machine makes two runs of a seed differ.
 //!
-//! Only the product's code is looked at; tests of these crates may use real files beside it. Not
-//! here: clippy's `disallowed_methods`, because in the product the names of `towline_os::fs` are
-//! those of the standard library.
+//! Only the product's code is looked at; tests of these crates may use real ones beside it. Not
+//! here: clippy's `disallowed_methods`, because in the product the names of `towline_os` are those
+//! of the standard library.
 
 use super::is_test_path;
 use crate::finding::Finding;
@@ -33,6 +35,34 @@ const PAST_IT: &[(&str, &[&str])] = &[
     (".is_symlink()", &["file_type()", "metadata("]),
 ];
 
+/// The same for threads, locks and the time.
+const PAST_THE_SCHEDULE: &[&str] = &[
+    "std::thread",
+    "std::time::Instant",
+    "std::time::{Duration, Instant",
+    "std::time::SystemTime",
+    "SystemTime::now",
+    "std::sync::Mutex",
+    "std::sync::Condvar",
+    "std::sync::RwLock",
+    "std::sync::OnceLock",
+    "std::sync::mpsc",
+    "parking_lot",
+    "tokio::spawn",
+    "tokio::time",
+    "tokio::task",
+    "tokio::sync::mpsc",
+];
+
+/// Files that use them all the same, and why that is well.
+const NOT_SIMULATED: &[(&str, &str)] = &[
+    ("crates/engine/src/large/", "large bodies, which no simulated client sends"),
+    ("crates/engine/src/backup_folders.rs", "a lock that is never held while a thread waits"),
+    ("crates/replication/src/repair_at_start.rs", "the links before a start have a stand-in"),
+    ("crates/replication/src/reexec.rs", "a process that executes a program"),
+    ("crates/standby/src/testing.rs", "of tests"),
+];
+
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.with_extension("rs") {
@@ -40,8 +70,15 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if is_test_path(path) || !folder.is_some_and(|folder| SIMULATED.contains(&folder)) {
             continue;
         }
+        let is_scheduled = !NOT_SIMULATED.iter().any(|(begin, _)| path.starts_with(begin));
         let code = Source::of(text).code_without_tests();
         for (index, line) in code.lines().enumerate() {
+            let past =
+                PAST_THE_SCHEDULE.iter().find(|words| is_scheduled && line.contains(**words));
+            if let Some(words) = past {
+                let what = format!("`{words}` is not that of a simulation: use that of towline_os");
+                findings.push(Finding::line(path, index + 1, what));
+            }
             let past_it = PAST_IT.iter().find(|(words, beside)| {
                 line.contains(words) && !beside.iter().any(|beside| line.contains(beside))
             });
@@ -74,6 +111,32 @@ mod tests {
         ] {
             assert_eq!(check(&tree(&[("crates/log/src/a.rs", text)])).len(), 1, "{text}");
             assert_eq!(check(&tree(&[("crates/cli/src/a.rs", text)])), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn threads_locks_and_clocks_past_the_simulation_are_found_where_code_is_simulated() {
+        for text in [
+            "std::thread::spawn(|| ());",
+            "use std::time::Instant;",
+            "use std::time::{Duration, Instant};",
+            "use std::sync::Mutex;",
+            "use parking_lot::RwLock;",
+            "use tokio::time::sleep;",
+        ] {
+            assert_eq!(check(&tree(&[("crates/log/src/a.rs", text)])).len(), 1, "{text}");
+            assert_eq!(check(&tree(&[("crates/cli/src/a.rs", text)])), [], "{text}");
+        }
+        let text = "use std::sync::{Arc, atomic};\nuse towline_os::time::Instant;";
+        assert_eq!(check(&tree(&[("crates/log/src/a.rs", text)])), []);
+    }
+
+    #[test]
+    fn what_is_not_simulated_is_there() {
+        let project = Tree::of_this_project().unwrap();
+        for (begin, _) in NOT_SIMULATED {
+            let mut paths = project.with_extension("rs").map(|(path, _)| path);
+            assert!(paths.any(|path| path.starts_with(begin)), "{begin}");
         }
     }
 
