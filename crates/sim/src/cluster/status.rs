@@ -1,0 +1,142 @@
+//! What the status of each instance says of the group, against what the run knows.
+//!
+//! Not here: how `towline status` words it, and the rows that the active instance sends to the
+//! others, which need the links. What the status says of term, leader, commit position, lag and
+//! being in sync is the `Progress` that is looked at here.
+//!
+//! Invariant: an instance that is paused, or whose disk failed, is not looked at: it may show what
+//! was so a while ago.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use towline_group::{MemberId, Progress, Role};
+use towline_replication::frames::peer_of;
+use towline_types::{BatchPlace, Lsn};
+
+use super::Cluster;
+use super::shared::now_us;
+
+/// What was shown is older by no more than this.
+const SHOWN_US: u64 = 200_000;
+
+/// What the statuses have said so far.
+#[derive(Default)]
+pub(super) struct Statuses {
+    leaders: BTreeMap<u64, MemberId>,
+    committed: BTreeMap<u64, BatchPlace>,
+    /// What leaders said at the last look of the logs of others: in which term, of which one, its
+    /// process, and up to where it acknowledged.
+    acknowledged: Vec<(u64, usize, u64, Lsn)>,
+}
+
+/// The status of one instance.
+struct Seen {
+    node: usize,
+    process: u64,
+    /// It has less than it acknowledged, by what the run did to its disk.
+    is_impaired: bool,
+    group: Progress,
+}
+
+impl Cluster {
+    /// Looks at the status of each instance.
+    pub(super) fn look_at_statuses(&mut self) {
+        let seen: Vec<Seen> = (0..3).filter_map(|node| self.status_of(node)).collect();
+        let judged = seen.iter().try_for_each(|seen| {
+            self.statuses.note(&seen.group)?;
+            self.judge_sync(&seen.group)
+        });
+        let judged = judged.and_then(|()| self.statuses.judge_acknowledged(&seen));
+        self.statuses.acknowledged = seen.iter().flat_map(|leader| said(leader, &seen)).collect();
+        *self.happened.entry("statuses found true").or_default() += seen.len() as u64;
+        if let Err(broken) = judged {
+            self.fail(format!("a status is not true: {broken}"));
+        }
+    }
+
+    fn status_of(&self, node: usize) -> Option<Seen> {
+        let machine = &self.machines[node];
+        if machine.is_paused || machine.has_failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let live = machine.live.as_ref()?;
+        let (group, _) = live.board.group.lock().clone()?;
+        let (process, is_impaired) = (live.process.0, machine.is_impaired);
+        Some(Seen { node, process, is_impaired, group })
+    }
+
+    /// An instance that is in sync has what was acknowledged to clients, but for what it could not
+    /// hear of within the time in which it would notice that its leader is gone.
+    fn judge_sync(&self, group: &Progress) -> Result<(), String> {
+        if !(group.is_in_sync && group.may_vote && group.hears_leader) {
+            return Ok(());
+        }
+        // The leader's message may have been held by a cut for one time-out, and count for another.
+        let timeout = u64::try_from(self.plan.heartbeat_timeout.as_micros()).unwrap_or(u64::MAX);
+        let before = now_us().saturating_sub(3 * timeout + SHOWN_US);
+        let owed = self.shared.acknowledged_before(before);
+        if group.last.index < owed {
+            let has = group.last.index;
+            return Err(format!("in sync with {has} batches, {owed} were acknowledged: {group:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Statuses {
+    /// In one term there is one leader; a committed batch is the same for all, and durable.
+    fn note(&mut self, group: &Progress) -> Result<(), String> {
+        let Progress { term, leader, committed, durable, .. } = group;
+        if let Some(leader) = leader {
+            let known = *self.leaders.entry(*term).or_insert(*leader);
+            if known != *leader {
+                return Err(format!("{leader:?} leads in term {term}, and {known:?} does"));
+            }
+        }
+        if group.role == Role::Leader && leader.is_none() {
+            return Err(format!("a leader knows none: {group:?}"));
+        }
+        if committed.index == 0 {
+            return Ok(());
+        }
+        if committed.end > *durable {
+            return Err(format!("{committed:?} is committed, and {durable} durable"));
+        }
+        let known = *self.committed.entry(committed.index).or_insert(*committed);
+        let is_same = (known.term, known.lsn, known.end);
+        if is_same != (committed.term, committed.lsn, committed.end) {
+            return Err(format!("{committed:?} is committed, and {known:?} was"));
+        }
+        Ok(())
+    }
+
+    /// What a leader said that another instance acknowledged, that one has on its disk.
+    fn judge_acknowledged(&self, seen: &[Seen]) -> Result<(), String> {
+        for (term, node, process, upto) in &self.acknowledged {
+            let it = seen.iter().find(|it| (it.node, it.process) == (*node, *process));
+            let is_sound = |it: &&Seen| it.group.term == *term && !it.is_impaired;
+            let Some(Seen { group, .. }) = it.filter(is_sound) else {
+                continue;
+            };
+            if group.durable < *upto {
+                let durable = group.durable;
+                return Err(format!("instance {node} acknowledged {upto}, and has {durable}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a leader says of the logs of others.
+fn said(leader: &Seen, seen: &[Seen]) -> Vec<(u64, usize, u64, Lsn)> {
+    if leader.group.role != Role::Leader {
+        return Vec::new();
+    }
+    let rows = leader.group.peers.iter().filter_map(|peer| {
+        let node = peer_of(peer.id);
+        let it = seen.iter().find(|it| it.node == node && !it.is_impaired)?;
+        Some((leader.group.term, node, it.process, peer.acknowledged))
+    });
+    rows.collect()
+}
