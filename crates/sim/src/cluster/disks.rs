@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use towline_os::simulated::fs::FileSystem;
 
 use super::machines::{DATA, DISK_BYTES};
-use super::{Cluster, ClusterEvent};
+use super::{Cluster, ClusterEvent, promises};
 
 /// Free space of one that is called full, at most.
 const FULL_BYTES: u64 = 1 << 20;
@@ -76,6 +76,8 @@ impl Cluster {
         self.kill(node, true);
         self.machines[node].is_impaired = true;
         self.shared.loses(node);
+        let state = promises::kept(&self.machines[node].disk);
+        self.tell(format_args!("instance {node} had {state:?}"));
         let disk = self.machines[node].disk.clone();
         let older = self.machines[node].older.clone().unwrap_or_default();
         match loss {

@@ -41,6 +41,7 @@ impl Cluster {
             Fault::SlowDisk => {
                 let factor = self.dice.between(2, 60);
                 self.machines[node].set_timing(&self.plan, factor);
+                self.machines[node].is_slow = true;
                 let after = self.dice.below(2_000_000);
                 self.plan_in(after, ClusterEvent::Quick { node });
             }
@@ -107,6 +108,7 @@ impl Cluster {
         for node in 0..3 {
             self.resume(node);
             self.machines[node].set_timing(&self.plan, 1);
+            self.machines[node].is_slow = false;
             self.machines[node].disk.clear_faults();
             self.machines[node].disk.set_bytes_max(DISK_BYTES);
             if self.machines[node].enlarge_log() {

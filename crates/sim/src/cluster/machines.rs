@@ -14,7 +14,7 @@ use towline_types::SeededRandom;
 
 use super::disk_faults::DiskFaults;
 use super::process::{Before, Board, End, ProcessArgs};
-use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process};
+use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process, promises};
 use crate::client::queue_name;
 use crate::plan::Plan;
 use crate::served::messages;
@@ -36,6 +36,8 @@ pub(super) struct Machine {
     pub(super) live: Option<Live>,
     pub(super) before: Before,
     pub(super) is_paused: bool,
+    /// Its disk takes longer than planned.
+    pub(super) is_slow: bool,
     /// Operations of its disk failed: its process may end of it, and its start be refused.
     pub(super) has_failed: Arc<AtomicBool>,
     /// The process that has its log, 0: none; and whether one renamed the log that it had.
@@ -72,6 +74,7 @@ impl Machine {
             live: None,
             before: Before::default(),
             is_paused: false,
+            is_slow: false,
             has_failed: Arc::default(),
             has_log: Arc::default(),
             renamed_log: Arc::default(),
@@ -226,12 +229,10 @@ impl Cluster {
     fn ended(&mut self, node: usize, how: &ProcessEnd) {
         let Some(live) = self.machines[node].live.take() else { return };
         let end = live.board.end.lock().take();
-        let opened = live.board.opened.lock().clone();
-        if opened.is_some_and(|opened| opened.driver.is_put_back()) {
-            // It noted that itself, and gave up its vote.
-            if std::mem::take(&mut self.machines[node].is_put_back) {
-                self.count("folders put back that were recognised");
-            }
+        let gave_up_vote = promises::kept(&self.machines[node].disk).is_some_and(|it| !it.may_vote);
+        if gave_up_vote && std::mem::take(&mut self.machines[node].is_put_back) {
+            // It recognised that itself.
+            self.count("folders put back that were recognised");
         }
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));

@@ -269,7 +269,10 @@ impl Cluster {
             ClusterEvent::Fault => self.fault(),
             ClusterEvent::Heal => self.heal(),
             ClusterEvent::Resume { node } => self.resume(node),
-            ClusterEvent::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
+            ClusterEvent::Quick { node } => {
+                self.machines[node].set_timing(&self.plan, 1);
+                self.machines[node].is_slow = false;
+            }
             ClusterEvent::Space { node } => self.machines[node].disk.set_bytes_max(DISK_BYTES),
             ClusterEvent::Operator { node } => self.operate(node),
             ClusterEvent::Meets { node, process } => self.meets(node, process),

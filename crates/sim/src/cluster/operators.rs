@@ -92,6 +92,7 @@ impl Cluster {
         machine.is_put_back = false;
         let met = *live.board.met.lock();
         if (0..3).all(|other| other == node || met[other]) {
+            self.tell(format_args!("instance {node} met both others"));
             self.count("folders put back that met both others");
             return;
         }

@@ -51,7 +51,15 @@ pub(super) fn of(from: Peer, head: &[u8]) -> Option<Promise> {
 
 /// Whether the disk keeps a promise in any power cut now.
 pub(super) fn is_kept(disk: &FileSystem, promise: Promise) -> bool {
-    let Some(bytes) = disk.bytes(STATE) else { return false };
+    kept(disk).is_some_and(|HardState { term, vote, .. }| {
+        let voted = promise.vote.is_none() || promise.vote == vote;
+        term > promise.term || (term == promise.term && voted)
+    })
+}
+
+/// What any power cut now would leave.
+pub(super) fn kept(disk: &FileSystem) -> Option<HardState> {
+    let bytes = disk.bytes(STATE)?;
     let mut kept: Option<(u64, HardState)> = None;
     for at in SLOTS {
         let Some((sequence, hard_state)) = slot(&bytes, at) else { continue };
@@ -62,10 +70,7 @@ pub(super) fn is_kept(disk: &FileSystem, promise: Promise) -> bool {
             kept = Some((sequence, hard_state));
         }
     }
-    kept.is_some_and(|(_, HardState { term, vote, .. })| {
-        let voted = promise.vote.is_none() || promise.vote == vote;
-        term > promise.term || (term == promise.term && voted)
-    })
+    kept.map(|(_, hard_state)| hard_state)
 }
 
 fn slot(bytes: &[u8], at: u64) -> Option<(u64, HardState)> {

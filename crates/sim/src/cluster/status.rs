@@ -4,8 +4,8 @@
 //! others, which need the links. What the status says of term, leader, commit position, lag and
 //! being in sync is the `Progress` that is looked at here.
 //!
-//! Invariant: an instance that is paused, or whose disk failed, is not looked at: it may show what
-//! was so a while ago.
+//! Invariant: an instance that is paused, or whose disk failed or is slow, is not looked at. While
+//! its disk keeps it busy it shows what was so before.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,25 @@ use towline_types::{BatchPlace, Lsn};
 use super::Cluster;
 use super::shared::now_us;
 
-/// What was shown is older by no more than this.
-const SHOWN_US: u64 = 200_000;
+/// What was shown is older by no more than this, and two stalls of a disk: a single operation that
+/// is drawn to take long takes up to a second, and what the status shows waits for it.
+const SHOWN_US: u64 = 1_500_000;
 
 /// What the statuses have said so far.
 #[derive(Default)]
 pub(super) struct Statuses {
     leaders: BTreeMap<u64, MemberId>,
     committed: BTreeMap<u64, BatchPlace>,
-    /// What leaders said at the last look of the logs of others: in which term, of which one, its
-    /// process, and up to where it acknowledged.
-    acknowledged: Vec<(u64, usize, u64, Lsn)>,
+    acknowledged: Vec<Acknowledged>,
+}
+
+/// What a leader said of the log of another instance.
+struct Acknowledged {
+    at_us: u64,
+    term: u64,
+    node: usize,
+    process: u64,
+    upto: Lsn,
 }
 
 /// The status of one instance.
@@ -47,8 +55,10 @@ impl Cluster {
             self.statuses.note(&seen.group)?;
             self.judge_sync(&seen.group)
         });
-        let judged = judged.and_then(|()| self.statuses.judge_acknowledged(&seen));
-        self.statuses.acknowledged = seen.iter().flat_map(|leader| said(leader, &seen)).collect();
+        let before = self.now.saturating_sub(self.shown_us());
+        let judged = judged.and_then(|()| self.statuses.judge_acknowledged(&seen, before));
+        let said = seen.iter().flat_map(|leader| said(leader, &seen, self.now));
+        self.statuses.acknowledged.extend(said);
         *self.happened.entry("statuses found true").or_default() += seen.len() as u64;
         if let Err(broken) = judged {
             self.fail(format!("a status is not true: {broken}"));
@@ -57,7 +67,7 @@ impl Cluster {
 
     fn status_of(&self, node: usize) -> Option<Seen> {
         let machine = &self.machines[node];
-        if machine.is_paused || machine.has_failed.load(Ordering::Relaxed) {
+        if machine.is_paused || machine.is_slow || machine.has_failed.load(Ordering::Relaxed) {
             return None;
         }
         let live = machine.live.as_ref()?;
@@ -66,15 +76,22 @@ impl Cluster {
         Some(Seen { node, process, is_impaired, group })
     }
 
+    /// How old what is shown may be.
+    fn shown_us(&self) -> u64 {
+        SHOWN_US + 2 * self.plan.disk.stall_us
+    }
+
     /// An instance that is in sync has what was acknowledged to clients, but for what it could not
     /// hear of within the time in which it would notice that its leader is gone.
     fn judge_sync(&self, group: &Progress) -> Result<(), String> {
-        if !(group.is_in_sync && group.may_vote && group.hears_leader) {
+        // A leader knows what is committed when a batch of its own term is.
+        let is_led = group.hears_leader && group.committed.term == group.term;
+        if !(group.is_in_sync && group.may_vote && is_led) {
             return Ok(());
         }
         // The leader's message may have been held by a cut for one time-out, and count for another.
         let timeout = u64::try_from(self.plan.heartbeat_timeout.as_micros()).unwrap_or(u64::MAX);
-        let before = now_us().saturating_sub(3 * timeout + SHOWN_US);
+        let before = now_us().saturating_sub(3 * timeout + self.shown_us());
         let owed = self.shared.acknowledged_before(before);
         if group.last.index < owed {
             let has = group.last.index;
@@ -112,14 +129,13 @@ impl Statuses {
     }
 
     /// What a leader said that another instance acknowledged, that one has on its disk.
-    fn judge_acknowledged(&self, seen: &[Seen]) -> Result<(), String> {
-        for (term, node, process, upto) in &self.acknowledged {
-            let it = seen.iter().find(|it| (it.node, it.process) == (*node, *process));
-            let is_sound = |it: &&Seen| it.group.term == *term && !it.is_impaired;
-            let Some(Seen { group, .. }) = it.filter(is_sound) else {
-                continue;
-            };
-            if group.durable < *upto {
+    fn judge_acknowledged(&mut self, seen: &[Seen], before: u64) -> Result<(), String> {
+        let due = self.acknowledged.partition_point(|said| said.at_us <= before);
+        for Acknowledged { term, node, process, upto, .. } in self.acknowledged.drain(..due) {
+            let it = seen.iter().find(|it| (it.node, it.process) == (node, process));
+            let is_sound = |it: &&Seen| it.group.term == term && !it.is_impaired;
+            let Some(Seen { group, .. }) = it.filter(is_sound) else { continue };
+            if group.durable < upto {
                 let durable = group.durable;
                 return Err(format!("instance {node} acknowledged {upto}, and has {durable}"));
             }
@@ -129,14 +145,15 @@ impl Statuses {
 }
 
 /// What a leader says of the logs of others.
-fn said(leader: &Seen, seen: &[Seen]) -> Vec<(u64, usize, u64, Lsn)> {
+fn said(leader: &Seen, seen: &[Seen], at_us: u64) -> Vec<Acknowledged> {
     if leader.group.role != Role::Leader {
         return Vec::new();
     }
     let rows = leader.group.peers.iter().filter_map(|peer| {
         let node = peer_of(peer.id);
         let it = seen.iter().find(|it| it.node == node && !it.is_impaired)?;
-        Some((leader.group.term, node, it.process, peer.acknowledged))
+        let (term, process, upto) = (leader.group.term, it.process, peer.acknowledged);
+        Some(Acknowledged { at_us, term, node, process, upto })
     });
     rows.collect()
 }
