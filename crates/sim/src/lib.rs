@@ -31,6 +31,8 @@ mod world;
 
 pub use trace::last_events;
 
+use std::collections::BTreeMap;
+
 use world::World;
 
 /// How a run went.
@@ -64,6 +66,8 @@ pub struct Report {
     pub images: u64,
     /// Replicas that were compared with the log.
     pub compared: u64,
+    /// What happened how often, by name: faults that had their effect, and what operators did.
+    pub happened: BTreeMap<&'static str, u64>,
 }
 
 /// Runs one seed. `traced`: [`last_events`] says what happened, at some cost.
@@ -92,6 +96,7 @@ pub fn run(seed: u64, traced: bool) -> Report {
         copies: counts.copies,
         images: counts.images,
         compared: counts.compared,
+        happened: BTreeMap::new(),
     }
 }
 

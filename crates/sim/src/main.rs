@@ -6,6 +6,7 @@
 //! assertion of the code under test ended the process (the seed is printed before).
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -87,6 +88,7 @@ struct Total {
     images: u64,
     compared: u64,
     peace_us_max: u64,
+    happened: BTreeMap<&'static str, u64>,
     failed: Vec<Report>,
 }
 
@@ -255,6 +257,9 @@ impl Total {
         self.images += report.images;
         self.compared += report.compared;
         self.peace_us_max = self.peace_us_max.max(report.peace_us);
+        for (what, count) in &report.happened {
+            *self.happened.entry(what).or_default() += count;
+        }
         if report.failure.is_some() {
             self.failed.push(report);
         }
@@ -282,6 +287,10 @@ fn print_total(total: &Total, kind: Kind, seconds: f64) {
         total.compared,
         total.peace_us_max / 1_000,
     );
+    if !total.happened.is_empty() {
+        let happened = total.happened.iter().map(|(what, count)| format!("{count} {what}"));
+        println!("among them: {}", happened.collect::<Vec<_>>().join(", "));
+    }
     for failed in &total.failed {
         let what = failed.failure.as_deref().unwrap_or_default();
         println!("seed {} failed: {what}\n  repeat it: {}", failed.seed, kind.repeat(failed.seed));
@@ -307,6 +316,7 @@ fn as_json(total: &Total, seconds: f64) -> serde_json::Value {
         "acknowledged": total.acknowledged,
         "compared": total.compared,
         "peace_ms_max": total.peace_us_max / 1_000,
+        "happened": total.happened,
         "failed": failed,
     })
 }

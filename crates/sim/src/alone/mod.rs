@@ -296,6 +296,7 @@ impl Alone {
             copies: self.counts.restores,
             images: if is_script { self.weather.changes() } else { self.counts.images },
             compared: self.counts.compared,
+            happened: BTreeMap::new(),
         }
     }
 

@@ -6,17 +6,17 @@
 //! Invariant: what a member forgot, or has damaged, it has from the two others: only one machine at
 //! a time has less on its disk than it acknowledged, and both others have all that is committed.
 
-use std::path::Path;
+use std::sync::atomic::Ordering;
 
-use towline_os::simulated::Process;
 use towline_os::simulated::fs::FileSystem;
-use towline_replication::vote;
 
-use super::machines::DATA;
-use super::{Cluster, ClusterEvent};
+use super::machines::{DATA, DISK_BYTES};
+use super::{Cluster, ClusterEvent, promises};
 
-/// Processes of operators.
-const OPERATORS: u64 = 1 << 41;
+/// Free space of one that is called full, at most.
+const FULL_BYTES: u64 = 1 << 20;
+/// How long it is full, at most.
+const FULL_US: u64 = 3_000_000;
 
 /// What becomes of what a member has on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,26 @@ pub(super) enum Loss {
     Replaced,
     /// A copy of the disk of another instance.
     OfAnother(usize),
+    /// An older copy of the whole folder.
+    OlderFolder,
+    /// The folder of a clone of the machine, which goes on where it ended; the one that was used
+    /// until now is the clone then.
+    Clone,
+}
+
+impl Loss {
+    fn name(self) -> &'static str {
+        match self {
+            Loss::Disk => "disks lost",
+            Loss::Log => "logs lost",
+            Loss::OlderLog => "older logs",
+            Loss::OlderHardState => "older hard states",
+            Loss::Replaced => "instances replaced",
+            Loss::OfAnother(_) => "folders of others",
+            Loss::OlderFolder => "older folders",
+            Loss::Clone => "clones started",
+        }
+    }
 }
 
 impl Cluster {
@@ -45,15 +65,19 @@ impl Cluster {
 
     /// Something of a disk is lost, if the group survives that.
     pub(super) fn lose(&mut self, node: usize, loss: Loss) {
-        let needs_older = matches!(loss, Loss::OlderLog | Loss::OlderHardState);
+        let needs_older =
+            matches!(loss, Loss::OlderLog | Loss::OlderHardState | Loss::OlderFolder | Loss::Clone);
         if !self.others_have_all(node) || (needs_older && self.machines[node].older.is_none()) {
             self.counts.faults -= 1;
             return;
         }
         self.tell(format_args!("instance {node} loses: {loss:?}"));
+        self.count(loss.name());
         self.kill(node, true);
         self.machines[node].is_impaired = true;
         self.shared.loses(node);
+        let state = promises::kept(&self.machines[node].disk);
+        self.tell(format_args!("instance {node} had {state:?}"));
         let disk = self.machines[node].disk.clone();
         let older = self.machines[node].older.clone().unwrap_or_default();
         match loss {
@@ -69,26 +93,31 @@ impl Cluster {
             }
             Loss::Replaced => self.replace(node),
             Loss::OfAnother(other) => disk.put_back(&self.machines[other].disk.synced()),
+            Loss::OlderFolder => {
+                disk.put_back(&older);
+                self.machines[node].is_put_back = true;
+            }
+            Loss::Clone => {
+                // Cloned when a process of it had ended.
+                let clone = self.machines[node].clone.take().unwrap_or(older);
+                self.machines[node].clone = Some(disk.synced());
+                disk.put_back(&clone);
+                self.machines[node].is_put_back = true;
+            }
         }
     }
 
-    /// As `towline instance replace` does.
-    fn replace(&mut self, node: usize) {
-        self.processes += 1;
-        let operator = Process(OPERATORS + self.processes);
-        self.world.mount(operator, &self.machines[node].disk);
-        self.world.start(operator, "replace", || {
-            let data = Path::new(DATA);
-            if vote::give_up_vote(data).is_ok() {
-                let log = data.join("log");
-                towline_os::fs::rename(&log, data.join("log.set-aside")).ok();
-            }
-        });
-        // The operator is done before the next start.
-        let until = self.now + 10_000_000;
-        while self.world.is_left(operator) && self.world.step(until) {}
-        self.now = self.now.max(self.world.now_us());
-        self.plan_in(0, ClusterEvent::Start { node });
+    /// A disk has little free space for a while, or none.
+    pub(super) fn fill(&mut self, node: usize) {
+        let machine = &self.machines[node];
+        let used = DISK_BYTES.saturating_sub(machine.disk.bytes_free());
+        let left = if self.dice.chance(500) { 0 } else { self.dice.below(FULL_BYTES) };
+        machine.disk.set_bytes_max(used + left);
+        // What follows from that is no fault of the instance.
+        machine.has_failed.store(true, Ordering::Relaxed);
+        self.count("full disks");
+        let after = self.dice.below(FULL_US);
+        self.plan_in(after, ClusterEvent::Space { node });
     }
 
     /// Whether both others may vote, follow, and have what is committed.
@@ -117,7 +146,10 @@ impl Cluster {
         for machine in self.machines.iter_mut().filter(|machine| machine.is_impaired) {
             let group = machine.live.as_ref().and_then(|live| live.board.group.lock().clone());
             machine.is_impaired = !group.is_some_and(|(group, _)| {
-                group.may_vote && group.unheard.is_empty() && group.is_in_sync
+                group.may_vote
+                    && group.unheard.is_empty()
+                    && group.is_in_sync
+                    && !machine.is_put_back
             });
         }
     }

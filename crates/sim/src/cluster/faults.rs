@@ -3,6 +3,7 @@
 //! Not here: how often (the plan); what goes wrong with disks (`disks`).
 
 use super::disks::Loss;
+use super::machines::DISK_BYTES;
 use super::{Cluster, ClusterEvent, RunPhase};
 use crate::plan::Fault;
 use crate::served::people::People;
@@ -40,6 +41,7 @@ impl Cluster {
             Fault::SlowDisk => {
                 let factor = self.dice.between(2, 60);
                 self.machines[node].set_timing(&self.plan, factor);
+                self.machines[node].is_slow = true;
                 let after = self.dice.below(2_000_000);
                 self.plan_in(after, ClusterEvent::Quick { node });
             }
@@ -54,9 +56,13 @@ impl Cluster {
             Fault::OlderLog => self.lose(node, Loss::OlderLog),
             Fault::OlderHardState => self.lose(node, Loss::OlderHardState),
             Fault::FolderOfAnother => self.lose(node, Loss::OfAnother(other)),
+            Fault::OlderFolder => self.lose(node, Loss::OlderFolder),
+            Fault::ClonedFolder => self.lose(node, Loss::Clone),
+            Fault::LogFull => self.fill(node),
             Fault::Upgrade => self.lose(node, Loss::Replaced),
             Fault::Transfer => self.hand_over(node),
-            _ => self.counts.faults -= 1,
+            // A network that loses messages, and rot, are of the model.
+            Fault::BitRot => self.counts.faults -= 1,
         }
     }
 
@@ -102,7 +108,14 @@ impl Cluster {
         for node in 0..3 {
             self.resume(node);
             self.machines[node].set_timing(&self.plan, 1);
+            self.machines[node].is_slow = false;
             self.machines[node].disk.clear_faults();
+            self.machines[node].disk.set_bytes_max(DISK_BYTES);
+            if self.machines[node].enlarge_log() {
+                // An operator makes a small log larger, which needs a start.
+                self.count("small logs");
+                self.kill(node, false);
+            }
             self.plan_in(0, ClusterEvent::Start { node });
         }
         self.plan_in(0, ClusterEvent::Look);

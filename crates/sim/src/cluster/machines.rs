@@ -14,7 +14,7 @@ use towline_types::SeededRandom;
 
 use super::disk_faults::{BUFFERED_PER_MILLE, DiskFaults};
 use super::process::{Before, Board, End, ProcessArgs};
-use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process};
+use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process, promises};
 use crate::client::queue_name;
 use crate::plan::Plan;
 use crate::served::messages;
@@ -23,6 +23,10 @@ use crate::served::people::Connections;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// The data folder.
 pub(super) const DATA: &str = "/qms";
+/// Bytes of a disk.
+pub(super) const DISK_BYTES: u64 = 1 << 40;
+/// Extents of a log that is not drawn small.
+const EXTENTS_MAX: u64 = 64;
 /// A process that ended by itself is there again so much later, at most.
 const AGAIN_US: u64 = 50_000;
 
@@ -32,6 +36,8 @@ pub(super) struct Machine {
     pub(super) live: Option<Live>,
     pub(super) before: Before,
     pub(super) is_paused: bool,
+    /// Its disk takes longer than planned.
+    pub(super) is_slow: bool,
     /// Operations of its disk failed: its process may end of it, and its start be refused.
     pub(super) has_failed: Arc<AtomicBool>,
     /// The process that has its log, 0: none; and whether one renamed the log that it had.
@@ -41,6 +47,14 @@ pub(super) struct Machine {
     pub(super) is_impaired: bool,
     /// Its disk as it was when some process had ended.
     pub(super) older: Option<FileSystem>,
+    /// That of its clone.
+    pub(super) clone: Option<FileSystem>,
+    /// Its folder was put back, and no process on it has met both others.
+    pub(super) is_put_back: bool,
+    /// Starts in a row that were refused for a damaged log.
+    pub(super) refused: u32,
+    /// Extents of its log, at most.
+    extents_max: u64,
     node: usize,
 }
 
@@ -50,7 +64,7 @@ pub(super) struct Live {
     pub(super) board: Arc<Board>,
     pub(super) connections: Connections,
     was_active: bool,
-    was_opened: bool,
+    pub(super) was_opened: bool,
 }
 
 impl Machine {
@@ -60,13 +74,19 @@ impl Machine {
             live: None,
             before: Before::default(),
             is_paused: false,
+            is_slow: false,
             has_failed: Arc::default(),
             has_log: Arc::default(),
             renamed_log: Arc::default(),
             is_impaired: false,
             older: None,
+            clone: None,
+            is_put_back: false,
+            refused: 0,
+            extents_max: if dice.chance(150) { dice.between(10, 16) } else { EXTENTS_MAX },
             node,
         };
+        machine.disk.set_bytes_max(DISK_BYTES);
         machine.set_timing(plan, 1);
         machine.disk.set_takes_direct(!dice.chance(BUFFERED_PER_MILLE));
         let (has_log, renamed) = (Arc::clone(&machine.has_log), Arc::clone(&machine.renamed_log));
@@ -95,6 +115,11 @@ impl Machine {
         });
     }
 
+    /// Makes a small log larger, from the next start on. Whether it was small.
+    pub(super) fn enlarge_log(&mut self) -> bool {
+        std::mem::replace(&mut self.extents_max, EXTENTS_MAX) < EXTENTS_MAX
+    }
+
     fn config(&self, plan: &Plan) -> (Config, GroupConfig) {
         let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(1);
         let member = |name: &str| MemberConfig {
@@ -119,7 +144,7 @@ impl Machine {
         };
         let mut config = Config::default();
         config.log.extent_bytes = EXTENT_BYTES;
-        config.log.log_bytes_max = 64 * EXTENT_BYTES;
+        config.log.log_bytes_max = self.extents_max * EXTENT_BYTES;
         config.log.reserve_bytes = 4 * EXTENT_BYTES;
         config.log.cache_bytes = 256 * 1024;
         config.queue_manager.memory_bytes_max = 1024 * 1024;
@@ -150,6 +175,7 @@ impl Cluster {
             queues: (0..self.plan.queues).map(queue_name).collect(),
             board: Arc::clone(&board),
         };
+        self.shared.starts(node);
         self.world.mount(process, &machine.disk);
         let ahead_us = i64::try_from(self.plan.clock_us[node]).unwrap_or(0);
         self.world.set_wall_clock(process, ahead_us);
@@ -157,6 +183,11 @@ impl Cluster {
         let connections = Connections::new();
         machine.live =
             Some(Live { process, board, connections, was_active: false, was_opened: false });
+        if self.machines[node].is_put_back {
+            let longest = self.plan.heartbeat_timeout.as_micros();
+            let longest = u64::try_from(longest).unwrap_or(u64::MAX);
+            self.plan_in(longest, ClusterEvent::Meets { node, process: process.0 });
+        }
         self.tell(format_args!("instance {node} starts as process {}", process.0));
     }
 
@@ -178,6 +209,7 @@ impl Cluster {
                 && let Some(opened) = live.board.opened.lock().clone()
             {
                 live.was_opened = true;
+                machine.refused = 0;
                 machine.has_log.store(live.process.0, Ordering::Relaxed);
                 *self.shared.replicas[node].lock() = Some(opened);
             }
@@ -198,6 +230,11 @@ impl Cluster {
     fn ended(&mut self, node: usize, how: &ProcessEnd) {
         let Some(live) = self.machines[node].live.take() else { return };
         let end = live.board.end.lock().take();
+        let gave_up_vote = promises::kept(&self.machines[node].disk).is_some_and(|it| !it.may_vote);
+        if gave_up_vote && std::mem::take(&mut self.machines[node].is_put_back) {
+            // It recognised that itself.
+            self.count("folders put back that were recognised");
+        }
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
         self.keep_older(node);
@@ -221,6 +258,7 @@ impl Cluster {
                 if !self.may_fail(node) {
                     return self.fail(format!("instance {node} does not start: {why}"));
                 }
+                self.refused(node, &why);
                 pause += 500_000;
             }
             (ProcessEnd::Exited(status), None) => {

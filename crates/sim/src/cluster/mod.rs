@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
 //! `people` (clients; they and their connections are those of `served`), `machines` (processes
-//! begin and end), `faults`, `shared` (what is seen), `verdict` (what is compared with what).
+//! begin and end), `faults`, `operators` (what the guides say), `shared` (what is seen), `verdict`
+//! (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
 //! coroutines of all processes run; the same seed gives the same run.
@@ -11,13 +12,16 @@ mod disks;
 mod faults;
 mod machines;
 mod network;
+mod operators;
 mod people;
 mod process;
+mod promises;
 mod shared;
+mod status;
 mod verdict;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +34,7 @@ use crate::served::connection::Witness;
 use crate::served::people::{ClientEvent, People};
 use crate::served::{connection, disk_faults, look, messages};
 use crate::{Report, trace};
-use machines::Machine;
+use machines::{DISK_BYTES, Machine};
 use network::{LatencyPlan, Wires};
 use shared::Shared;
 
@@ -55,6 +59,9 @@ enum ClusterEvent {
     Heal,
     Resume { node: usize },
     Quick { node: usize },
+    Space { node: usize },
+    Operator { node: usize },
+    Meets { node: usize, process: u64 },
     Peace,
     Look,
     Recovered,
@@ -128,7 +135,9 @@ struct Cluster {
     connections: u64,
     phase: RunPhase,
     counts: RunCounts,
+    happened: BTreeMap<&'static str, u64>,
     looks: verdict::Looks,
+    statuses: status::Statuses,
     steps: u64,
     /// Processes that had ended at the last look.
     ends: usize,
@@ -173,6 +182,14 @@ impl Cluster {
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
         let network = Wires::new(network_plan(&plan), SeededRandom::mixed(dice.next_u64()));
+        let shared = Arc::new(Shared::new(disks, EXTENT_BYTES));
+        // What is shared has the replicas, which have the network.
+        let witness = Arc::downgrade(&shared);
+        network.watch(move |from, head| {
+            if let Some(witness) = witness.upgrade() {
+                witness.promises(from, head);
+            }
+        });
         Cluster {
             world,
             now: 0,
@@ -182,12 +199,14 @@ impl Cluster {
             network,
             machines,
             clients,
-            shared: Arc::new(Shared::new(disks, EXTENT_BYTES)),
+            shared,
             processes: 0,
             connections: 0,
             phase: RunPhase::Safety,
             counts: RunCounts::default(),
+            happened: BTreeMap::new(),
             looks: verdict::Looks::default(),
+            statuses: status::Statuses::default(),
             steps: 0,
             ends: 0,
             dice,
@@ -250,11 +269,18 @@ impl Cluster {
             ClusterEvent::Fault => self.fault(),
             ClusterEvent::Heal => self.heal(),
             ClusterEvent::Resume { node } => self.resume(node),
-            ClusterEvent::Quick { node } => self.machines[node].set_timing(&self.plan, 1),
+            ClusterEvent::Quick { node } => {
+                self.machines[node].set_timing(&self.plan, 1);
+                self.machines[node].is_slow = false;
+            }
+            ClusterEvent::Space { node } => self.machines[node].disk.set_bytes_max(DISK_BYTES),
+            ClusterEvent::Operator { node } => self.operate(node),
+            ClusterEvent::Meets { node, process } => self.meets(node, process),
             ClusterEvent::Peace => self.peace(),
             ClusterEvent::Look => self.look(),
             ClusterEvent::Recovered => {
                 self.look_for_recovered();
+                self.look_at_statuses();
                 self.plan_in(LOOK_US, ClusterEvent::Recovered);
             }
         }
@@ -269,6 +295,11 @@ impl Cluster {
         self.plan_at(self.now + after, event);
     }
 
+    /// Counts something that the summary names.
+    fn count(&mut self, what: &'static str) {
+        *self.happened.entry(what).or_default() += 1;
+    }
+
     fn fail(&self, what: String) {
         self.shared.fail(what);
     }
@@ -277,7 +308,9 @@ impl Cluster {
         self.shared.failure.lock().is_some()
     }
 
-    fn report(self, seed: u64) -> Report {
+    fn report(mut self, seed: u64) -> Report {
+        let promises = self.shared.kept_promises.load(std::sync::atomic::Ordering::Relaxed);
+        *self.happened.entry("terms and votes found synced").or_default() += promises;
         let history = self.shared.history.lock();
         Report {
             seed,
@@ -294,6 +327,7 @@ impl Cluster {
             copies: self.counts.copies,
             images: self.shared.compared_batches.load(std::sync::atomic::Ordering::Relaxed),
             compared: self.counts.compared,
+            happened: self.happened,
         }
     }
 

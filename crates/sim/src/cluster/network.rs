@@ -10,8 +10,8 @@
 //! `greets`, `declared`, `opened`, frames, `closed`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +27,7 @@ use towline_os::sync::{Condvar, Mutex};
 use towline_os::task::{Handle, sleep, timeout};
 use towline_os::thread::{self, Builder};
 use towline_os::time::{Instant, since_boot};
+use towline_replication::frames::KIND_CONSENSUS;
 use towline_types::SeededRandom;
 
 /// The version of the links' protocol in which starts are declared.
@@ -54,8 +55,12 @@ pub(crate) struct LatencyPlan {
 /// See the module. Shared by all processes and the run itself.
 pub(crate) struct Wires {
     plan: LatencyPlan,
+    /// Sees each message between members when it leaves: its sender, and its head.
+    watch: OnceLock<Box<Watch>>,
     inner: Plain<Inner>,
 }
+
+type Watch = dyn Fn(Peer, &[u8]) + Send + Sync;
 
 struct Inner {
     dice: SeededRandom,
@@ -122,7 +127,11 @@ impl Wires {
             cut_since_us: [[None; INSTANCES]; INSTANCES],
             wires: Vec::new(),
         };
-        Arc::new(Wires { plan, inner: Plain::new(inner) })
+        Arc::new(Wires { plan, watch: OnceLock::new(), inner: Plain::new(inner) })
+    }
+
+    pub(crate) fn watch(&self, watch: impl Fn(Peer, &[u8]) + Send + Sync + 'static) {
+        assert!(self.watch.set(Box::new(watch)).is_ok(), "one watches");
     }
 
     /// The process of an instance has ended. Without notice (a power cut), its peers learn it by
@@ -256,6 +265,9 @@ impl Connections for Ports {
     fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
         let wire = self.out.get(peer).and_then(|wire| wire.lock().clone());
         let Some(wire) = wire else { return false };
+        if let Some(watch) = self.network.watch.get().filter(|_| kind == KIND_CONSENSUS) {
+            watch(self.this, &body.head);
+        }
         let mut bytes = body.head;
         body.parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.send_on(&wire, kind, urgent, bytes.into())

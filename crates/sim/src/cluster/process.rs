@@ -64,6 +64,8 @@ pub(crate) struct Board {
     pub(crate) opened: Plain<Option<Arc<OpenReplica>>>,
     /// The group as the process sees it, a moment ago, and whether it leads.
     pub(crate) group: Plain<Option<(Progress, bool)>>,
+    /// Instances that this process has been connected with, both ways.
+    pub(crate) met: Plain<[bool; 3]>,
     /// The door and the term in which it was opened.
     pub(crate) served: Plain<Option<(Arc<Door>, u64)>>,
     /// Why it ended, when it ended by itself.
@@ -127,6 +129,11 @@ fn serve(args: &ProcessArgs) -> End {
             ticks.tick().await;
             let now = (shown.group(), shown.leads());
             *seen.group.lock() = Some(now);
+            let mut met = *seen.met.lock();
+            for (peer, met) in met.iter_mut().enumerate() {
+                *met |= peer != shown.this() && shown.is_connected(peer);
+            }
+            *seen.met.lock() = met;
         }
     });
     let (wanted, to_stop) = (Arc::clone(board), events.clone());

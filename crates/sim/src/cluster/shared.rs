@@ -16,6 +16,7 @@ use towline_replication::applicable::CommittedBatches;
 use towline_types::Batch;
 
 use super::connection::{Ends, Witness};
+use super::promises::{self, Promise};
 use crate::client::Answer;
 use crate::history::History;
 use crate::trace::{self, now_us};
@@ -39,6 +40,11 @@ pub(crate) struct Shared {
     /// Index of the newest batch that was compared with the disks when it was committed.
     compared: Mutex<u64>,
     pub(crate) compared_batches: AtomicU64,
+    /// When, and the newest batch that was committed then: something was acknowledged.
+    acknowledged: Mutex<Vec<(u64, u64)>>,
+    /// What each process promised last, and was found on its disk.
+    promised: Mutex<[Option<Promise>; 3]>,
+    pub(crate) kept_promises: AtomicU64,
 }
 
 impl Shared {
@@ -53,6 +59,9 @@ impl Shared {
             replicas: Default::default(),
             compared: Mutex::new(0),
             compared_batches: AtomicU64::new(0),
+            acknowledged: Mutex::default(),
+            promised: Mutex::default(),
+            kept_promises: AtomicU64::new(0),
         }
     }
 }
@@ -101,6 +110,7 @@ impl Witness for Shared {
                 self.compared_batches.fetch_add(1, Ordering::Relaxed);
             }
             *compared = batches.last().map_or(*compared, |last| last.index.max(*compared));
+            self.acknowledged.lock().push((now_us(), *compared));
         }
     }
 }
@@ -110,6 +120,40 @@ impl Shared {
     /// acknowledged only now.
     pub(crate) fn loses(&self, node: usize) {
         self.lost.lock().extend(self.disks.get(node).map(|disk| (node, disk.synced())));
+    }
+
+    /// The newest batch that was committed when something was acknowledged before this time.
+    pub(crate) fn acknowledged_before(&self, time_us: u64) -> u64 {
+        let acknowledged = self.acknowledged.lock();
+        let count = acknowledged.partition_point(|(at_us, _)| *at_us < time_us);
+        count.checked_sub(1).map_or(0, |newest| acknowledged[newest].1)
+    }
+
+    /// A process starts: nothing is known of its disk.
+    pub(crate) fn starts(&self, node: usize) {
+        self.promised.lock()[node] = None;
+    }
+
+    /// A message leaves an instance: what it promises is on its disk, synced.
+    pub(crate) fn promises(&self, from: usize, head: &[u8]) {
+        let Some(promise) = promises::of(from, head) else { return };
+        let known = self.promised.lock()[from];
+        // A term without a vote is part of the same term with one.
+        let is_known = |known: Promise| {
+            known == promise || (promise.vote.is_none() && known.term == promise.term)
+        };
+        if known.is_some_and(is_known) {
+            return;
+        }
+        if !promises::is_kept(&self.disks[from], promise) {
+            let Promise { term, vote } = promise;
+            return self.fail(format!(
+                "instance {from} promises something in term {term}, with its vote for {vote:?}, \
+                 and a power cut would make it forget that"
+            ));
+        }
+        self.kept_promises.fetch_add(1, Ordering::Relaxed);
+        self.promised.lock()[from] = Some(promise);
     }
 
     fn lacks_majority(&self, batch: &Batch) -> Option<String> {

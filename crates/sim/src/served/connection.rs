@@ -72,7 +72,8 @@ pub(crate) fn serve(
             Turn::Lost => return leave(door, id, true, ends, (&outbox, responses), witness),
             Turn::Responses => {
                 while let Some(response) = responses.pop_front() {
-                    if !answer(door, ends, response, witness) {
+                    if let Some(response) = answer(door, ends, response, witness) {
+                        responses.push_front(response);
                         return leave(door, id, true, ends, (&outbox, responses), witness);
                     }
                 }
@@ -96,7 +97,7 @@ fn leave(
     outbox.take(&mut responses, Waker::noop());
     for response in responses {
         if let Response::Deliver(delivery) = response
-            && let Ok(Some(content)) = content::of(door, &delivery)
+            && let Some(content) = content::for_sure(door, &delivery)
         {
             witness.history().lock().was_under_way(&content);
         }
@@ -133,20 +134,20 @@ fn step(door: &Door, id: ConnectionId, mut requests: Vec<Request>) -> Option<boo
     leaves
 }
 
-/// False when the connection cannot go on: its disk did not answer for a body, or the message was
-/// set aside meanwhile.
-fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) -> bool {
+/// Yields what was not answered when the connection cannot go on: its disk did not answer for a
+/// body, or the message was set aside meanwhile.
+fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) -> Option<Response> {
     let content = match &response {
         Response::Deliver(delivery) => match content::of(door, delivery) {
             Ok(Some(content)) => Some(content),
             Ok(None) | Err(LogError::Io { .. }) => {
                 let closed = (ends.client, ends.number, Answer::Closed);
                 witness.answers().lock().push_back(closed);
-                return false;
+                return Some(response);
             }
             Err(error) => {
                 witness.unreadable(&ends, delivery, &error);
-                return false;
+                return Some(response);
             }
         },
         _ => None,
@@ -161,7 +162,7 @@ fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) ->
         Ok(None) => {}
         Err(broken) => witness.fail(format!("instance {}: {broken}", ends.speaker.node)),
     }
-    true
+    None
 }
 
 fn promise(
