@@ -15,7 +15,7 @@ use towline_replication::frames::peer_of;
 use towline_types::{BatchPlace, Lsn};
 
 use super::Cluster;
-use super::shared::now_us;
+use crate::trace::now_us;
 
 /// What was shown is older by no more than this, and two stalls of a disk: a single operation that
 /// is drawn to take long takes up to a second, and what the status shows waits for it.
