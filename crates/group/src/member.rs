@@ -480,7 +480,13 @@ impl Member {
     /// Whether it has on its disk all that its leader said is committed, but for what is on its
     /// way.
     pub(crate) fn has_leader_commit(&self) -> bool {
-        self.leader_commit.is_reached(self.raw.raft.term, self.durable)
+        self.commit_is_of_term() && self.leader_commit.is_reached(self.raw.raft.term, self.durable)
+    }
+
+    /// Whether something of this term is committed here. Before that a new leader does not know,
+    /// and so cannot say, how much its predecessor had committed.
+    pub(crate) fn commit_is_of_term(&self) -> bool {
+        self.committed_place().term == self.raw.raft.term
     }
 
     /// What was committed one or two heartbeats ago.

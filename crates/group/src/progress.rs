@@ -105,6 +105,7 @@ impl Member {
             is_in_sync: is_heard
                 && !self.gone.contains(&id)
                 && takes_all
+                && self.commit_is_of_term()
                 && matched >= self.committed_before()
                 && matched >= self.opened_at.get(&id).copied().unwrap_or(0),
             needs_copy: progress.state == ProgressState::Snapshot,

@@ -1,8 +1,9 @@
 //! The commit index that the leader announced, which may be ahead of this member's log: a follower
 //! must not report itself in sync before it has that.
 //!
-//! Not here: what is committed *here*. Invariant: this is only for a status; no decision depends on
-//! it.
+//! Not here: what is committed *here*, and whether the leader could know what its predecessor had
+//! committed ([`super::Member::commit_is_of_term`]). Invariant: the group decides nothing by it; an
+//! operator does (`towline instance replace`).
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]

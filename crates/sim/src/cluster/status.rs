@@ -84,9 +84,7 @@ impl Cluster {
     /// An instance that is in sync has what was acknowledged to clients, but for what it could not
     /// hear of within the time in which it would notice that its leader is gone.
     fn judge_sync(&self, group: &Progress) -> Result<(), String> {
-        // A leader knows what is committed when a batch of its own term is.
-        let is_led = group.hears_leader && group.committed.term == group.term;
-        if !(group.is_in_sync && group.may_vote && is_led) {
+        if !(group.is_in_sync && group.may_vote && group.hears_leader) {
             return Ok(());
         }
         // The leader's message may have been held by a cut for one time-out, and count for another.

@@ -53,3 +53,39 @@ fn a_member_says_that_it_is_in_sync_only_while_it_hears_its_leader() {
     trio.run(2 * TIMEOUT);
     assert!((0..3).all(|at| own_word(&trio, at) == (true, true)));
 }
+
+/// `towline instance replace` gives up the log of an instance on this word of both others.
+#[test]
+fn after_an_election_a_member_is_called_in_sync_only_with_all_that_was_committed_before() {
+    static BATCH: [u8; 40_000] = [7; 40_000];
+    for seed in 0..10 {
+        let mut trio = Trio::formed(seed);
+        let leader = trio.run_until_leader();
+        let lagging = (leader + 1) % 3;
+        trio.run(TIMEOUT);
+        trio.cut_off(lagging);
+        let before = trio.member(leader).committed();
+        for _ in 0..20 {
+            trio.propose(leader, &BATCH);
+        }
+        // The next leader has it, and has not heard that it is committed.
+        while trio.member(leader).committed() < before + 20 {
+            trio.run(Duration::from_micros(50));
+        }
+        let committed = trio.member(leader).committed();
+        trio.kill(leader);
+        trio.heal();
+        let until = trio.now + 10 * TIMEOUT;
+        let is_in_sync = |trio: &Trio| trio.member(lagging).progress().is_in_sync;
+        while trio.leader().is_none_or(|next| next == leader) || !is_in_sync(&trio) {
+            assert!(trio.now < until, "seed {seed}: it is in sync in the end");
+            trio.run(Duration::from_micros(50));
+            let next = (leader + 2) % 3;
+            let rows = trio.member(next).progress().peers.into_iter();
+            let row = rows.filter(|row| row.id == id(lagging)).any(|row| row.is_in_sync);
+            let has_all = trio.member(lagging).last().index >= committed;
+            let what = (row, is_in_sync(&trio));
+            assert!(has_all || what == (false, false), "seed {seed}: {what:?}");
+        }
+    }
+}
