@@ -299,8 +299,8 @@ impl Log {
         self.shared().room_for_puts.load(Ordering::Acquire)
     }
 
-    /// Bytes that may be logged now to free the extents that they were in before: the last half of
-    /// the reserve is not for it.
+    /// Bytes that may be logged now to free the extents that they were in before: the last eighth
+    /// of the reserve is not for it.
     #[must_use]
     pub fn room_for_relocation(&self) -> u64 {
         let state = self.shared().state();
