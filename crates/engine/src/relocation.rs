@@ -4,10 +4,11 @@
 //! Not here: when housekeeping runs, and reclaiming what is free afterwards (`housekeeping`); which
 //! extents hold how many live bodies (`towline_node`).
 //!
-//! Invariants: it leaves an eighth of the reserve to gets ([`towline_log::Log::room_for_relocation`]);
-//! when free space is short it frees at least twice what it logs, and not before all is reclaimed
-//! that can be without it. So a log that is full of live messages is left as it is. What lies
-//! behind an extent that cannot be freed is logged again at most once.
+//! Invariants: it leaves an eighth of the reserve to gets
+//! ([`towline_log::Log::room_for_relocation`]); when free space is short it frees at least twice
+//! what it logs, and not before all is reclaimed that can be without it. So a log that is full of
+//! live messages is left as it is. What lies behind an extent that cannot be freed is logged again
+//! at most once.
 
 use towline_core::{Body, RelocationCursor, RelocationSearch};
 use towline_log::{Log, Space};

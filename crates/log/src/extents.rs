@@ -19,9 +19,9 @@ use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
-/// What relocates messages leaves one part in so many of the reserve to gets and ends of units. That
-/// is little, because it frees at least twice what it takes, and gets alone may free nothing: when
-/// they have used most of the reserve, it is what ends that.
+/// What relocates messages leaves one part in so many of the reserve to gets and ends of units.
+/// That is little, because it frees at least twice what it takes, and gets alone may free nothing:
+/// when they have used most of the reserve, it is what ends that.
 const RESERVE_PART_FOR_GETS: u64 = 8;
 const _: () = assert!(
     RESERVE_PART_OF_A_RUN + RESERVE_PART_FOR_GETS < RESERVE_PART_OF_A_RUN * RESERVE_PART_FOR_GETS,
