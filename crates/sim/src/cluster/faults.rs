@@ -3,7 +3,7 @@
 //! Not here: how often (the plan); what goes wrong with disks (`disks`).
 
 use super::disks::Loss;
-use super::machines::DISK_BYTES;
+use super::machines::{DISK_BYTES, EXTENTS_MAX};
 use super::{Cluster, ClusterEvent, RunPhase};
 use crate::plan::Fault;
 use crate::served::people::People;
@@ -111,7 +111,7 @@ impl Cluster {
             self.machines[node].is_slow = false;
             self.machines[node].disk.clear_faults();
             self.machines[node].disk.set_bytes_max(DISK_BYTES);
-            if self.machines[node].enlarge_log() {
+            if self.machines[node].enlarge_log(EXTENTS_MAX) {
                 // An operator makes a small log larger, which needs a start.
                 self.count("small logs");
                 self.kill(node, false);

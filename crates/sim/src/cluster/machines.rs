@@ -26,7 +26,7 @@ pub(super) const DATA: &str = "/qms";
 /// Bytes of a disk.
 pub(super) const DISK_BYTES: u64 = 1 << 40;
 /// Extents of a log that is not drawn small.
-const EXTENTS_MAX: u64 = 64;
+pub(super) const EXTENTS_MAX: u64 = 64;
 /// A process that ended by itself is there again so much later, at most.
 const AGAIN_US: u64 = 50_000;
 
@@ -115,9 +115,11 @@ impl Machine {
         });
     }
 
-    /// Makes a small log larger, from the next start on. Whether it was small.
-    pub(super) fn enlarge_log(&mut self) -> bool {
-        std::mem::replace(&mut self.extents_max, EXTENTS_MAX) < EXTENTS_MAX
+    /// Makes a log larger, from the next start on. Whether it was smaller.
+    pub(super) fn enlarge_log(&mut self, extents: u64) -> bool {
+        let before = self.extents_max;
+        self.extents_max = before.max(extents);
+        before < extents
     }
 
     fn config(&self, plan: &Plan) -> (Config, GroupConfig) {

@@ -281,6 +281,7 @@ impl Cluster {
             ClusterEvent::Recovered => {
                 self.look_for_recovered();
                 self.look_at_statuses();
+                self.enlarge_full_logs();
                 self.plan_in(LOOK_US, ClusterEvent::Recovered);
             }
         }

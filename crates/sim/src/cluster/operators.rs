@@ -1,5 +1,6 @@
 //! What operators do, as the guides say: `towline instance replace` for an instance whose log is
-//! damaged, or whose data folder was put back while others could not be asked.
+//! damaged, or whose data folder was put back while others could not be asked; a larger log for one
+//! whose log is full.
 //!
 //! Not here: what the command asks the other instances over sockets; the run looks instead.
 //!
@@ -10,14 +11,16 @@
 use std::io;
 use std::path::Path;
 
-use towline_log::REBUILD_MARKER;
+use towline_log::{REBUILD_MARKER, Space};
 use towline_os::fs::{self, File};
 use towline_os::simulated::Process;
 use towline_replication::vote;
 
-use super::machines::DATA;
+use super::machines::{DATA, Machine};
 use super::{Cluster, ClusterEvent, RunPhase};
 
+/// What a full log is enlarged to.
+const EXTENTS_WHEN_FULL: u64 = 512;
 /// Processes of operators.
 const OPERATORS: u64 = 1 << 41;
 /// How long one works, at most.
@@ -59,6 +62,25 @@ impl Cluster {
         (machine.is_impaired, machine.refused) = (true, 0);
         self.count("damaged logs replaced");
         self.replace(node);
+    }
+
+    /// When nothing disturbs them any more, an operator raises `log_bytes_max` of one instance after
+    /// the other whose log is full: gets may have used its reserve, and then nothing but that gives
+    /// it free space.
+    pub(super) fn enlarge_full_logs(&mut self) {
+        let is_full = |machine: &Machine| {
+            let live = machine.live.as_ref().filter(|_| !machine.is_paused)?;
+            let opened = live.board.opened.lock().clone()?;
+            Some(opened.driver.log().space() == Space::Full)
+        };
+        let full = self.machines.iter().position(|machine| is_full(machine) == Some(true));
+        let Some(node) = full.filter(|_| matches!(self.phase, RunPhase::Peace(_))) else { return };
+        if self.machines[node].enlarge_log(EXTENTS_WHEN_FULL) {
+            self.tell(format_args!("an operator enlarges the log of instance {node}"));
+            self.count("full logs enlarged");
+            self.kill(node, false);
+            self.plan_in(0, ClusterEvent::Start { node });
+        }
     }
 
     /// As `towline instance replace` does.
