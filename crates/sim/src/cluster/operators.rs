@@ -64,9 +64,9 @@ impl Cluster {
         self.replace(node);
     }
 
-    /// When nothing disturbs them any more, an operator raises `log_bytes_max` of one instance after
-    /// the other whose log is full: gets may have used its reserve, and then nothing but that gives
-    /// it free space.
+    /// When nothing disturbs them any more, an operator raises `log_bytes_max` of one instance
+    /// after the other whose log is full: gets may have used its reserve, and then nothing but that
+    /// gives it free space.
     pub(super) fn enlarge_full_logs(&mut self) {
         let is_full = |machine: &Machine| {
             let live = machine.live.as_ref().filter(|_| !machine.is_paused)?;
