@@ -312,7 +312,8 @@ impl LastImage {
     }
 }
 
-/// Takes an image when so much was logged, or so much time passed, or free space is short.
+/// Takes an image when so much was logged, or so much time passed, or free space is short, or the
+/// one that ends a rebuild could not be taken yet.
 ///
 /// # Errors
 /// The older image is still there.
@@ -329,7 +330,7 @@ pub fn image_if_due(
     let old = length > 0 && last.taken.elapsed() >= policy.interval;
     // When the log is full, an image frees space.
     let pressed = log.space() != Space::Ample;
-    let due = length >= policy.log_bytes || old || (pressed && length > 0);
+    let due = length >= policy.log_bytes || old || (pressed && length > 0) || images.owes_rebuilt();
     let mut now = LastImage { at, owes: false, ..last };
     let taken = if due { images.take(door)? } else { None };
     match taken {

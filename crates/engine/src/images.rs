@@ -122,7 +122,8 @@ impl Images {
     }
 
     /// After a rebuild: takes an image, with which the rebuild marker is removed, because later
-    /// images describe the pages of this page file.
+    /// images describe the pages of this page file. When none can be taken now, one is due until it
+    /// is taken.
     pub fn end_rebuild(&self, marker: PathBuf, source: &impl ImageSource) {
         // One that cannot be looked at may be there.
         if fs::try_exists(&marker).is_ok_and(|is_there| !is_there) {
@@ -133,6 +134,11 @@ impl Images {
         if let Err(error) = self.take(source) {
             say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
         }
+    }
+
+    /// Whether an image is due because there is a rebuild marker: until then, each start rebuilds.
+    pub(crate) fn owes_rebuilt(&self) -> bool {
+        self.marker.lock().is_some()
     }
 
     fn retained(&self) -> MutexGuard<'_, RetainedPages> {

@@ -168,6 +168,7 @@ impl Replay<'_> {
             report_left_over(&report);
         }
         let doubt = Doubt::of(&restart, &recovery);
+        let images_from = images_from(&restart, &recovery);
         // An instance that starts without extents does not lead while there is a doubt.
         let lacks_extents = !missing.is_empty() || (self.without_missing && doubt.is_some());
         self.judge(missing)?;
@@ -183,6 +184,7 @@ impl Replay<'_> {
             disk,
             lacks_extents,
             doubt,
+            images_from,
         })
     }
 }
@@ -234,6 +236,21 @@ pub struct ReplayedLog {
     pub lacks_extents: bool,
     /// Whether live messages are in missing extents is known when more of the log is applied.
     pub doubt: Option<Doubt>,
+    /// Before the batch of this index is applied no image may be taken, because it would lack
+    /// messages: see [`images_from`]. 0: at once.
+    pub images_from: u64,
+}
+
+/// When messages are found in the log, those are not found that were in reclaimed extents. What
+/// removes them is in a batch of the log, and the rules pass over it. But before it is applied the
+/// queues lack these messages, and no later start could pass over their removal if an image said
+/// that the queues are whole.
+fn images_from(restart: &Restart, recovery: &Recovery) -> u64 {
+    if restart.is_whole() || !recovery.held_back() {
+        return 0;
+    }
+    let known = recovery.places();
+    known.batches.last().unwrap_or(&known.base).index
 }
 
 /// Reports the progress of a long start, at most once in a second.

@@ -132,8 +132,6 @@ pub enum Damage {
     ImageMissing,
     /// An image is damaged (an older one is used when its log is there).
     Image,
-    /// The disk does not give an image back (an older one is used when its log is there).
-    ImageUnreadable,
     /// A page of the page file is not what was written there (an index can be rebuilt from the
     /// log).
     Page,
@@ -164,7 +162,6 @@ impl Damage {
             | Damage::EndsBeforeImage
             | Damage::ImageMissing
             | Damage::Image
-            | Damage::ImageUnreadable
             | Damage::Page
             | Damage::PagesOverlap
             | Damage::Records
@@ -207,7 +204,6 @@ impl Damage {
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
             Damage::ImageMissing => "the log's beginning is gone and no whole image covers it",
             Damage::Image => "the image is damaged",
-            Damage::ImageUnreadable => "the disk cannot read the image",
             Damage::Page => "a page is damaged or missing",
             Damage::PagesOverlap => "two pages have the same position",
             Damage::Records => "the records of an intact batch are inconsistent",

@@ -88,6 +88,7 @@ pub fn open(
         disk,
         lacks_extents: lacks,
         doubt,
+        images_from,
         ..
     } = found;
     if recovery.log_id() != id {
@@ -125,9 +126,9 @@ pub fn open(
     let door = Arc::new(OnceLock::new());
     let replica = Replica::new(
         begin,
-        doubt,
+        (doubt, images_from),
         (Arc::clone(&driver), Arc::clone(&door)),
-        (pages.clone(), clock),
+        (pages.clone(), marker.clone(), clock),
     );
     let replica = Arc::new(replica);
     images.end_rebuild(marker.clone(), replica.as_ref());

@@ -3,16 +3,17 @@
 //!
 //! Not here: what is committed (`driver`); what comes after the recovery (`active`).
 //!
-//! Invariants: only what is committed is applied; images are taken between runs; the restart is
-//! moved out of here once, when all is applied that this instance leads from, and no extent is
-//! missing in which a message lives.
+//! Invariants: only what is committed is applied; images are taken between runs, and after a
+//! rebuild only when no message can be missing in them; the restart is moved out of here once, when
+//! all is applied that this instance leads from, and no extent is missing in which a message lives.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING};
-use towline_log::{Log, LogError, Pages, RunStream};
-use towline_node::{Instance, Restart};
+use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING, PAGE_DAMAGED};
+use towline_log::{FeedError, Log, LogError, Pages, RunStream, mark_rebuild};
+use towline_node::{Instance, Restart, RestartError};
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::time::Instant;
 use towline_types::{Batch, BatchPlace, Lsn, Time};
@@ -40,6 +41,8 @@ pub struct Replica {
     state: Mutex<ApplyState>,
     driver: Arc<Driver>,
     pages: Pages,
+    /// The rebuild marker, whether or not it is there.
+    marker: PathBuf,
     clock: Clock,
     /// Set when this instance becomes active.
     door: Arc<OnceLock<Arc<Door>>>,
@@ -53,21 +56,23 @@ struct ApplyState {
     applied: BatchPlace,
     /// Whether messages live in extents that are not there, until that is known.
     doubt: Option<Doubt>,
+    /// See [`towline_engine::ReplayedLog`].
+    images_from: u64,
 }
 
 impl Replica {
     /// `applied` is the last batch that was fed into `stream`, and what it yielded is in `restart`.
     pub fn new(
         (mut restart, stream, applied): (Restart, RunStream, BatchPlace),
-        doubt: Option<Doubt>,
+        (doubt, images_from): (Option<Doubt>, u64),
         (driver, door): (Arc<Driver>, Arc<OnceLock<Arc<Door>>>),
-        (pages, clock): (Pages, Clock),
+        (pages, marker, clock): (Pages, PathBuf, Clock),
     ) -> Replica {
         if stream.at_seam() {
             restart.reached(applied.end.max(restart.image_at()));
         }
-        let state = ApplyState { restart: Some(restart), stream, applied, doubt };
-        Replica { state: Mutex::new(state), driver, pages, clock, door }
+        let state = ApplyState { restart: Some(restart), stream, applied, doubt, images_from };
+        Replica { state: Mutex::new(state), driver, pages, marker, clock, door }
     }
 
     /// Applies what is committed until this instance has applied all that it leads from; yields the
@@ -140,13 +145,28 @@ impl Replica {
         let read = |page| self.pages.read(page).ok();
         let fed = stream
             .feed(batch.lsn, &batch.payload, &mut |lsn, record| restart.record(lsn, record, &read));
-        if let Err(error) = fed {
-            cannot_apply(&error.to_string());
+        match fed {
+            Ok(()) => {}
+            Err(FeedError::Record { error: error @ RestartError::Page { .. }, .. }) => {
+                self.page_damaged(&error)
+            }
+            Err(error) => cannot_apply(&error.to_string()),
         }
         if batch.payload.is_empty() {
             restart.new_term();
         }
         evict(restart, &self.pages);
+    }
+
+    /// The log has all that is on pages: the next start rebuilds the queues from there. Without the
+    /// marker it would come to the same page again, if what needs it is not known to be committed
+    /// when the log is read back.
+    fn page_damaged(&self, error: &RestartError) -> ! {
+        say(&PAGE_DAMAGED, &[&error.to_string()]);
+        if let Err(error) = mark_rebuild(&self.marker) {
+            tracing::error!(%error, "the rebuild marker cannot be written");
+        }
+        towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     /// Images when they are due, until this instance leads or the process ends.
@@ -201,8 +221,8 @@ impl ImageSource for Replica {
 
     fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
         let mut state = self.state.lock();
-        let at_seam = state.stream.at_seam();
-        let restart = state.restart.as_mut().filter(|_| at_seam)?;
+        let may = state.stream.at_seam() && state.applied.index >= state.images_from;
+        let restart = state.restart.as_mut().filter(|_| may)?;
         Some(look(restart.instance()))
     }
 
@@ -227,3 +247,6 @@ fn cannot_apply(why: &str) -> ! {
     say(&GROUP_CANNOT_APPLY, &[why]);
     towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,7 +115,7 @@ const MATRIX: &[CrateRule] = &[
             "link",
             "replication",
         ],
-        tests_may_use: &[],
+        tests_may_use: &["core"],
     },
     CrateRule {
         folder: "crates/sim",

@@ -360,7 +360,8 @@ entries! {
          set the log aside with `towline instance replace`; it is then rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
         "The process ends. Every instance must understand what the active one writes: compare \
-         their versions, and look for the damage that the reason names.";
+         their versions, and look for the damage that the reason names. If the next start ends so \
+         too, give this instance a full copy of the log: `towline instance replace`.";
     GROUP_REEXEC_FAILED = "TWL4211E" "The program cannot re-execute itself: {reason}.",
         "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",

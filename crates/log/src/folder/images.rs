@@ -2,7 +2,10 @@
 //!
 //! Not here: writing them (`image`); what is in one.
 //!
-//! Invariant: an image with a wrong checksum is never returned.
+//! Invariants: an image with a wrong checksum is never returned; one that could not be read is not
+//! taken for damaged, because what an older one needs may be gone for good reasons.
+
+use std::io;
 
 use bytes::Bytes;
 use towline_types::Lsn;
@@ -31,7 +34,8 @@ impl Images {
     /// Reads images of `folder` before `before`, newest first, until one is whole.
     ///
     /// # Errors
-    /// [`LogError::OtherLog`], [`LogError::Version`].
+    /// [`LogError::OtherLog`], [`LogError::Version`]; [`LogError::Io`] when one cannot be read: it
+    /// may be whole.
     pub fn load(
         disk: &dyn Disk,
         folder: &Folder,
@@ -49,7 +53,9 @@ impl Images {
                     break;
                 }
                 Ok(LoadedImage::Damaged) => Damage::Image,
-                Err(LogError::Io { .. }) => Damage::ImageUnreadable,
+                Err(LogError::Io { doing, file, source }) => {
+                    return Err(LogError::Io { doing, file, source: unreadable(&source) });
+                }
                 Err(other) => return Err(other),
             };
             images.damaged.push(at);
@@ -58,6 +64,17 @@ impl Images {
         }
         Ok(images)
     }
+}
+
+fn unreadable(error: &io::Error) -> io::Error {
+    io::Error::new(
+        error.kind(),
+        format!(
+            "{error}; it may be whole, so that no older one is used instead: try again when the \
+             disk can be read. If the file is lost for good, move it away: then the image before \
+             it is used"
+        ),
+    )
 }
 
 /// What came of reading an image.

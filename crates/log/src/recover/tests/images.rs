@@ -151,22 +151,35 @@ fn a_position_that_is_not_durable_or_too_old_has_no_mark() {
     assert_eq!(log.mark_at(end).map(|mark| mark.at()), Some(end));
 }
 
+/// It may be whole, and what an older one does not know may be gone for good reasons.
 #[test]
-fn an_image_that_cannot_be_read_is_passed_over_and_said_so() {
+fn an_image_that_cannot_be_read_refuses_the_start_and_is_used_when_it_can_be_read() {
     let disk = MemoryDisk::new();
     let written = write_with_images(&disk, 60, &[(20, "older"), (40, "newer")]);
-    let name = image_name(written.ends[40]);
-    let error = std::io::ErrorKind::Other;
-    disk.inject(Fault { on: FaultOn::Read, prefix: name.clone(), after: 0, times: 1, error });
+    let before = disk.files();
+    let fails = |name: &str| {
+        let error = std::io::ErrorKind::Other;
+        let prefix = name.to_owned();
+        disk.inject(Fault { on: FaultOn::Read, prefix, after: 0, times: 1, error });
+    };
+    let newest = image_name(written.ends[40]);
+    fails(&newest);
+    let why = replay(&disk, Begin::Image).map(drop).unwrap_err().to_string();
+    assert!(why.contains(&newest) && why.contains("try again"), "{why}");
+    assert_eq!(disk.files(), before, "a refused folder was changed");
     let (recovery, report, records) = replay(&disk, Begin::Image).unwrap();
     let found = recovery.image().unwrap();
-    assert_eq!((found.at, found.is_newest), (written.ends[20], false));
-    assert_eq!(records, written.records[21..]);
-    assert_eq!(report.findings.len(), 1);
-    assert_eq!(
-        (report.findings[0].what, &report.findings[0].file),
-        (Damage::ImageUnreadable, &name)
-    );
+    assert_eq!((found.at, found.is_newest), (written.ends[40], true));
+    assert_eq!((records.as_slice(), report.findings.len()), (&written.records[41..], 0));
+    drop(recovery);
+    disk.change(&newest, |file| file[BLOCK_BYTES] ^= 1);
+    let older = image_name(written.ends[20]);
+    fails(&older);
+    let why = replay(&disk, Begin::Image).map(drop).unwrap_err().to_string();
+    assert!(why.contains(&older) && why.contains("try again"), "{why}");
+    let (recovery, report, _) = replay(&disk, Begin::Image).unwrap();
+    assert_eq!(recovery.image().unwrap().at, written.ends[20]);
+    assert_eq!(report.findings[0].what, Damage::Image);
 }
 
 #[test]

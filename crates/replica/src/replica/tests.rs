@@ -1,0 +1,210 @@
+//! A replica alone, on a simulated disk: no other instance tells it what is committed.
+//!
+//! Its data folder has an image, and behind it the end of messages that are in the image. The first
+//! extent held nothing else, and was reclaimed.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use towline_config::{Config, GroupConfig, MemberConfig};
+use towline_core::NewMessage;
+use towline_engine::{
+    AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, StartError, StartOptions,
+    replay,
+};
+use towline_log::REBUILD_MARKER;
+use towline_node::{Farewell, PutTo, Request};
+use towline_os::simulated::fs::FileSystem;
+use towline_os::simulated::{ProcessEnd, crash};
+use towline_os::task::{Handle, sleep};
+use towline_replication::membership;
+use towline_standby::Home;
+use towline_types::Payload;
+
+use super::*;
+
+const DATA: &str = "/data";
+const EXTENT_BYTES: u64 = 1 << 20;
+/// More than fit into an extent.
+const PUTS: u64 = 12;
+const CONTENT_BYTES: usize = 100_000;
+const LIVES: Duration = Duration::from_secs(10);
+
+fn config() -> (Config, GroupConfig) {
+    let member = |name: &str| MemberConfig {
+        name: name.to_owned(),
+        address: format!("{name}:1"),
+        clients: Vec::new(),
+    };
+    let group = GroupConfig {
+        name: "G".to_owned(),
+        instance: "a".to_owned(),
+        member: ["a", "b", "c"].map(member).to_vec(),
+        certificate: PathBuf::new(),
+        private_key: PathBuf::new(),
+        authorities: PathBuf::new(),
+        heartbeat_interval_ms: 100,
+        heartbeat_timeout_ms: 1_000,
+        retry_interval_ms: 50,
+        compression_threshold: 0,
+        preferred_location: String::new(),
+        preferred_delay_ms: 30_000,
+        floating: None,
+    };
+    let mut config = Config::default();
+    config.log.extent_bytes = EXTENT_BYTES;
+    (config, group)
+}
+
+/// Reads the log back, as far as `known` says that it is committed.
+fn read_back(known: Option<u64>) -> Result<ReplayedLog, StartError> {
+    let (config, group) = config();
+    let target = ReplayTarget { new_id: membership::log_id("QMS", &group.name), known };
+    replay("QMS", &Home::single(Path::new(DATA)), &config, StartOptions::default(), target)
+}
+
+fn is_marked() -> bool {
+    towline_os::fs::try_exists(Path::new(DATA).join(REBUILD_MARKER)).unwrap()
+}
+
+fn replica() -> Arc<crate::OpenReplica> {
+    let (config, group) = config();
+    let about = (&config, &group, 0);
+    let start = (Clock::start(), None);
+    Arc::new(crate::open("QMS", Path::new(DATA), about, StartOptions::default(), start).unwrap())
+}
+
+fn waits(done: impl Fn() -> bool) {
+    while !done() {
+        Handle::current().block_on(sleep(Duration::from_millis(10)));
+    }
+}
+
+/// Puts messages, takes an image, and lets the messages expire.
+fn lives() {
+    let (config, _) = config();
+    let home = Home::single(Path::new(DATA));
+    let start = StartOptions::default();
+    let open = OpenInstance::open("QMS", &home, &config, start, Clock::start()).unwrap();
+    let jobs = AdminJobs { name: "QMS".into(), backup_folders: Arc::new(BackupFolders::default()) };
+    let mut running = open.start(&config, jobs, &Handle::current()).unwrap();
+    let door = Arc::clone(running.door());
+    let (connection, _) = door.connect();
+    let put = |token| Request::Put {
+        token,
+        target: PutTo::Name("DEV.QUEUE.1".into()),
+        message: NewMessage {
+            persistent: Some(true),
+            priority: None,
+            expires_at: Some(door.clock().wall() + LIVES),
+            correlation_hash: 0,
+            message_id_hash: 0,
+            content: Payload::from(Bytes::from(vec![7; CONTENT_BYTES])),
+            envelope_bytes: 0,
+        },
+        unit: None,
+        reply_wanted: true,
+    };
+    let mut requests: Vec<Request> = (0..PUTS).map(put).collect();
+    door.step(door.clock().now(), connection, &mut requests);
+    waits(|| door.look(|instance| instance.runs_pending()) == 0);
+    waits(|| running.images().take(door.as_ref()).unwrap().is_some());
+    waits(|| door.look(|instance| instance.keep_from()) >= Lsn(EXTENT_BYTES));
+    running.images().reclaim(door.as_ref()).unwrap();
+    assert!(door.log().first_held() >= Lsn(EXTENT_BYTES), "nothing else was in the first extent");
+    assert_eq!(door.log().images().len(), 1, "the messages live in the only one");
+    door.end(Farewell::Ending);
+    running.stop_housekeeping();
+    door.log().shutdown();
+}
+
+fn data_folder() -> FileSystem {
+    let files = FileSystem::new();
+    assert!(files.make_folder(DATA));
+    crash::in_process(&files, 1, || drop(read_back(None).unwrap())).unwrap();
+    crash::in_process(&files, 2, lives).unwrap();
+    files
+}
+
+/// The queues that it finds in the log lack the messages of the first extent, and the removals of
+/// these messages are not known to be committed yet. An image would say that the queues are whole,
+/// and each later start would come to removals of messages that were never put.
+#[test]
+fn a_replica_that_was_rebuilt_takes_no_image_before_all_that_its_log_had_is_applied() {
+    let files = data_folder();
+    let images = files.names("/data/log");
+    let rebuilt = || {
+        mark_rebuild(&Path::new(DATA).join(REBUILD_MARKER)).unwrap();
+        let opened = replica();
+        assert!(opened.restart.rebuilt);
+        assert!(opened.images.take(opened.replica.as_ref()).unwrap().is_none(), "not now");
+        assert!(opened.images.take_last(opened.replica.as_ref()).unwrap().is_none(), "nor last");
+        is_marked()
+    };
+    assert!(crash::in_process(&files, 3, rebuilt).unwrap(), "the next start rebuilds again");
+    let are_images = |names: &[String]| {
+        names.iter().filter(|name| name.starts_with("image-")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(are_images(&files.names("/data/log")), are_images(&images));
+    let live = || read_back(None).map(|found| found.restart.live_extents().len());
+    let live = crash::in_process(&files, 4, move || live().map_err(|error| error.to_string()));
+    assert_eq!(live.unwrap(), Ok(0), "all of them expired");
+}
+
+/// With all of its log applied nothing can be missing.
+#[test]
+fn a_replica_that_was_rebuilt_takes_an_image_when_all_that_its_log_had_is_applied() {
+    let files = data_folder();
+    let rebuilt = || {
+        mark_rebuild(&Path::new(DATA).join(REBUILD_MARKER)).unwrap();
+        let places = read_back(Some(0)).unwrap().recovery.places().batches;
+        let opened = replica();
+        apply(&opened, &places);
+        let policy = ImagePolicy::of(&config().0, EXTENT_BYTES);
+        let last = housekeeping::LastImage::at_start(opened.driver.log());
+        let replica = opened.replica.as_ref();
+        housekeeping::image_if_due(replica, &opened.images, policy, last).unwrap();
+        is_marked()
+    };
+    assert!(!crash::in_process(&files, 3, rebuilt).unwrap(), "it is due at once");
+    let live = || read_back(None).map(|found| found.restart.live_extents().len());
+    let live = crash::in_process(&files, 4, move || live().map_err(|error| error.to_string()));
+    assert_eq!(live.unwrap(), Ok(0), "all of them expired");
+}
+
+/// Applies what the group would have committed.
+fn apply(opened: &crate::OpenReplica, places: &[BatchPlace]) {
+    let mut state = opened.replica.state.lock();
+    let ApplyState { restart: Some(restart), stream, applied, .. } = &mut *state else {
+        unreachable!("it does not lead")
+    };
+    let behind = places.iter().copied().filter(|place| place.index > applied.index);
+    let behind: Vec<BatchPlace> = behind.collect();
+    assert!(!behind.is_empty(), "the messages ended behind the image");
+    for place in behind {
+        for batch in opened.driver.log().read_batches(&[place], usize::MAX).unwrap() {
+            opened.replica.apply_batch(restart, stream, &batch);
+            *applied = batch.place();
+        }
+    }
+    restart.reached(applied.end);
+}
+
+/// What needs the page is not known to be committed at a start, so that no start comes to it.
+#[test]
+fn a_damaged_page_that_a_replica_comes_to_is_the_last_time() {
+    let files = data_folder();
+    let pages = files.bytes("/data/log/pages").unwrap();
+    let damaged = pages.iter().position(|byte| *byte != 0).unwrap() as u64 * 8;
+    assert!(files.flip_bit("/data/log/pages", damaged));
+    let applies = || {
+        let places = read_back(Some(0)).unwrap().recovery.places().batches;
+        let opened = replica();
+        assert!(!opened.restart.rebuilt, "no start reads the page");
+        apply(&opened, &places);
+    };
+    let end = crash::in_process(&files, 3, applies).unwrap_err();
+    assert_eq!(end, ProcessEnd::Exited(towline_process::EXIT_LOG_FAILED));
+    let rebuilt = || replica().restart.rebuilt;
+    assert!(crash::in_process(&files, 4, rebuilt).unwrap());
+}
