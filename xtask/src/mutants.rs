@@ -6,7 +6,8 @@
 //! came of each, and the table).
 //!
 //! Not here: which bugs there are. Invariants: the user's tree is not changed; a killer counts only
-//! when it succeeds on the unchanged tree; a mutant that does not compile is an error, no kill.
+//! when it succeeds on the unchanged tree; a mutant that does not compile is an error, no kill. A
+//! killer that fails there ends nothing: the run goes on without it, and says so at its end.
 
 mod killer_run;
 pub(crate) mod list;
@@ -93,7 +94,7 @@ fn carry_out(choice: &Choice) -> io::Result<u8> {
     }
     let began = Instant::now();
     let mut first = Workshop::open(0)?;
-    let limits = green_first(&mut first, &mutants)?;
+    let (limits, red) = green_first(&mut first, &mutants)?;
     let count = mutants.len();
     let waiting = Mutex::new(mutants.into_iter().enumerate().collect::<VecDeque<_>>());
     let verdicts = Mutex::new(Vec::new());
@@ -123,7 +124,10 @@ fn carry_out(choice: &Choice) -> io::Result<u8> {
         true => println!("{}", verdict::as_json(&verdicts, began.elapsed())),
         false => print!("{}", verdict::table(&verdicts, began.elapsed())),
     }
-    Ok(verdict::exit_status(&verdicts))
+    if !red.is_empty() {
+        eprintln!("killers that fail without a mutant prove nothing:\n  {}", red.join("\n  "));
+    }
+    Ok(verdict::exit_status(&verdicts, red.is_empty()))
 }
 
 /// The mutants that were asked for, with the killers that were asked for. Those of one crate follow
@@ -145,11 +149,12 @@ fn chosen(all: Vec<Mutant>, choice: &Choice) -> io::Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// Runs each killer on the unchanged tree. Yields how long each may take with a bug.
+/// Runs each killer on the unchanged tree. Yields how long each of those that succeed may take with
+/// a bug, and what is wrong with the others.
 fn green_first(
     workshop: &mut Workshop,
     mutants: &[Mutant],
-) -> io::Result<HashMap<Killer, Patience>> {
+) -> io::Result<(HashMap<Killer, Patience>, Vec<String>)> {
     let mut killers: Vec<&Killer> = mutants.iter().flat_map(|mutant| &mutant.killers).collect();
     killers.sort();
     killers.dedup();
@@ -162,19 +167,14 @@ fn green_first(
         })?;
         let began = Instant::now();
         match run_killer(workshop, killer, &program, Patience::with(GREEN_MAX))? {
-            KillerEnd::Green => {}
+            KillerEnd::Green => {
+                limits.insert((*killer).clone(), Patience::with(began.elapsed()));
+            }
             KillerEnd::Red(by) => red.push(format!("{killer}: {by}")),
             KillerEnd::Empty => red.push(format!("{killer}: no test has this name")),
         }
-        limits.insert((*killer).clone(), Patience::with(began.elapsed()));
     }
-    match red.is_empty() {
-        true => Ok(limits),
-        false => Err(io::Error::other(format!(
-            "killers that fail without a mutant prove nothing:\n  {}",
-            red.join("\n  ")
-        ))),
-    }
+    Ok((limits, red))
 }
 
 /// Puts the mutant in, runs its killers until one fails, and takes it out.
@@ -193,6 +193,7 @@ fn judge(
         workshop.put_in(&mutant)?;
     }
     for killer in &mutant.killers {
+        let Some(patience) = limits.get(killer).copied() else { continue };
         eprintln!("{number:>3} of {count}  {}: {killer}", mutant.name);
         let began = Instant::now();
         let program = workshop.program(killer);
@@ -204,7 +205,6 @@ fn judge(
                 break;
             }
         };
-        let patience = limits.get(killer).copied().unwrap_or(Patience::with(GREEN_MAX));
         let began = Instant::now();
         let end = run_killer(workshop, killer, &program, patience)?;
         ran += began.elapsed();

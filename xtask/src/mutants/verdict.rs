@@ -72,9 +72,9 @@ impl Verdict {
     }
 }
 
-/// 0: all were killed; 1: one survives; 3: something is wrong with one.
-pub(crate) fn exit_status(verdicts: &[Verdict]) -> u8 {
-    if verdicts.iter().any(|it| matches!(it.fate, Fate::DoesNotBuild(_))) {
+/// 0: all were killed; 1: one survives; 3: something is wrong with one, or with a killer.
+pub(crate) fn exit_status(verdicts: &[Verdict], killers_are_well: bool) -> u8 {
+    if !killers_are_well || verdicts.iter().any(|it| matches!(it.fate, Fate::DoesNotBuild(_))) {
         3
     } else {
         u8::from(verdicts.iter().any(Verdict::is_survivor))
@@ -210,10 +210,11 @@ mod tests {
         let known = verdict(Fate::NotTried, Some("why"));
         let broken = verdict(Fate::DoesNotBuild("E1".into()), None);
         let other_kind = verdict(Fate::NotTried, None);
-        assert_eq!(exit_status(&[killed("t"), other_kind]), 0);
-        assert_eq!(exit_status(&[killed("t"), survivor.clone()]), 1);
-        assert_eq!(exit_status(&[known]), 1);
-        assert_eq!(exit_status(&[broken.clone(), survivor]), 3);
+        assert_eq!(exit_status(&[killed("t"), other_kind], true), 0);
+        assert_eq!(exit_status(&[killed("t"), survivor.clone()], true), 1);
+        assert_eq!(exit_status(&[known], true), 1);
+        assert_eq!(exit_status(&[broken.clone(), survivor], true), 3);
+        assert_eq!(exit_status(&[killed("t")], false), 3, "a killer fails without a mutant");
         assert!(broken.in_one_line().ends_with("E1"));
     }
 

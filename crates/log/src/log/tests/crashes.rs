@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use towline_os::simulated::crash;
-use towline_os::simulated::fs::FileSystem;
+use towline_os::simulated::fs::{FileSystem, OperationKind, Verdict};
 
 use super::*;
 
@@ -66,4 +66,47 @@ fn what_was_durable_is_there_after_a_crash_at_any_operation_and_the_log_goes_on(
         assert_eq!(found(left), usize::from(RECORDS) + 2, "{run}");
     });
     assert!(runs > 90 * 2 * 2, "{runs}");
+}
+
+/// Appends a record of which the sync fails.
+fn fail_to_append(files: &FileSystem, byte: u8) {
+    let disk = disk();
+    let watch = Watch::new();
+    let (recovery, _, _) = recover(&disk, Options::small()).unwrap();
+    let log = recovery.start(Arc::clone(&watch) as Arc<dyn Listener>).unwrap();
+    files.set_faults(|operation| {
+        let is_extent = operation.path.to_string_lossy().contains("extent-");
+        let is_sync = is_extent && operation.kind == OperationKind::Sync;
+        if is_sync { Verdict::FailsAfter(5) } else { Verdict::Goes }
+    });
+    let (_, end) = append(&log, &[record(byte, RECORD_BYTES)], Urgency::Forced);
+    assert!(!watch.wait_durable_or_failed(end));
+}
+
+/// Without direct I/O a failed sync may leave a batch in the system's memory alone, where a start
+/// finds it and no later sync writes it.
+#[test]
+fn after_a_failed_sync_without_direct_io_what_a_start_reads_outlives_a_power_cut() {
+    let mut in_memory_alone = 0;
+    for seed in 0..20 {
+        let files = FileSystem::new();
+        files.make_folder("/data");
+        files.set_takes_direct(false);
+        crash::in_process(&files, seed, || go_on(3, &AtomicUsize::new(0))).unwrap();
+        let failing = files.clone();
+        crash::in_process(&files, seed, move || fail_to_append(&failing, 3)).unwrap();
+        files.clear_faults();
+        let cut = files.copy();
+        let started = crash::in_process(&files, seed, || {
+            let (recovery, _, records) = recover(&disk(), Options::small()).unwrap();
+            // What it read passes for durable.
+            let _log = recovery.start(Watch::new() as Arc<dyn Listener>).unwrap();
+            records.len()
+        });
+        files.power_cut(&mut SeededRandom::mixed(seed));
+        assert_eq!(found(&files), started.clone().unwrap(), "seed {seed}");
+        cut.power_cut(&mut SeededRandom::mixed(seed));
+        in_memory_alone += usize::from(found(&cut) < started.unwrap());
+    }
+    assert!(in_memory_alone > 0, "a start found what only the memory had");
 }

@@ -434,3 +434,30 @@ fn an_older_image_that_made_way_does_not_come_back_without_the_log_that_it_needs
     }
     assert!(alone > 0, "the older one goes in the end");
 }
+
+/// Each of these extents is needed by no image; but the log is read from its oldest extent when all
+/// images are damaged, and a gap would refuse that start.
+#[test]
+fn of_extents_that_go_together_none_comes_back_without_those_behind_it() {
+    let written_to = MemoryDisk::new();
+    write_with_images(&written_to, 200, &[(190, "a"), (195, "b")]);
+    let disk = MemoryDisk::recording_with_files(written_to.files());
+    let watch = Watch::new();
+    let log = start(&shared(&disk), Options::small(), &watch);
+    let from = disk.journal().len();
+    log.reclaim(log.durable()).unwrap();
+    drop(log);
+    let journal = disk.journal();
+    let mut went = 0;
+    for number in 5 * from..5 * (journal.len() + 1) {
+        let rule = CrashRule { keep_percent: 50, unit_bytes: 512, seed: number as u64 };
+        let found = journal.crash_with_names_in_any_order(CrashPoint(number / 5), rule);
+        let files = found.files();
+        let there = |sequence: &u64| files.contains_key(&extent_name(*sequence));
+        let first = (0..).find(there).unwrap();
+        let gap = (first..first.max(7)).find(|sequence| !there(sequence));
+        assert_eq!(gap, None, "from {first}, after operation {}, {rule:?}", number / 5);
+        went = went.max(first);
+    }
+    assert!(went > 4, "several go: {went}");
+}
