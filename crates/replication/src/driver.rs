@@ -344,10 +344,12 @@ impl Driver {
     }
 
     /// Positions of batches before this one are not needed any more, except where the log is
-    /// retained for a replica.
+    /// retained for a replica. A hold may begin before the log: what is gone is forgotten all the
+    /// same, because a replica that needs it gets a copy only then.
     pub fn forget(&self, before: Lsn) {
-        let held = self.log().held_from();
-        self.step(Input::Forget(held.map_or(before, |held| held.min(before))));
+        let log = self.log();
+        let needed = log.held_from().map_or(before, |held| held.min(before));
+        self.step(Input::Forget(needed.max(log.first_held())));
     }
 
     /// The log that is retained for other instances.

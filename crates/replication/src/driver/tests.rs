@@ -472,6 +472,42 @@ fn what_only_the_own_disk_has_is_not_reported_as_committed() {
     driver.log().shutdown();
 }
 
+/// A replica that needs what is gone gets a copy only if its leader knows that it is gone. A hold
+/// for it may begin where the log began once.
+#[test]
+fn positions_in_extents_that_are_gone_are_forgotten_whatever_is_held() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let (driver, _told) = alone(&disk, folder.path());
+    let log = driver.log();
+    let committed = |upto: Lsn| {
+        let leads = || {
+            driver.look_again();
+            driver.committed_end() >= upto
+        };
+        assert!(driver.wait_until(LONG, leads), "{:?}", driver.group());
+    };
+    committed(Lsn(1));
+    while log.durable().0 < 3 * log.extent_bytes() {
+        let mut appender = log.appender();
+        appender.record(60_000, |memory| memory.resize(memory.len() + 60_000, 7));
+        committed(appender.commit(Urgency::Forced).unwrap());
+    }
+    let held = log.hold(Lsn::ZERO);
+    driver.forget(driver.committed_end());
+    let base = driver.group().base;
+    assert!(base.end < Lsn(log.extent_bytes()), "they are there");
+    drop(held);
+    log.write_image(log.mark_at(log.durable()).unwrap(), b"all of it").unwrap();
+    log.reclaim(log.durable()).unwrap();
+    let first = log.first_held();
+    assert!(first >= Lsn(2 * log.extent_bytes()), "{first}");
+    let _held = log.hold(Lsn::ZERO);
+    driver.forget(first);
+    assert!(driver.group().base.index > base.index);
+    log.shutdown();
+}
+
 #[test]
 fn positions_that_a_copy_under_way_needs_are_not_forgotten() {
     let (disk, folder) =
