@@ -148,8 +148,8 @@ impl Disk for View {
         self.disk.name()
     }
 
-    fn reads_memory(&self) -> bool {
-        self.disk.reads_memory()
+    fn is_buffered(&self) -> bool {
+        self.disk.is_buffered()
     }
 }
 

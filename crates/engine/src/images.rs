@@ -173,8 +173,8 @@ impl Images {
     /// ends the process: the content of the disk is unknown. [`LogError::Stopped`] behind the last
     /// image.
     pub fn take(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
-        let turn = self.turn.lock();
-        if turn.is_over { Err(LogError::Stopped) } else { self.take_now(door) }
+        let _turn = self.turn()?;
+        self.take_now(door)
     }
 
     /// The same, before the process ends in order: afterwards no image is taken and nothing is
@@ -183,9 +183,14 @@ impl Images {
     /// # Errors
     /// As [`Images::take`].
     pub fn take_last(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
-        let mut turn = self.turn.lock();
+        let mut turn = self.turn()?;
         turn.is_over = true;
         self.take_now(door)
+    }
+
+    fn turn(&self) -> Result<MutexGuard<'_, Turn>, LogError> {
+        let turn = self.turn.lock();
+        if turn.is_over { Err(LogError::Stopped) } else { Ok(turn) }
     }
 
     fn take_now(&self, door: &impl ImageSource) -> Result<Option<ImageReport>, LogError> {
@@ -230,12 +235,9 @@ impl Images {
     /// Waits for the disk.
     ///
     /// # Errors
-    /// Some of the space may have been freed.
+    /// Some of the space may have been freed. [`LogError::Stopped`] behind the last image.
     pub(crate) fn keep_only_the_newest(&self, door: &impl ImageSource) -> Result<(), LogError> {
-        let turn = self.turn.lock();
-        if turn.is_over {
-            return Ok(());
-        }
+        let _turn = self.turn()?;
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
         log.drop_older_images()?;
@@ -245,12 +247,9 @@ impl Images {
     /// Reclaims the log that is not needed any more. Waits for the disk.
     ///
     /// # Errors
-    /// Some of it may have been reclaimed.
+    /// Some of it may have been reclaimed. [`LogError::Stopped`] behind the last image.
     pub fn reclaim(&self, door: &impl ImageSource) -> Result<(), LogError> {
-        let turn = self.turn.lock();
-        if turn.is_over {
-            return Ok(());
-        }
+        let _turn = self.turn()?;
         let keep_from = door.look(|instance| instance.keep_from());
         // A replica may have applied what is not durable here yet.
         let log = door.log();

@@ -95,9 +95,9 @@ pub trait Disk: Send + Sync {
     /// What to call the folder in messages.
     fn name(&self) -> String;
 
-    /// Whether a read may find in the memory of the system what a failed sync left out, and no
-    /// later sync would write: so it is without direct I/O.
-    fn reads_memory(&self) -> bool;
+    /// Whether files are read and written through the page cache, without direct I/O: then a read
+    /// may find there what a failed sync left out, and no later sync would write.
+    fn is_buffered(&self) -> bool;
 }
 
 /// One file of a [`Disk`].

@@ -204,7 +204,7 @@ pub fn forget_old_places(driver: &Driver) {
     if let Some(oldest) = driver.log().images().first() {
         let log = driver.log();
         let before = Lsn(oldest.0.saturating_sub(log.extent_bytes()));
-        driver.forget(before.max(log.first_held()));
+        driver.forget(before);
     }
 }
 

@@ -63,8 +63,8 @@ impl Disk for LeasedDisk {
         self.inner.name()
     }
 
-    fn reads_memory(&self) -> bool {
-        self.inner.reads_memory()
+    fn is_buffered(&self) -> bool {
+        self.inner.is_buffered()
     }
 }
 

@@ -177,7 +177,7 @@ impl Disk for LinuxDisk {
         self.folder.display().to_string()
     }
 
-    fn reads_memory(&self) -> bool {
+    fn is_buffered(&self) -> bool {
         !self.direct
     }
 }
@@ -354,7 +354,7 @@ mod tests {
             let is_extent = operation.path == Path::new("/data/log/extent");
             let is_sync = is_extent && operation.kind == OperationKind::Sync;
             if is_sync && std::mem::take(&mut fails) {
-                Verdict::FailsAfter(5)
+                Verdict::FailsAfter(Errno::IO.raw_os_error())
             } else {
                 Verdict::Goes
             }

@@ -320,7 +320,7 @@ impl Disk for MemoryDisk {
         "memory".to_owned()
     }
 
-    fn reads_memory(&self) -> bool {
+    fn is_buffered(&self) -> bool {
         false
     }
 }

@@ -89,7 +89,7 @@ impl Recovery {
             let name = extent_name(place.sequence);
             self.erase(*place).map_err(|e| LogError::io("cut the torn tail off", &name, e))?;
         }
-        if self.disk.reads_memory() {
+        if self.disk.is_buffered() {
             self.write_again(from, tail)?;
         }
         let mut syncs = 0;

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use towline_config::{Config, GroupConfig, MemberConfig};
+use towline_config::{Config, GroupConfig};
 use towline_core::NewMessage;
 use towline_engine::{
     AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, StartError, StartOptions,
@@ -31,28 +31,13 @@ const CONTENT_BYTES: usize = 100_000;
 const LIVES: Duration = Duration::from_secs(10);
 
 fn config() -> (Config, GroupConfig) {
-    let member = |name: &str| MemberConfig {
-        name: name.to_owned(),
-        address: format!("{name}:1"),
-        clients: Vec::new(),
-    };
-    let group = GroupConfig {
-        name: "G".to_owned(),
-        instance: "a".to_owned(),
-        member: ["a", "b", "c"].map(member).to_vec(),
-        certificate: PathBuf::new(),
-        private_key: PathBuf::new(),
-        authorities: PathBuf::new(),
-        heartbeat_interval_ms: 100,
-        heartbeat_timeout_ms: 1_000,
-        retry_interval_ms: 50,
-        compression_threshold: 0,
-        preferred_location: String::new(),
-        preferred_delay_ms: 30_000,
-        floating: None,
-    };
-    let mut config = Config::default();
+    let member = |name: &str| format!("[[group.member]]\nname = '{name}'\naddress = '{name}:1'\n");
+    let group = "[group]\nname = 'G'\ninstance = 'a'\ncertificate = ''\nprivate_key = ''\n\
+                 authorities = ''\n";
+    let members = ["a", "b", "c"].map(member).concat();
+    let mut config = Config::parse(&format!("{group}{members}")).unwrap();
     config.log.extent_bytes = EXTENT_BYTES;
+    let group = config.group.clone().unwrap();
     (config, group)
 }
 

@@ -404,8 +404,7 @@ fn what_comes_while_the_process_ends_in_order_is_not_taken_and_does_not_end_it_o
     let (driver, on_end) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
     let empty = driver.log().tail();
     driver.end();
-    driver.withdraw();
-    driver.log().shutdown();
+    driver.shutdown();
     let lsn = Lsn(empty.0.next_multiple_of(4_096));
     let batch = Batch { index: 1, term: 1, lsn, payload: bytes::Bytes::new() };
     driver.hear(Message::decode(&append(1, (0, 0), &[batch])).unwrap()).unwrap();

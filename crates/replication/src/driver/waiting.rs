@@ -64,9 +64,10 @@ impl Driver {
         self.turned.notify_all();
     }
 
-    /// The log is about to be shut down: the member takes part in nothing any more. A batch that a
-    /// peer sends later, or an election that is won, would find a log that refuses it.
-    pub fn withdraw(&self) {
+    /// Shuts the log down, in order, and first takes part in nothing any more: a batch that a peer
+    /// sends later, or an election that is won, would find a log that refuses it.
+    pub fn shutdown(&self) {
         self.core.lock().lifecycle.withdraws();
+        self.log().shutdown();
     }
 }

@@ -156,8 +156,7 @@ fn end_in_order(opened: &OpenReplica, control: &ControlSocket) {
         links.stop();
     }
     control.remove();
-    driver.withdraw();
-    driver.log().shutdown();
+    driver.shutdown();
 }
 
 async fn serve(

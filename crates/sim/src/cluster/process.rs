@@ -269,8 +269,7 @@ impl Attending<'_> {
             if let Some(links) = driver.links() {
                 links.stop();
             }
-            driver.withdraw();
-            driver.log().shutdown();
+            driver.shutdown();
         }
         End::Stopped
     }
