@@ -12,7 +12,7 @@ use towline_log::disk::Disk;
 use towline_log::folder::chain::{ExtentOffset, beginning_is_gone, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::images::{self, Images, LoadedImage};
-use towline_log::folder::names::image_name;
+use towline_log::folder::names::{extent_name, image_name};
 use towline_log::folder::scan::Scan;
 use towline_log::folder::table::{self, TailVerdict};
 use towline_log::format::{ImageHeader, LogId};
@@ -89,8 +89,10 @@ impl Source {
             None => Scan::new(&files, 0),
             Some((ImageHeader { seam: Some(seam), at, .. }, _)) => {
                 let mut scan = Scan::behind(&files, *seam);
-                if !matches!(scan.follows(*seam), Ok(true)) {
-                    let place = scan.place_of(*at);
+                let place = scan.place_of(*at);
+                let name = extent_name(place.sequence);
+                let read = |e| LogError::io("read the batch before the image", &name, e);
+                if !scan.follows(*seam).map_err(read)? {
                     let finding = finding(place, *at, Damage::EndsBeforeImage);
                     return Err(LogError::Damaged(finding).into());
                 }
@@ -138,6 +140,7 @@ impl Source {
 
 /// Reads to the end of the chain, which must be the end of the log.
 fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
+    // What cannot be read is among the facts, and is not the end.
     while let Ok(Some(_)) = scan.next_batch() {}
     let facts = scan.facts(image, u64::MAX).facts;
     let place: ExtentOffset = scan.place;

@@ -23,8 +23,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use following::place_behind;
-
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

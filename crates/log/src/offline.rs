@@ -277,7 +277,10 @@ impl Walk<'_> {
     fn records(&mut self, scan: &mut Scan<'_>, lsn: Lsn) {
         let payload_lsn = lsn.after(BATCH_HEADER_BYTES as u64);
         let place = scan.place_of(lsn);
-        let Ok(payload) = scan.payload() else { return };
+        let Ok(payload) = scan.payload() else {
+            (self.show)(Item::Finding(&finding(place, lsn, Damage::Unreadable)));
+            return;
+        };
         for found in Records::new(payload) {
             let Ok(found) = found else {
                 (self.show)(Item::Finding(&finding(place, lsn, Damage::Records)));

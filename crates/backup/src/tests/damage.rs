@@ -7,7 +7,7 @@ use towline_log::folder::names::extent_name;
 use super::super::copy::read_piece;
 use super::*;
 use towline_log::block::Aligned;
-use towline_log::disk::DiskFile;
+use towline_log::disk::{DiskFile, Fault, FaultOn};
 use towline_log::format::{BATCH_HEADER_BYTES, BLOCK_BYTES};
 use towline_log::offline::{Filter, Item};
 
@@ -323,4 +323,28 @@ fn a_backup_gives_up_no_extent_that_its_messages_need_whatever_the_source_says()
     // No message needs it any more: it goes, as ever.
     try_it(&to, false, nothing).unwrap();
     assert!(!to.files().keys().any(|name| name.starts_with("log-0000000000000000.")));
+}
+
+#[test]
+fn a_log_at_rest_of_which_a_read_fails_for_a_moment_is_backed_up_whole_or_not_at_all() {
+    let mut rig = Rig::new(12);
+    rig.append(10);
+    rig.image(0, 2);
+    let (mut refused, mut sequences) = (0, 0);
+    for _ in 0..30 {
+        // The newest batch may be the first of its extent.
+        rig.append(1);
+        let files = rig.memory.files();
+        sequences = rig.end().0 / Options::small().extent_bytes;
+        for (sequence, after) in (0..=sequences + 1).flat_map(|s| (0..5).map(move |a| (s, a))) {
+            let disk = MemoryDisk::with_files(files.clone());
+            let (on, error) = (FaultOn::Read, io::ErrorKind::Other);
+            disk.inject(Fault { on, prefix: extent_name(sequence), after, times: 2, error });
+            match Source::at_rest(Arc::new(disk)) {
+                Ok(source) => assert_eq!(source.end(), rig.end(), "{after} of {sequence}"),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 0 && sequences > 0, "no fault was met");
 }

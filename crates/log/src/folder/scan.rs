@@ -89,6 +89,10 @@ pub struct Scan<'a> {
     pub batch_bytes: u32,
     /// The newest batch's payload, as offsets in the window.
     payload: (ExtentOffset, usize),
+    /// Whether the walk ended because the disk did not give back what is at the location. A second
+    /// look may find a whole batch there, which continues the chain: it must not be judged as one
+    /// that the chain left out.
+    is_unread: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -122,8 +126,19 @@ impl<'a> Scan<'a> {
     fn at(files: &'a Files, place: ExtentOffset, link: Option<Link>, end: Lsn) -> Scan<'a> {
         let (log_id, extent_bytes) = (files.identity().log_id, files.identity().extent_bytes);
         let (window, payload) = (Window::new(files), (place, 0));
-        let batch_bytes = 0;
-        Scan { log_id, extent_bytes, files, window, place, link, end, batch_bytes, payload }
+        let (batch_bytes, is_unread) = (0, false);
+        Scan {
+            log_id,
+            extent_bytes,
+            files,
+            window,
+            place,
+            link,
+            end,
+            batch_bytes,
+            payload,
+            is_unread,
+        }
     }
 
     /// Whether the batch before the location is the one that a seam names: an old copy of its
@@ -173,8 +188,15 @@ impl<'a> Scan<'a> {
     /// The next batch that continues the chain, `None` where it ends.
     ///
     /// # Errors
-    /// What the disk said; with the location that it could not read.
+    /// What the disk said; with the location that it could not read. [`Scan::facts`] remembers it
+    /// until a batch is found.
     pub fn next_batch(&mut self) -> io::Result<Option<BatchHeader>> {
+        let next = self.find_next();
+        self.is_unread = next.is_err();
+        next
+    }
+
+    fn find_next(&mut self) -> io::Result<Option<BatchHeader>> {
         if let Some(header) = self.continuing(self.place)? {
             return Ok(Some(self.enter(self.place, header)));
         }
@@ -281,6 +303,7 @@ impl<'a> Scan<'a> {
             |header: &BatchHeader| header.term >= term && header.proves_durable_before() > expected;
         let mut ghosts = Vec::new();
         let at = match self.probe(self.place) {
+            _ if self.is_unread => At::Unreadable,
             Err(_) => At::Unreadable,
             Ok(Probe::Nothing) => At::Nothing,
             Ok(Probe::Torn) => At::Torn,
@@ -400,5 +423,6 @@ impl<'a> Scan<'a> {
     pub fn go_on_at(&mut self, place: ExtentOffset) {
         self.place = place;
         self.link = None;
+        self.is_unread = false;
     }
 }

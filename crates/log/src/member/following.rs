@@ -10,8 +10,6 @@ use super::{Follower, Role};
 use crate::error::LogError;
 use crate::folder::chain::ExtentOffset;
 use crate::format::{EXTENT_HEADER_BYTES, padded};
-use towline_types::Lsn;
-
 use crate::shared::{Flight, LogState, Phase};
 
 /// Whether the log is used still.
@@ -37,14 +35,9 @@ pub(super) fn with_follower<T>(
 
 /// Extent and offset at which a batch goes that follows this one in its extent.
 pub(super) fn next_place(behind: KnownBatch, extent_bytes: u64) -> ExtentOffset {
-    place_behind(behind.end, extent_bytes)
-}
-
-/// Where the next batch goes behind the end of one, unless it begins the next extent.
-pub(crate) fn place_behind(end: Lsn, extent_bytes: u64) -> ExtentOffset {
     // A batch may end with its extent.
-    let sequence = end.0.saturating_sub(1) / extent_bytes;
-    let offset = padded(end.0 - sequence * extent_bytes);
+    let sequence = behind.end.0.saturating_sub(1) / extent_bytes;
+    let offset = padded(behind.end.0 - sequence * extent_bytes);
     ExtentOffset { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) }
 }
 

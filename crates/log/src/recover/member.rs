@@ -14,7 +14,6 @@ use crate::format::BatchHeader;
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::mark::Seam;
-use crate::member::place_behind;
 use crate::member::{KnownBatch, Replicator, RunStream};
 use crate::record::RunAssembler;
 
@@ -206,19 +205,7 @@ impl Recovery {
         }
         self.replay_into_nothing()?;
         assert!(self.seen.keeps, "a member's log knows its batches");
-        self.go_on_behind_the_last_batch();
         let begins = repair::Begins::Following(replicator);
         Log::run(Arc::new(self.into_shared(listener, begins)?))
-    }
-
-    /// Reading may have ended at the beginning of the next extent, because that could not be read;
-    /// a leader goes on behind the last batch.
-    fn go_on_behind_the_last_batch(&mut self) {
-        let extent_bytes = self.options.extent_bytes;
-        let Some(tail) = &mut self.tail else { return };
-        let place = place_behind(tail.end, extent_bytes);
-        if place.sequence < tail.place.sequence && self.files.length(place.sequence).is_some() {
-            tail.place = place;
-        }
     }
 }

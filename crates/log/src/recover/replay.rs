@@ -51,7 +51,8 @@ pub(super) fn yield_runs<E>(
     let mut cost = Cost::default();
     loop {
         let link = scan.link;
-        // An unreadable block ends the walk like any other; the table decides about it.
+        // A block that cannot be read ends the walk like any other; the table decides about it, and
+        // `scan` remembers that it was not read, whatever a second look finds there.
         let Ok(Some(header)) = scan.next_batch() else {
             seen.end(runs);
             return Ok(cost);

@@ -3,6 +3,7 @@
 mod durable;
 mod history;
 mod images;
+mod read_errors;
 
 use crate::folder::names::{extent_name, image_name};
 use std::collections::BTreeMap;

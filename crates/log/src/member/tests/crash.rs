@@ -221,7 +221,7 @@ fn what_a_replica_acknowledges_after_it_was_killed_survives_a_power_cut() {
 }
 
 #[test]
-fn where_the_extent_behind_the_last_batch_cannot_be_read_the_log_goes_on_behind_that_batch() {
+fn where_the_extent_behind_the_last_batch_cannot_be_read_the_start_is_refused_until_it_can_be() {
     let replica = Instance::new();
     let first = made_many(BatchPlace::default(), 1, 3, 700);
     replica.receive(&first);
@@ -229,7 +229,9 @@ fn where_the_extent_behind_the_last_batch_cannot_be_read_the_log_goes_on_behind_
     replica.end();
     // Its header is read; whether a batch follows there is not.
     let (on, error) = (FaultOn::Read, std::io::ErrorKind::Other);
-    memory.inject(Fault { on, prefix: extent_name(1), after: 1, times: 2, error });
+    memory.inject(Fault { on, prefix: extent_name(1), after: 1, times: 1, error });
+    let refused = recover(&disk(&memory), Options::small()).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("the disk cannot read these bytes"), "{refused}");
     let replica = Instance::start(&memory, Options::small());
     assert_eq!(replica.places.last(), Some(&last(&first)));
     let next = made(last(&first), 2, &[]);
