@@ -50,9 +50,10 @@ impl Witness for Ledger {
     }
 
     /// A body cannot be read by a disk that answers: that is a loss.
-    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) {
+    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) -> bool {
         let node = ends.speaker.node;
         self.fail(format!("machine {node} cannot read the body of {delivery:?}: {error}"));
+        false
     }
 
     fn on_acknowledged(&self, _ends: &Ends, _answer: &Answer) {}

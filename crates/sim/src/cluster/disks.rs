@@ -63,13 +63,12 @@ impl Cluster {
         }
     }
 
-    /// Something of a disk is lost, if the group survives that.
-    pub(super) fn lose(&mut self, node: usize, loss: Loss) {
+    /// Something of a disk is lost, if the group survives that. Whether it was.
+    pub(super) fn lose(&mut self, node: usize, loss: Loss) -> bool {
         let needs_older =
             matches!(loss, Loss::OlderLog | Loss::OlderHardState | Loss::OlderFolder | Loss::Clone);
         if !self.others_have_all(node) || (needs_older && self.machines[node].older.is_none()) {
-            self.counts.faults -= 1;
-            return;
+            return false;
         }
         self.tell(format_args!("instance {node} loses: {loss:?}"));
         self.count(loss.name());
@@ -105,6 +104,7 @@ impl Cluster {
                 self.machines[node].is_put_back = true;
             }
         }
+        true
     }
 
     /// A disk has little free space for a while, or none.
@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// Whether both others may vote, follow, and have what is committed.
-    fn others_have_all(&self, node: usize) -> bool {
+    pub(super) fn others_have_all(&self, node: usize) -> bool {
         let own = self.machines[node].live.as_ref();
         let own = own.and_then(|live| live.board.group.lock().clone());
         let Some((own, _)) = own else { return false };
@@ -150,6 +150,7 @@ impl Cluster {
                     && group.unheard.is_empty()
                     && group.is_in_sync
                     && !machine.is_put_back
+                    && machine.rotten.is_none()
             });
         }
     }

@@ -1,12 +1,16 @@
 //! What goes wrong, and what is done to a group on purpose.
 //!
-//! Not here: how often (the plan); what goes wrong with disks (`disks`).
+//! Not here: how often (the plan); what goes wrong with disks (`disks`, `rot`).
 
 use super::disks::Loss;
 use super::machines::{DISK_BYTES, EXTENTS_MAX};
 use super::{Cluster, ClusterEvent, RunPhase};
 use crate::plan::Fault;
 use crate::served::people::People;
+
+/// How often a loss is tried that the group would not survive at once, and how long between two.
+const DRAWS_MAX: u32 = 8;
+const DRAWN_AGAIN_US: u64 = 60_000;
 
 impl Cluster {
     pub(super) fn fault(&mut self) {
@@ -18,8 +22,24 @@ impl Cluster {
         let fault = self.plan.faults[self.dice.index(self.plan.faults.len())];
         let node = self.dice.index(3);
         let other = (node + 1 + self.dice.index(2)) % 3;
+        self.draw(fault, node, other, DRAWS_MAX);
+    }
+
+    /// Does it, or tries again a little later when the group would not survive it now.
+    pub(super) fn draw(&mut self, fault: Fault, node: usize, other: usize, tries: u32) {
+        if self.phase != RunPhase::Safety {
+            return;
+        }
         self.tell(format_args!("FAULT {fault:?} {node} {other}"));
-        self.counts.faults += 1;
+        if self.is_done(fault, node, other) {
+            self.counts.faults += 1;
+        } else if let Some(tries) = tries.checked_sub(1) {
+            self.plan_in(DRAWN_AGAIN_US, ClusterEvent::Drawn { fault, node, other, tries });
+        }
+    }
+
+    /// Whether it was done.
+    fn is_done(&mut self, fault: Fault, node: usize, other: usize) -> bool {
         match fault {
             Fault::Kill => self.kill(node, false),
             Fault::PowerCut => self.kill(node, true),
@@ -51,19 +71,19 @@ impl Cluster {
             Fault::LoseClients => {
                 (0..self.clients.len()).for_each(|client| self.leave(client, true));
             }
-            Fault::DiskLoss => self.lose(node, Loss::Disk),
-            Fault::LogLoss => self.lose(node, Loss::Log),
-            Fault::OlderLog => self.lose(node, Loss::OlderLog),
-            Fault::OlderHardState => self.lose(node, Loss::OlderHardState),
-            Fault::FolderOfAnother => self.lose(node, Loss::OfAnother(other)),
-            Fault::OlderFolder => self.lose(node, Loss::OlderFolder),
-            Fault::ClonedFolder => self.lose(node, Loss::Clone),
+            Fault::DiskLoss => return self.lose(node, Loss::Disk),
+            Fault::LogLoss => return self.lose(node, Loss::Log),
+            Fault::OlderLog => return self.lose(node, Loss::OlderLog),
+            Fault::OlderHardState => return self.lose(node, Loss::OlderHardState),
+            Fault::FolderOfAnother => return self.lose(node, Loss::OfAnother(other)),
+            Fault::OlderFolder => return self.lose(node, Loss::OlderFolder),
+            Fault::ClonedFolder => return self.lose(node, Loss::Clone),
             Fault::LogFull => self.fill(node),
-            Fault::Upgrade => self.lose(node, Loss::Replaced),
+            Fault::Upgrade => return self.lose(node, Loss::Replaced),
             Fault::Transfer => self.hand_over(node),
-            // A network that loses messages, and rot, are of the model.
-            Fault::BitRot => self.counts.faults -= 1,
+            Fault::BitRot => return self.rot(node),
         }
+        true
     }
 
     /// An operator ends a process in order: an active one hands over before.

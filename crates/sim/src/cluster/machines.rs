@@ -14,6 +14,7 @@ use towline_types::SeededRandom;
 
 use super::disk_faults::{BUFFERED_PER_MILLE, DiskFaults};
 use super::process::{Before, Board, End, ProcessArgs};
+use super::rot::RottenByte;
 use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process, promises};
 use crate::client::queue_name;
 use crate::plan::Plan;
@@ -51,11 +52,35 @@ pub(super) struct Machine {
     pub(super) clone: Option<FileSystem>,
     /// Its folder was put back, and no process on it has met both others.
     pub(super) is_put_back: bool,
+    /// A byte of its disk that changed by itself.
+    pub(super) rotten: Option<RottenByte>,
     /// Starts in a row that were refused for a damaged log.
     pub(super) refused: u32,
     /// Extents of its log, at most.
     extents_max: u64,
+    /// What its operator has configured.
+    sizes: ConfiguredSizes,
     node: usize,
+}
+
+/// What each instance has configured for itself; an operator may change it between two starts.
+#[derive(Clone, Copy)]
+struct ConfiguredSizes {
+    reserve_bytes: u64,
+    cache_bytes: u64,
+    writes_in_flight_max: usize,
+    memory_bytes_max: u64,
+}
+
+impl ConfiguredSizes {
+    fn draw(dice: &mut SeededRandom) -> ConfiguredSizes {
+        ConfiguredSizes {
+            reserve_bytes: dice.between(4, 6) * EXTENT_BYTES,
+            cache_bytes: 64 * 1024 << dice.below(5),
+            writes_in_flight_max: 1 + dice.index(8),
+            memory_bytes_max: 512 * 1024 << dice.below(3),
+        }
+    }
 }
 
 /// A process.
@@ -82,8 +107,10 @@ impl Machine {
             older: None,
             clone: None,
             is_put_back: false,
+            rotten: None,
             refused: 0,
             extents_max: if dice.chance(150) { dice.between(10, 16) } else { EXTENTS_MAX },
+            sizes: ConfiguredSizes::draw(dice),
             node,
         };
         machine.disk.set_bytes_max(DISK_BYTES);
@@ -147,13 +174,17 @@ impl Machine {
         let mut config = Config::default();
         config.log.extent_bytes = EXTENT_BYTES;
         config.log.log_bytes_max = self.extents_max * EXTENT_BYTES;
-        config.log.reserve_bytes = 4 * EXTENT_BYTES;
-        config.log.cache_bytes = 256 * 1024;
-        config.queue_manager.memory_bytes_max = 1024 * 1024;
+        config.log.reserve_bytes = self.sizes.reserve_bytes;
+        config.log.cache_bytes = self.sizes.cache_bytes;
+        config.log.writes_in_flight_max = self.sizes.writes_in_flight_max;
+        config.queue_manager.memory_bytes_max = self.sizes.memory_bytes_max;
         config.group = Some(group.clone());
         (config, group)
     }
 }
+
+/// How often a start is one with another configuration.
+const CONFIGURED_ANEW_PER_MILLE: u64 = 100;
 
 impl Cluster {
     /// The process of an instance begins, unless there is one.
@@ -161,6 +192,9 @@ impl Cluster {
         let machine = &mut self.machines[node];
         if machine.live.is_some() {
             return;
+        }
+        if self.dice.chance(CONFIGURED_ANEW_PER_MILLE) {
+            machine.sizes = ConfiguredSizes::draw(&mut self.dice);
         }
         self.processes += 1;
         self.counts.starts += 1;
@@ -276,9 +310,11 @@ impl Cluster {
         self.plan_in(pause, ClusterEvent::Start { node });
     }
 
-    /// Whether its disk has failed, so that what follows from that is no fault of the instance.
+    /// Whether its disk has failed, or is damaged, so that what follows from that is no fault of the
+    /// instance.
     fn may_fail(&self, node: usize) -> bool {
-        self.machines[node].has_failed.load(Ordering::Relaxed)
+        let machine = &self.machines[node];
+        machine.has_failed.load(Ordering::Relaxed) || machine.rotten.is_some()
     }
 
     /// What others know of a process that is gone.

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
 //! `people` (clients; they and their connections are those of `served`), `machines` (processes
-//! begin and end), `faults`, `operators` (what the guides say), `shared` (what is seen), `verdict`
+//! begin and end), `faults`, `rot`, `operators` (what the guides say), `shared` (what is seen), `verdict`
 //! (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
@@ -16,6 +16,7 @@ mod operators;
 mod people;
 mod process;
 mod promises;
+mod rot;
 mod shared;
 mod status;
 mod verdict;
@@ -29,7 +30,7 @@ use towline_os::simulated::World;
 use towline_types::SeededRandom;
 
 use crate::client::Client;
-use crate::plan::Plan;
+use crate::plan::{Fault, Plan};
 use crate::served::connection::Witness;
 use crate::served::people::{ClientEvent, People};
 use crate::served::{connection, disk_faults, look, messages};
@@ -56,6 +57,7 @@ enum ClusterEvent {
     Start { node: usize },
     Client(ClientEvent),
     Fault,
+    Drawn { fault: Fault, node: usize, other: usize, tries: u32 },
     Heal,
     Resume { node: usize },
     Quick { node: usize },
@@ -267,6 +269,9 @@ impl Cluster {
             ClusterEvent::Start { node } => self.start(node),
             ClusterEvent::Client(event) => self.client_event(event),
             ClusterEvent::Fault => self.fault(),
+            ClusterEvent::Drawn { fault, node, other, tries } => {
+                self.draw(fault, node, other, tries);
+            }
             ClusterEvent::Heal => self.heal(),
             ClusterEvent::Resume { node } => self.resume(node),
             ClusterEvent::Quick { node } => {
@@ -279,6 +284,7 @@ impl Cluster {
             ClusterEvent::Peace => self.peace(),
             ClusterEvent::Look => self.look(),
             ClusterEvent::Recovered => {
+                self.look_for_rot();
                 self.look_for_recovered();
                 self.look_at_statuses();
                 self.enlarge_full_logs();

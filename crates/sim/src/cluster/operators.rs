@@ -55,6 +55,11 @@ impl Cluster {
             // Otherwise the next refused start calls for one again.
             return;
         }
+        self.replace_damaged(node);
+    }
+
+    /// An operator sets a damaged log aside.
+    pub(super) fn replace_damaged(&mut self, node: usize) {
         self.tell(format_args!("an operator replaces instance {node}"));
         self.kill(node, false);
         self.shared.loses(node);
@@ -126,7 +131,7 @@ impl Cluster {
     }
 
     /// Whether both others serve without it, as the command asks them.
-    fn others_can_do_without(&self, node: usize) -> bool {
+    pub(super) fn others_can_do_without(&self, node: usize) -> bool {
         let others = (0..3).filter(|other| *other != node);
         let mut terms = Vec::new();
         let do_well = others.clone().all(|other| {

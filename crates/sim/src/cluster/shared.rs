@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use towline_core::Delivery;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     /// What each process promised last, and was found on its disk.
     promised: Mutex<[Option<Promise>; 3]>,
     pub(crate) kept_promises: AtomicU64,
+    /// Of each instance, whether a bit of its disk flipped at some time.
+    pub(crate) is_rotten: [AtomicBool; 3],
 }
 
 impl Shared {
@@ -62,6 +64,7 @@ impl Shared {
             acknowledged: Mutex::default(),
             promised: Mutex::default(),
             kept_promises: AtomicU64::new(0),
+            is_rotten: Default::default(),
         }
     }
 }
@@ -80,10 +83,15 @@ impl Witness for Shared {
         self.failure.lock().get_or_insert(what);
     }
 
-    /// A body cannot be read: with a disk that answers, that is a loss.
-    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) {
+    /// A body cannot be read: with a disk that answers and of which no bit flipped, that is a loss.
+    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) -> bool {
         let node = ends.speaker.node;
+        let is_rotten = self.is_rotten.get(node).is_some_and(|it| it.load(Ordering::Relaxed));
+        if is_rotten && error.is_damage() {
+            return true;
+        }
         self.fail(format!("instance {node} cannot read the body of {delivery:?}: {error}"));
+        false
     }
 
     /// Something was acknowledged: all that is committed is on the disks of a majority, synced.

@@ -138,6 +138,9 @@ impl Cluster {
             if !group.may_vote {
                 return Some(format!("instance {node} does not vote"));
             }
+            if self.machines[node].rotten.is_some() {
+                return Some(format!("instance {node} has a damaged disk"));
+            }
         }
         let waits = self.clients.iter().find(|client| client.progress_at <= since)?;
         Some(format!("client {} was not served", waits.number))
@@ -205,7 +208,8 @@ impl Cluster {
         depths: &[(String, u64)],
     ) -> Result<(), String> {
         compare::judge_depths(&rows, depths)?;
-        let has_failed = self.machines.iter().any(|it| it.has_failed.load(Ordering::Relaxed));
+        let has_failed = self.machines.iter().any(|it| it.has_failed.load(Ordering::Relaxed))
+            || self.happened.contains_key("bits flipped");
         if let Some(row) = compare::set_aside(&rows).next().filter(|_| !has_failed) {
             return Err(format!("a message was set aside, and no disk has failed: {row:?}"));
         }

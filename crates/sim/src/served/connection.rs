@@ -40,8 +40,9 @@ pub(crate) trait Witness {
     fn answers(&self) -> &Mutex<VecDeque<(usize, u64, Answer)>>;
     /// A rule is broken: the run ends.
     fn fail(&self, what: String);
-    /// A body cannot be read.
-    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError);
+    /// A body cannot be read. Whether that follows from what was done to the disk: then the message
+    /// is set aside, as the daemon does; otherwise a rule is broken.
+    fn unreadable(&self, ends: &Ends, delivery: &Delivery, error: &LogError) -> bool;
     /// Something was answered.
     fn on_acknowledged(&self, ends: &Ends, answer: &Answer);
 }
@@ -146,7 +147,12 @@ fn answer(door: &Door, ends: Ends, response: Response, witness: &dyn Witness) ->
                 return Some(response);
             }
             Err(error) => {
-                witness.unreadable(&ends, delivery, &error);
+                if witness.unreadable(&ends, delivery, &error) {
+                    let (queue, sequence) = (delivery.queue, delivery.sequence);
+                    door.unreadable(queue, sequence, Some(delivery.consumer), &error);
+                    let closed = (ends.client, ends.number, Answer::Closed);
+                    witness.answers().lock().push_back(closed);
+                }
                 return Some(response);
             }
         },
