@@ -177,8 +177,8 @@ impl Recovery {
         let Some(known) = self.seen.known.first() else { return places };
         // A new log had no extent when its folder was listed.
         let Some(&first) = self.folder.extents.first() else { return places };
-        let extent_bytes = self.extent_bytes();
-        let earlier = earlier::earlier(self.disk.as_ref(), extent_bytes, first, *known);
+        let log = (self.log_id(), self.extent_bytes());
+        let earlier = earlier::earlier(self.disk.as_ref(), log, first, *known);
         let Some((oldest, others)) = earlier.split_first() else { return places };
         let BatchPlaces { base, batches } = places;
         let others = others.iter().map(KnownBatch::place);

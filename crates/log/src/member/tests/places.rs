@@ -147,6 +147,41 @@ fn places_before_the_image_are_found_again_as_far_back_as_the_log_leads() {
     assert_eq!(places, wanted[size(base.index)..]);
 }
 
+/// Bytes of a batch that a start before did not check: its term decides what consensus takes for
+/// the same batch, and a term that went down ended each start with an assertion.
+#[test]
+fn a_flipped_bit_of_a_term_before_the_image_is_not_believed() {
+    let follower = Instance::new();
+    let mut batches = made_many(BatchPlace::default(), 3, 10, 30_000);
+    batches.extend(made_many(batches[9].place(), 4, 10, 30_000));
+    batches.extend(made_many(batches[19].place(), 6, 10, 30_000));
+    follower.receive(&batches);
+    image(&follower.log, batches[25].end(), b"image");
+    let files = follower.memory.files();
+    follower.end();
+    let wanted: Vec<BatchPlace> = batches.iter().map(Batch::place).collect();
+    let known = |memory: &MemoryDisk| {
+        let mut recovery = Recovery::open(disk(memory), Options::small(), LOG_ID).unwrap();
+        recovery.keep_places();
+        recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
+        assert_eq!(recovery.places().base, batches[25].place());
+        let crate::BatchPlaces { base, batches } = recovery.places_from_earlier();
+        std::iter::once(base).chain(batches).collect::<Vec<_>>()
+    };
+    assert_eq!(known(&MemoryDisk::with_files(files.clone())), wanted);
+    // Of the term, and of the length in blocks.
+    let bits = [24 * 8, 24 * 8 + 1, 24 * 8 + 2, 24 * 8 + 6, 27 * 8 + 7, 4 * 8 + 12, 4 * 8 + 15];
+    for (at, bit) in (0..25).flat_map(|at| bits.map(|bit| (at, bit))) {
+        let memory = MemoryDisk::with_files(files.clone());
+        let lsn = batches[at].lsn.0;
+        let (name, offset) = (extent_name(lsn / EXTENT_BYTES_MIN), size(lsn % EXTENT_BYTES_MIN));
+        memory.change(&name, |file| file[offset + bit / 8] ^= 1 << (bit % 8));
+        let found = known(&memory);
+        assert!(wanted.ends_with(&found), "bit {bit} of batch {at}");
+        assert!(found.len() + at < wanted.len(), "batch {at} is damaged, bit {bit}");
+    }
+}
+
 #[test]
 fn an_image_within_a_run_begins_before_it_even_after_a_restart() {
     let follower = Instance::new();
