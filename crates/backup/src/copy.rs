@@ -81,8 +81,9 @@ impl Backup {
     /// `progress` is called while bytes are copied; it may release extents that are copied.
     ///
     /// # Errors
-    /// [`BackupError`]: what was there before can still be used; what was written meanwhile is
-    /// removed.
+    /// [`BackupError`]: what was there before can still be used. What was written meanwhile is
+    /// removed, unless the error leaves open whether the new list counts: then the next backup
+    /// does it.
     pub fn add(
         &mut self,
         source: &Source,
@@ -92,7 +93,7 @@ impl Backup {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<BackupReport, BackupError> {
         let added = self.copy(source, pages, rows, choices, progress);
-        // When a manifest was written, what it does not name is what older points needed.
+        // When a manifest counts, what it does not name is what older points needed.
         let tidied = self.remove_leftovers();
         let done = added?;
         tidied?;

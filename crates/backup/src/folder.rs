@@ -3,7 +3,8 @@
 //! Not here: what is copied into it.
 //!
 //! Invariants: the manifest is replaced in one step; a file that it names is never written to; only
-//! files of our names are removed.
+//! files of our names are removed, and none that a manifest names which a power cut could bring
+//! back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub(super) const PIECE_BYTES: usize = 1024 * 1024;
 pub struct Backup {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) manifest: Option<Manifest>,
+    /// Whether a newer manifest may count instead: it was renamed, and whether that is so, or
+    /// durable, is not known.
+    is_in_doubt: bool,
 }
 
 impl Backup {
@@ -61,7 +65,7 @@ impl Backup {
     /// As there.
     pub fn open_disk(disk: Arc<dyn Disk>) -> Result<Backup, BackupError> {
         let manifest = check_names(disk.as_ref())?;
-        let backup = Backup { disk, manifest };
+        let backup = Backup { disk, manifest, is_in_doubt: false };
         backup.remove_leftovers()?;
         Ok(backup)
     }
@@ -83,7 +87,7 @@ impl Backup {
             let (folder, file) = (disk.name(), String::new());
             return Err(BackupError::NotABackup { folder, file });
         };
-        Ok(Backup { disk, manifest: Some(manifest) })
+        Ok(Backup { disk, manifest: Some(manifest), is_in_doubt: false })
     }
 
     /// The list of what it holds; `None` when it is new.
@@ -125,7 +129,7 @@ impl Backup {
         }
     }
 
-    /// Makes a list the one that counts.
+    /// Makes a list the one that counts. After an error it may count or not.
     pub(super) fn publish(&mut self, manifest: Manifest) -> Result<(), BackupError> {
         let failed = |e| LogError::io("write the manifest", MANIFEST_NAME, e);
         let mut text = manifest.encode();
@@ -136,24 +140,34 @@ impl Backup {
         file.sync_data().map_err(failed)?;
         // The files that it names must have their names before it has its own.
         disk.sync_names().map_err(failed)?;
+        self.is_in_doubt = true;
         disk.rename(NEW_MANIFEST_NAME, MANIFEST_NAME).map_err(failed)?;
         disk.sync_names().map_err(failed)?;
+        self.is_in_doubt = false;
         self.manifest = Some(manifest);
         Ok(())
     }
 
-    /// Removes files of our names that the manifest does not name.
+    /// Removes files of our names that the manifest does not name; none while another manifest may
+    /// count, which names others.
     pub(super) fn remove_leftovers(&self) -> Result<(), BackupError> {
+        if self.is_in_doubt {
+            return Ok(());
+        }
         let failed = |e| LogError::io("tidy the backup", &self.disk.name(), e);
         let named: std::collections::BTreeSet<&str> =
             self.manifest.iter().flat_map(Manifest::files).map(|sum| sum.file.as_str()).collect();
-        for (name, _) in self.disk.list().map_err(failed)? {
-            let ours = name == NEW_MANIFEST_NAME || name == PROGRESS_NAME || is_content(&name);
-            if ours && !named.contains(name.as_str()) {
-                self.disk.remove(&name).map_err(failed)?;
-            }
+        let mut names = self.disk.names().map_err(failed)?;
+        names.retain(|name| {
+            let ours = name == NEW_MANIFEST_NAME || name == PROGRESS_NAME || is_content(name);
+            ours && !named.contains(name.as_str())
+        });
+        if names.iter().any(|name| is_content(name)) {
+            // The manifest that was read may be one whose name a power cut takes back: the one
+            // before it would count again, with the files that it names.
+            self.disk.sync_names().map_err(failed)?;
         }
-        Ok(())
+        names.iter().try_for_each(|name| self.disk.remove(name)).map_err(|e| failed(e).into())
     }
 
     /// Writes how far a backup is, for programs that wait for it.
