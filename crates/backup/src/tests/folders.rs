@@ -1,6 +1,7 @@
-//! Folders that a backup or a restore does not take.
+//! Folders that a backup or a restore does not take, and what is left in the folder of a backup.
 
 use super::*;
+use towline_log::disk::{Fault, FaultOn};
 
 #[test]
 fn a_folder_that_is_not_empty_is_not_restored_into() {
@@ -31,4 +32,37 @@ fn a_backup_into_a_folder_that_has_one_in_the_making_is_told_so() {
     assert!(refused.starts_with(&expected) && refused.contains("wait until"), "{refused}");
     drop(first);
     Backup::open(folder.path()).unwrap();
+}
+
+/// The name of the new list was there, and the folder not synced: what it names was removed.
+#[test]
+fn when_the_name_of_a_list_cannot_be_synced_the_files_of_both_lists_stay_until_it_is() {
+    let mut rig = Rig::new(15);
+    let first = MemoryDisk::new();
+    rig.append(30);
+    rig.image(0, 6);
+    rig.back_up(&first, &choices(1)).unwrap();
+    let old_end = rig.end();
+    rig.append(40);
+    rig.image(2, 3);
+    let between = rig.end();
+    let target = MemoryDisk::recording_with_files(first.files());
+    let (on, error) = (FaultOn::SyncNames, std::io::ErrorKind::Other);
+    target.inject(Fault { on, prefix: String::new(), after: 1, times: 1, error });
+    assert!(matches!(rig.back_up(&target, &choices(1)), Err(BackupError::Log(_))));
+    let failed_at = target.journal().len();
+    target.heal();
+    rig.append(5);
+    rig.back_up(&target, &choices(1)).unwrap();
+    let (journal, mut ends) = (target.journal(), BTreeMap::new());
+    for (point, seed) in
+        (failed_at..=journal.len()).flat_map(|point| (0..12).map(move |s| (point, s)))
+    {
+        let rule = CrashRule { keep_percent: 50, unit_bytes: 512, seed };
+        let found = journal.crash_with_names_in_any_order(CrashPoint(point), rule);
+        assert_eq!(check(&found).findings, Vec::<String>::new(), "point {point}, {rule:?}");
+        let (restored, _) = brought_back(&found, Upto::End).unwrap();
+        *ends.entry(restored.end).or_insert(0) += 1;
+    }
+    assert_eq!(ends.into_keys().collect::<Vec<_>>(), [old_end, between, rig.end()]);
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use towline_os::simulated::fs::FileSystem;
 
-use super::machines::{DATA, DISK_BYTES};
-use super::{Cluster, ClusterEvent, promises};
+use super::machines::DISK_BYTES;
+use super::{Cluster, ClusterEvent, DATA, promises};
 
 /// Free space of one that is called full, at most.
 const FULL_BYTES: u64 = 1 << 20;

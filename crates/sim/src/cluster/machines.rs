@@ -15,15 +15,13 @@ use towline_types::SeededRandom;
 use super::disk_faults::{BUFFERED_PER_MILLE, DiskFaults};
 use super::process::{Before, Board, End, ProcessArgs};
 use super::rot::RottenByte;
-use super::{Cluster, ClusterEvent, EXTENT_BYTES, RunPhase, process, promises};
+use super::{Cluster, ClusterEvent, DATA, EXTENT_BYTES, RunPhase, process, promises};
 use crate::client::queue_name;
 use crate::plan::Plan;
 use crate::served::messages;
 use crate::served::people::Connections;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// The data folder.
-pub(super) const DATA: &str = "/qms";
 /// Bytes of a disk.
 pub(super) const DISK_BYTES: u64 = 1 << 40;
 /// Extents of a log that is not drawn small.
@@ -310,8 +308,8 @@ impl Cluster {
         self.plan_in(pause, ClusterEvent::Start { node });
     }
 
-    /// Whether its disk has failed, or is damaged, so that what follows from that is no fault of the
-    /// instance.
+    /// Whether its disk has failed, or is damaged, so that what follows from that is no fault of
+    /// the instance.
     fn may_fail(&self, node: usize) -> bool {
         let machine = &self.machines[node];
         machine.has_failed.load(Ordering::Relaxed) || machine.rotten.is_some()

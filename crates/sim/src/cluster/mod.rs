@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
 //! `people` (clients; they and their connections are those of `served`), `machines` (processes
-//! begin and end), `faults`, `rot`, `operators` (what the guides say), `shared` (what is seen), `verdict`
-//! (what is compared with what).
+//! begin and end), `faults`, `rot`, `operators` (what the guides say), `shared` (what is seen),
+//! `verdict` (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
 //! coroutines of all processes run; the same seed gives the same run.
@@ -51,6 +51,8 @@ const BODY_BYTES_MAX: u64 = 100_000;
 const LARGE_BODY_BYTES: u64 = 40_000;
 /// Bytes of an extent of the log.
 const EXTENT_BYTES: u64 = 256 * 1024;
+/// The data folder of an instance.
+const DATA: &str = "/qms";
 
 /// What happens.
 enum ClusterEvent {

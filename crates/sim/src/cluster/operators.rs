@@ -16,8 +16,8 @@ use towline_os::fs::{self, File};
 use towline_os::simulated::Process;
 use towline_replication::vote;
 
-use super::machines::{DATA, Machine};
-use super::{Cluster, ClusterEvent, RunPhase};
+use super::machines::Machine;
+use super::{Cluster, ClusterEvent, DATA, RunPhase};
 
 /// What a full log is enlarged to.
 const EXTENTS_WHEN_FULL: u64 = 512;

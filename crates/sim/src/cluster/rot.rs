@@ -3,16 +3,16 @@
 //! Not here: what the bytes mean; when a start is refused for them (`machines`).
 //!
 //! Invariants: only one machine at a time has such a byte, and both others have all that is
-//! committed; the byte is in an extent behind which the log has gone on, in an image, in the page file
-//! or in the hard state. The newest batch is left alone: its damage cannot be told from a torn write.
+//! committed; the byte is in an extent behind which the log has gone on, in an image, in the page
+//! file or in the hard state. The newest batch is left alone: its damage cannot be told from a torn
+//! write.
 
 use std::sync::atomic::Ordering;
 
 use towline_os::simulated::fs::FileSystem;
 use towline_types::SeededRandom;
 
-use super::machines::DATA;
-use super::{Cluster, EXTENT_BYTES, RunPhase};
+use super::{Cluster, DATA, EXTENT_BYTES, RunPhase};
 
 /// How often a byte is drawn until one was written.
 const DRAWS_MAX: usize = 20;
