@@ -30,6 +30,11 @@ pub(super) struct RottenByte {
 }
 
 impl RottenByte {
+    /// Whether it is in what `instance replace` sets aside.
+    fn is_in_log(&self) -> bool {
+        self.path.starts_with(&format!("{DATA}/log/"))
+    }
+
     /// Whether it is still on the disk.
     pub(super) fn remains(&self, disk: &FileSystem) -> bool {
         disk.is_synced(&self.path, self.offset, &[self.is])
@@ -67,18 +72,24 @@ impl Cluster {
     }
 
     /// Whether damage was mended from the other instances, or its file is not needed any more. In
-    /// peace an operator sets the log aside instead: what no start and no client reads, nothing
-    /// finds.
+    /// peace an operator sets the log aside instead, once: what no start and no client reads,
+    /// nothing finds.
     pub(super) fn look_for_rot(&mut self) {
         for node in 0..3 {
-            let machine = &mut self.machines[node];
+            let machine = &self.machines[node];
             let Some(rotten) = &machine.rotten else { continue };
             if !rotten.remains(&machine.disk) {
-                machine.rotten = None;
+                self.machines[node].rotten = None;
                 self.tell(format_args!("instance {node} has no flipped bit any more"));
                 self.count("flipped bits gone");
             } else if matches!(self.phase, RunPhase::Peace(_)) && self.others_can_do_without(node) {
+                // Of the hard state a copy of each slot may be damaged for good: the instance must
+                // do with the others.
+                let goes = rotten.is_in_log();
                 self.replace_damaged(node);
+                if !goes {
+                    self.machines[node].rotten = None;
+                }
             }
         }
     }

@@ -174,7 +174,10 @@ impl Cluster {
     fn look_into_active(&mut self) {
         let Some((node, process, door)) = self.active() else { return };
         if self.looks.compared[node] {
-            return self.kill(node, true);
+            if self.others_can_follow(node) {
+                self.kill(node, true);
+            }
+            return;
         }
         let (queues, slot) = (self.queues(), SeenSlot::default());
         let result = Arc::clone(&slot);
@@ -189,6 +192,19 @@ impl Cluster {
         self.looks.content = Some((node, process.0, slot));
     }
 
+    /// Whether each instance that was not compared yet has all that the active one has: one that
+    /// is sent a copy by it would begin again for ever.
+    fn others_can_follow(&self, active: usize) -> bool {
+        let Some(goal) = self.progress(active) else { return true };
+        let mut missing = (0..3).filter(|node| !self.looks.compared[*node]);
+        missing.all(|node| {
+            let group = self.progress(node);
+            group.is_some_and(|group| {
+                group.may_vote && group.committed.index >= goal.committed.index
+            })
+        })
+    }
+
     /// The next one is asked when this one is gone.
     fn compared(&mut self, node: usize) {
         self.tell(format_args!("instance {node} has what was promised"));
@@ -196,8 +212,6 @@ impl Cluster {
         self.looks.compared[node] = true;
         if self.looks.compared.iter().all(|compared| *compared) {
             self.phase = RunPhase::Over;
-        } else {
-            self.kill(node, true);
         }
     }
 
