@@ -105,12 +105,10 @@ impl Member {
             return;
         }
         self.witnesses(&inner);
+        let last = self.last().index;
+        self.leader_says(from, &inner, last);
         self.heard.insert(from, self.now);
         self.gone.remove(&from);
-        if inner.msg_type == MessageType::MsgAppend {
-            self.leader_commit.heard(inner.term, inner.commit);
-        }
-        let last = self.last().index;
         match inner.msg_type {
             MessageType::MsgRequestVote
             | MessageType::MsgRequestPreVote
@@ -163,6 +161,23 @@ impl Member {
 
     /// A process that is back may have another log than it had when it acknowledged, shorter or
     /// not: what it acknowledges from now on counts. Whatever copy was on its way to it is over.
+    /// What a message says of the leader's commit index. Before it counts as heard.
+    fn leader_says(&mut self, from: MemberId, inner: &RaftMessage, last: u64) {
+        let timeout = self.options.heartbeat_timeout;
+        match inner.msg_type {
+            MessageType::MsgAppend | MessageType::MsgHeartbeat => {}
+            _ => return,
+        }
+        if !self.is_heard(from) {
+            self.leader_commit.silence_ends(self.now);
+        }
+        if inner.msg_type == MessageType::MsgAppend {
+            self.leader_commit.heard(inner.term, inner.commit);
+        } else if inner.commit >= last {
+            self.leader_commit.commits_all(self.now, inner.term, timeout);
+        }
+    }
+
     fn peer_opened(&mut self, peer: MemberId, last_index: u64) {
         if self.role != Role::Leader {
             return;

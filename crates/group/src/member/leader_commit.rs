@@ -1,9 +1,18 @@
 //! The commit index that the leader announced, which may be ahead of this member's log: a follower
 //! must not report itself in sync before it has that.
 //!
+//! What a leader said is out of date once it was not heard for a while: it went on with the others.
+//! It counts again when the leader sends batches, as it does on each new connection. On one that
+//! lasted it has none to send when nothing is missing; then a heartbeat counts that commits all
+//! that this member has, a heartbeat time-out later: until then batches may be on their way.
+//!
 //! Not here: what is committed *here*, and whether the leader could know what its predecessor had
 //! committed ([`super::Member::commit_is_of_term`]). Invariant: the group decides nothing by it; an
 //! operator does (`towline instance replace`).
+
+use std::time::Duration;
+
+use towline_types::Time;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +23,8 @@ pub(super) struct LeaderCommit {
     committed: u64,
     /// The same at the last two heartbeats.
     marks: [u64; 2],
+    /// When the leader was heard again after a silence, and has not sent batches since.
+    doubted_at: Option<Time>,
 }
 
 impl LeaderCommit {
@@ -21,9 +32,26 @@ impl LeaderCommit {
     /// is.
     pub(super) fn heard(&mut self, term: u64, committed: u64) {
         if term > self.term {
-            *self = LeaderCommit { term, committed, marks: [committed; 2] };
+            *self = LeaderCommit { term, committed, marks: [committed; 2], doubted_at: None };
         } else if term == self.term {
             self.committed = self.committed.max(committed);
+            if self.doubted_at.take().is_some() {
+                // What was on its way before the silence is no excuse any more.
+                self.marks = [self.committed; 2];
+            }
+        }
+    }
+
+    /// The leader is heard again, after it was not for a heartbeat time-out.
+    pub(super) fn silence_ends(&mut self, now: Time) {
+        self.doubted_at = Some(now);
+    }
+
+    /// The leader of `term` commits all that this log has.
+    pub(super) fn commits_all(&mut self, now: Time, term: u64, timeout: Duration) {
+        let is_over = |at: Time| now.since(at) >= timeout;
+        if term == self.term && self.doubted_at.is_some_and(is_over) {
+            self.doubted_at = None;
         }
     }
 
@@ -36,7 +64,7 @@ impl LeaderCommit {
     /// heartbeats ago, as the leader of `term` said: what came since is on its way. False before it
     /// said anything.
     pub(super) fn is_reached(&self, term: u64, durable: u64) -> bool {
-        self.term == term && durable >= self.marks[0]
+        self.term == term && self.doubted_at.is_none() && durable >= self.marks[0]
     }
 }
 
@@ -60,5 +88,27 @@ mod tests {
         leader_commit.heard(4, 100);
         assert!(!leader_commit.is_reached(4, 99), "a new one counts at once");
         assert!(!leader_commit.is_reached(5, 900));
+    }
+
+    #[test]
+    fn what_a_leader_said_before_a_silence_does_not_count_until_it_sends_batches_again() {
+        const TIMEOUT: Duration = Duration::from_millis(100);
+        let mut leader_commit = LeaderCommit::default();
+        leader_commit.heard(3, 50);
+        leader_commit.silence_ends(Time(1_000_000));
+        assert!(!leader_commit.is_reached(3, 50), "it went on with the others");
+        leader_commit.heard(3, 80);
+        assert!(!leader_commit.is_reached(3, 79) && leader_commit.is_reached(3, 80));
+
+        leader_commit.silence_ends(Time(2_000_000));
+        leader_commit.commits_all(Time(2_099_999), 3, TIMEOUT);
+        assert!(!leader_commit.is_reached(3, 80), "batches may be on their way");
+        leader_commit.commits_all(Time(2_100_000), 2, TIMEOUT);
+        assert!(!leader_commit.is_reached(3, 80), "a late word of an older leader");
+        leader_commit.commits_all(Time(2_100_000), 3, TIMEOUT);
+        assert!(leader_commit.is_reached(3, 80));
+        leader_commit.silence_ends(Time(3_000_000));
+        leader_commit.heard(4, 90);
+        assert!(leader_commit.is_reached(4, 90), "a new one says what counts");
     }
 }

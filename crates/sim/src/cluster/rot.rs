@@ -30,11 +30,6 @@ pub(super) struct RottenByte {
 }
 
 impl RottenByte {
-    /// Whether it is in what `instance replace` sets aside.
-    fn is_in_log(&self) -> bool {
-        self.path.starts_with(&format!("{DATA}/log/"))
-    }
-
     /// Whether it is still on the disk.
     pub(super) fn remains(&self, disk: &FileSystem) -> bool {
         disk.is_synced(&self.path, self.offset, &[self.is])
@@ -83,13 +78,10 @@ impl Cluster {
                 self.tell(format_args!("instance {node} has no flipped bit any more"));
                 self.count("flipped bits gone");
             } else if matches!(self.phase, RunPhase::Peace(_)) && self.others_can_do_without(node) {
-                // Of the hard state a copy of each slot may be damaged for good: the instance must
-                // do with the others.
-                let goes = rotten.is_in_log();
                 self.replace_damaged(node);
-                if !goes {
-                    self.machines[node].rotten = None;
-                }
+                // Gone with the log; a new file there may have the same byte. What is damaged of
+                // the hard state may stay so for good: the instance must do with the other copy.
+                self.machines[node].rotten = None;
             }
         }
     }
