@@ -9,6 +9,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as tree
 
+import builds
 import restart_report
 from restart import numbers
 from restart_measure import name_of
@@ -19,6 +20,19 @@ from towlab import chart, getter, page, process, recovery, wire
 from towlab.campaign import Campaign
 from towlab.pieces import Pieces
 from towlab.rows import Rows, kept
+
+
+class Builds(unittest.TestCase):
+    def test_a_ratio_is_of_medians_and_new_by_old(self):
+        samples = {"old": [1.0, 10.0, 2.0], "new": [4.0, 3.0, 100.0]}
+        both = {build: [{"per_second": value, "cpu_us": value} for value in values] for build, values in samples.items()}
+        row = builds.rows({"pairs": both})[0]
+        self.assertEqual(row["per_second"], {"old": 2.0, "new": 4.0, "ratio": 2.0})
+        self.assertIn("| pairs | 2 | 4 | 2.00 |", builds.shown([row]))
+
+    def test_an_operation_is_done_when_it_was_got(self):
+        self.assertEqual(builds.rate({"puts": {"per_second": 5.0}, "gets": {"per_second": 3.0}}), 3.0)
+        self.assertEqual(builds.rate({"puts": {"per_second": 5.0}}), 5.0)
 
 
 class Run(unittest.TestCase):
