@@ -30,6 +30,8 @@ struct Open {
     term: u64,
     lsn: Lsn,
     payload: Vec<u8>,
+    /// A record before it is in the batch. Empty; kept for its memory.
+    record: Vec<u8>,
     /// Full before their time, waiting to be taken.
     sealed: Vec<Batch>,
     forced: bool,
@@ -54,6 +56,7 @@ impl SimulatedJournal {
             term: last.term,
             lsn: next_lsn(last.end, block_bytes),
             payload: Vec::new(),
+            record: Vec::new(),
             sealed: Vec::new(),
             forced: false,
             batch_bytes,
@@ -107,7 +110,8 @@ impl Open {
     }
 
     fn push(&mut self, fact: &mut Fact, last: bool) {
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.record);
+        bytes.clear();
         let body = record::encode(fact, last, &mut bytes);
         let length = self.payload.len() + PREFIX_BYTES + bytes.len();
         if !self.payload.is_empty() && length > self.batch_bytes {
@@ -115,6 +119,7 @@ impl Open {
         }
         let at = self.tail().after(PREFIX_BYTES as u64);
         put_record(&mut self.payload, &bytes, last);
+        self.record = bytes;
         let Some(range) = body else { return };
         let bytes = u32::try_from(range.len()).unwrap_or(u32::MAX);
         let place = BodyLocation { lsn: at.after(range.start as u64), bytes };

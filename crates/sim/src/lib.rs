@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod alone;
 mod client;
 mod cluster;

@@ -20,6 +20,7 @@ pub(crate) const PREFIX_BYTES: usize = 4;
 pub(crate) fn put_record(payload: &mut Vec<u8>, record: &[u8], last: bool) {
     let bytes = u32::try_from(record.len()).unwrap_or(LAST - 1);
     assert!(bytes < LAST - 1, "records of the simulator are short");
+    payload.reserve(PREFIX_BYTES + record.len());
     payload.extend_from_slice(&(bytes | if last { LAST } else { 0 }).to_le_bytes());
     payload.extend_from_slice(record);
 }

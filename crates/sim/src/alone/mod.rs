@@ -28,6 +28,7 @@ use towline_os::simulated::World;
 use towline_os::simulated::fs::FileSystem;
 use towline_types::SeededRandom;
 
+use crate::agenda::Agenda;
 use crate::client::Client;
 use crate::served::connection::Witness;
 use crate::served::disk_faults::BUFFERED_PER_MILLE;
@@ -104,8 +105,7 @@ struct AloneCounts {
 struct Alone {
     world: World,
     now: u64,
-    events: BTreeMap<(u64, u64), AloneEvent>,
-    planned: u64,
+    events: Agenda<AloneEvent>,
     dice: SeededRandom,
     plan: AlonePlan,
     disk: FileSystem,
@@ -164,8 +164,7 @@ impl Alone {
         let mut alone = Alone {
             world,
             now: 0,
-            events: BTreeMap::new(),
-            planned: 0,
+            events: Agenda::default(),
             dice,
             machines: (0..plan.machines).map(|_| AloneMachine::default()).collect(),
             plan,
@@ -206,14 +205,14 @@ impl Alone {
         self.plan_in(self.plan.base.safety_us, AloneEvent::Peace);
         self.plan_in(LOOK_US, AloneEvent::Look);
         while !self.has_failed() && self.phase != AlonePhase::Over {
-            let Some((&(time, _), _)) = self.events.first_key_value() else {
+            let Some(time) = self.events.next_time() else {
                 return self.fail("nothing is planned any more".into());
             };
             // What the processes do may be answered before.
             if self.run_processes(time) {
                 continue;
             }
-            let Some((_, event)) = self.events.pop_first() else { continue };
+            let Some((time, event)) = self.events.next() else { continue };
             self.now = time;
             self.counts.events += 1;
             self.happen(event);
@@ -262,8 +261,7 @@ impl Alone {
     }
 
     fn plan_at(&mut self, time: u64, event: AloneEvent) {
-        self.planned += 1;
-        self.events.insert((time, self.planned), event);
+        self.events.plan(time, event);
     }
 
     fn plan_in(&mut self, after: u64, event: AloneEvent) {

@@ -76,9 +76,9 @@ impl ConfiguredSizes {
     fn draw(dice: &mut SeededRandom) -> ConfiguredSizes {
         ConfiguredSizes {
             reserve_bytes: dice.between(4, 6) * EXTENT_BYTES,
-            cache_bytes: 64 * 1024 << dice.below(5),
+            cache_bytes: (64 * 1024) << dice.below(5),
             writes_in_flight_max: 1 + dice.index(8),
-            memory_bytes_max: 512 * 1024 << dice.below(3),
+            memory_bytes_max: (512 * 1024) << dice.below(3),
         }
     }
 }

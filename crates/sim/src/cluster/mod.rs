@@ -21,14 +21,14 @@ mod shared;
 mod status;
 mod verdict;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use towline_os::simulated::World;
 use towline_types::SeededRandom;
 
+use crate::agenda::Agenda;
 use crate::client::Client;
 use crate::plan::{Fault, Plan};
 use crate::served::connection::Witness;
@@ -69,32 +69,6 @@ enum ClusterEvent {
     Recovered,
 }
 
-struct PlannedEvent {
-    time: u64,
-    number: u64,
-    event: ClusterEvent,
-}
-
-impl PartialEq for PlannedEvent {
-    fn eq(&self, other: &PlannedEvent) -> bool {
-        (self.time, self.number) == (other.time, other.number)
-    }
-}
-
-impl Eq for PlannedEvent {}
-
-impl PartialOrd for PlannedEvent {
-    fn partial_cmp(&self, other: &PlannedEvent) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PlannedEvent {
-    fn cmp(&self, other: &PlannedEvent) -> std::cmp::Ordering {
-        (self.time, self.number).cmp(&(other.time, other.number))
-    }
-}
-
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunPhase {
@@ -125,8 +99,7 @@ struct RunCounts {
 struct Cluster {
     world: World,
     now: u64,
-    events: BinaryHeap<Reverse<PlannedEvent>>,
-    planned: u64,
+    events: Agenda<ClusterEvent>,
     dice: SeededRandom,
     plan: Plan,
     network: Arc<Wires>,
@@ -195,8 +168,7 @@ impl Cluster {
         Cluster {
             world,
             now: 0,
-            events: BinaryHeap::new(),
-            planned: 0,
+            events: Agenda::default(),
             plan,
             network,
             machines,
@@ -230,17 +202,17 @@ impl Cluster {
         self.plan_in(self.plan.safety_us, ClusterEvent::Peace);
         self.plan_in(LOOK_US, ClusterEvent::Recovered);
         while !self.has_failed() && self.phase != RunPhase::Over {
-            let Some(Reverse(planned)) = self.events.pop() else {
+            let Some(time) = self.events.next_time() else {
                 return self.fail("nothing is planned any more".into());
             };
             // What the processes do may be answered before.
-            if self.run_processes(planned.time) {
-                self.events.push(Reverse(planned));
+            if self.run_processes(time) {
                 continue;
             }
-            self.now = planned.time;
+            let Some((time, event)) = self.events.next() else { continue };
+            self.now = time;
             self.counts.events += 1;
-            self.happen(planned.event);
+            self.happen(event);
         }
     }
 
@@ -294,8 +266,7 @@ impl Cluster {
     }
 
     fn plan_at(&mut self, time: u64, event: ClusterEvent) {
-        self.planned += 1;
-        self.events.push(Reverse(PlannedEvent { time, number: self.planned, event }));
+        self.events.plan(time, event);
     }
 
     fn plan_in(&mut self, after: u64, event: ClusterEvent) {

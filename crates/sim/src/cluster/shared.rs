@@ -185,9 +185,8 @@ impl Shared {
 fn has_synced(disk: &FileSystem, batch: &Batch, extent_bytes: u64) -> bool {
     let at = batch.lsn.0 + towline_types::BATCH_HEADER_BYTES;
     let name = format!("extent-{:016x}", batch.lsn.0 / extent_bytes);
-    let names = disk.names("/qms/log");
-    let oldest = names.iter().find(|name| name.starts_with("extent-"));
-    let is_reclaimed = oldest.is_some_and(|oldest| *oldest > name);
+    let oldest = disk.first_name("/qms/log", "extent-");
+    let is_reclaimed = oldest.is_some_and(|oldest| oldest > name);
     is_reclaimed || disk.is_synced(format!("/qms/log/{name}"), at % extent_bytes, &batch.payload)
 }
 

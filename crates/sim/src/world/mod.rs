@@ -16,14 +16,12 @@ mod people;
 mod starts;
 mod verdict;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use towline_core::{ConnectionId, PageRequest};
 use towline_group::FetchOrder;
 use towline_node::Request;
 use towline_types::{Batch, Lsn, PageRef};
 
+use crate::agenda::Agenda;
 use crate::client::{Answer, Client};
 use crate::disk::{Disk, Image};
 use crate::history::History;
@@ -106,32 +104,6 @@ impl Event {
     }
 }
 
-struct Planned {
-    time: u64,
-    number: u64,
-    event: Event,
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Planned) -> bool {
-        (self.time, self.number) == (other.time, other.number)
-    }
-}
-
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Planned {
-    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
-        (self.time, self.number).cmp(&(other.time, other.number))
-    }
-}
-
 /// One machine with one instance.
 pub(crate) struct Node {
     pub(crate) disk: Disk,
@@ -191,8 +163,7 @@ pub(crate) const SCRATCH: &str = "SCRATCH";
 /// See the module.
 pub(crate) struct World {
     pub(crate) now: u64,
-    events: BinaryHeap<Reverse<Planned>>,
-    planned: u64,
+    events: Agenda<Event>,
     pub(crate) dice: SeededRandom,
     pub(crate) seed: u64,
     pub(crate) plan: Plan,
@@ -235,8 +206,7 @@ impl World {
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
         World {
             now: 0,
-            events: BinaryHeap::new(),
-            planned: 0,
+            events: Agenda::default(),
             seed,
             nodes,
             network: Network::new(plan.network),
@@ -270,7 +240,7 @@ impl World {
         self.plan_in(first, Event::Fault);
         self.plan_in(self.plan.safety_us, Event::Peace);
         while self.failure.is_none() && self.phase != Phase::Over {
-            let Some(Reverse(Planned { time, event, .. })) = self.events.pop() else {
+            let Some((time, event)) = self.events.next() else {
                 return self.fail("nothing is planned any more".into());
             };
             self.now = time;
@@ -339,8 +309,7 @@ impl World {
     }
 
     pub(crate) fn plan_at(&mut self, time: u64, event: Event) {
-        self.planned += 1;
-        self.events.push(Reverse(Planned { time, number: self.planned, event }));
+        self.events.plan(time, event);
     }
 
     pub(crate) fn plan_in(&mut self, after: u64, event: Event) {

@@ -36,8 +36,11 @@ impl Bytes {
             let piece = (BLOCK_BYTES - from).min(count - filled);
             let target = &mut buffer[filled..filled + piece];
             match self.blocks.get(at).and_then(Option::as_ref) {
-                Some(block) => target.copy_from_slice(&block[from..from + piece]),
-                None => target.fill(0),
+                Some(block) if !Arc::ptr_eq(block, &ZEROS) => {
+                    target.copy_from_slice(&block[from..from + piece]);
+                }
+                // Most of an extent that is not full yet.
+                Some(_) | None => target.fill(0),
             }
             filled += piece;
         }

@@ -237,6 +237,12 @@ impl FileSystem {
         names.map(|(name, _)| name.to_string_lossy().into_owned()).collect()
     }
 
+    /// The first name in a folder, in their order, that begins so.
+    #[must_use]
+    pub fn first_name(&self, folder: impl AsRef<Path>, prefix: &str) -> Option<String> {
+        self.0.lock().volume.first_name(folder.as_ref(), prefix)
+    }
+
     /// All paths; files with their bytes, folders without.
     #[must_use]
     pub fn tree(&self) -> BTreeMap<PathBuf, Option<Vec<u8>>> {

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -201,6 +202,15 @@ impl Volume {
     pub(super) fn list(&self, folder: InodeId) -> Result<Vec<(OsString, Attributes)>, Errno> {
         let names = self.names(folder)?.iter();
         names.map(|(name, id)| Ok((name.clone(), self.look(*id)?))).collect()
+    }
+
+    /// The first name in a folder that begins so.
+    pub(super) fn first_name(&self, folder: &Path, prefix: &str) -> Option<String> {
+        let names = self.names(self.resolve(folder).ok()?).ok()?;
+        let mut from =
+            names.range::<OsStr, _>((Bound::Included(OsStr::new(prefix)), Bound::Unbounded));
+        let name = from.next()?.0.to_string_lossy();
+        name.starts_with(prefix).then(|| name.into_owned())
     }
 
     /// Opens a file or a folder: the handle is to be closed.
