@@ -123,13 +123,9 @@ pub fn look_over(driver: &Driver) {
     }
 }
 
-/// # Panics
-/// When the batch ends before its start, or is longer than any batch may be.
+/// The header of a batch: how long the batch is may be what is damaged.
 fn part(place: &BatchPlace) -> BodyLocation {
-    let bytes = place.end.0.checked_sub(place.lsn.0).map(u32::try_from);
-    let Some(Ok(bytes)) = bytes else {
-        unreachable!("a batch of the log stands from {} to {}", place.lsn, place.end)
-    };
+    let bytes = towline_types::fitting(towline_types::BATCH_HEADER_BYTES);
     BodyLocation { lsn: place.lsn, bytes }
 }
 

@@ -10,6 +10,10 @@ use super::{
 use raft::eraftpb::Message as RaftMessage;
 use towline_types::{Batch, Lsn};
 
+/// What is known of a batch from before its log's image may be wrong by less than a block about
+/// where it ends.
+const END_DOUBT_BYTES: u64 = 4_096;
+
 impl Member {
     /// Takes in one input and adds to `out` what follows from it. The caller executes `out` and
     /// empties it.
@@ -159,8 +163,6 @@ impl Member {
         if of == term { index.max(self.committed) } else { self.committed }
     }
 
-    /// A process that is back may have another log than it had when it acknowledged, shorter or
-    /// not: what it acknowledges from now on counts. Whatever copy was on its way to it is over.
     /// What a message says of the leader's commit index. Before it counts as heard.
     fn leader_says(&mut self, from: MemberId, inner: &RaftMessage, last: u64) {
         let timeout = self.options.heartbeat_timeout;
@@ -178,6 +180,8 @@ impl Member {
         }
     }
 
+    /// A process that is back may have another log than it had when it acknowledged, shorter or
+    /// not: what it acknowledges from now on counts. Whatever copy was on its way to it is over.
     fn peer_opened(&mut self, peer: MemberId, last_index: u64) {
         if self.role != Role::Leader {
             return;
@@ -251,7 +255,13 @@ impl Member {
         let (_, wanted) = self.fetching.swap_remove(at);
         let table = &self.raw.store().table;
         let mut batches = batches;
-        batches.retain(|batch| table.place(batch.index) == Some(batch.place()));
+        // Where a batch ends in its last block its log may have learned only now.
+        batches.retain(|batch| {
+            table.place(batch.index).is_some_and(|place| {
+                (place.term, place.lsn) == (batch.term, batch.lsn)
+                    && place.end.0.abs_diff(batch.end().0) < END_DOUBT_BYTES
+            })
+        });
         let found = batches.iter().any(|batch| batch.index == wanted.first);
         self.raw.mut_store().payloads.fetched(batches);
         if found {

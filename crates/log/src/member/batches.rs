@@ -123,8 +123,12 @@ fn read_piece(
     let bytes = bytes?;
     for place in places {
         let from = size(place.lsn.0 - first.lsn.0);
-        let until = size(place.end.0 - first.lsn.0);
-        let batch = if until <= bytes.len() { bytes.slice(from..until) } else { Bytes::new() };
+        let until = from + size(padded(place.end.0 - place.lsn.0));
+        let batch = if from <= bytes.len() {
+            bytes.slice(from..until.min(bytes.len()))
+        } else {
+            Bytes::new()
+        };
         batches.push(checked(shared, place, &batch)?);
     }
     Ok(())
@@ -139,23 +143,30 @@ fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Byt
     Ok(bytes.into_bytes(count))
 }
 
-/// The batch in `bytes`, which were read from its position.
+/// The batch in `bytes`, the blocks that were read from its position. Where it ends in its last block
+/// its header says: what is known of that may come from a header that was damaged when this process
+/// started (`recover::earlier`), and is repaired now.
 fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, LogError> {
     let header = BatchHeader::decode(bytes).filter(|header| header.lsn == place.lsn);
-    let payload = bytes.slice(BATCH_HEADER_BYTES.min(bytes.len())..);
-    let there = header.map(|header| (header, payload_sum(shared.log_id, &payload)));
-    match there {
-        Some((header, _))
+    let known = padded(place.end.0 - place.lsn.0);
+    let whole = header.and_then(|header| {
+        let payload = BATCH_HEADER_BYTES..size(header.batch_bytes());
+        (payload.end <= bytes.len()).then(|| (header, bytes.slice(payload)))
+    });
+    match (header, whole) {
+        (Some(header), _)
             if (header.index, u64::from(header.term)) != (place.index, place.term)
-                || header.batch_bytes() != bytes.len() as u64 =>
+                || padded(header.batch_bytes()) != known =>
         {
             let what = "another batch is at that position";
             Err(LogError::OutOfPlace { index: place.index, lsn: place.lsn, what })
         }
-        Some((header, sum)) if header.sum(sum) == header.checksum => {
+        (_, Some((header, payload)))
+            if header.sum(payload_sum(shared.log_id, &payload)) == header.checksum =>
+        {
             Ok(Batch { index: place.index, term: place.term, lsn: place.lsn, payload })
         }
-        Some(_) | None => {
+        _ => {
             let extent = place.lsn.0 / shared.options.extent_bytes;
             let offset = place.lsn.0 % shared.options.extent_bytes;
             let file = extent_name(extent);

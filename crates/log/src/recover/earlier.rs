@@ -29,6 +29,9 @@ use crate::member::KnownBatch;
 
 /// Read at most, over all extents: a fraction of a second on a disk for this.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Read at most, beside that, to prove terms, and once more to prove the oldest batch: what the
+/// walk used up must not make what it found worth nothing.
+const PROOF_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Read at a time; headers that are further apart are read one by one.
 const PIECE_BYTES: u64 = 128 * 1024;
 const HEADER_BLOCK_BYTES: u64 = BLOCK_BYTES as u64;
@@ -140,6 +143,7 @@ impl HeaderWalk<'_> {
     /// Drops the oldest headers up to the last one whose term may not be that with which its batch
     /// was written. `base_term` is that of the batch behind them.
     fn forget_doubtful(&mut self, headers: &mut VecDeque<BatchHeader>, base_term: u32) {
+        self.bytes_left = PROOF_BYTES_MAX;
         let mut newer: Option<BatchHeader> = None;
         let mut first = 0;
         for (at, header) in headers.iter().enumerate().rev() {
@@ -157,6 +161,7 @@ impl HeaderWalk<'_> {
             newer = Some(*header);
         }
         headers.drain(..first);
+        self.bytes_left = PROOF_BYTES_MAX;
         while headers.front().is_some_and(|oldest| !self.is_whole(oldest)) {
             headers.pop_front();
         }

@@ -60,7 +60,9 @@ fn a_place_that_is_not_in_this_log_is_refused() {
     let elsewhere = |result| matches!(result, Err(LogError::OutOfPlace { .. }));
     assert!(elsewhere(read(BatchPlace { index: 9, ..place })));
     assert!(elsewhere(read(BatchPlace { term: 2, ..place })));
-    assert!(elsewhere(read(BatchPlace { end: place.end.after(1), ..place })));
+    assert!(elsewhere(read(BatchPlace { end: place.end.after(4_096), ..place })));
+    let in_its_block = BatchPlace { end: place.end.after(1), ..place };
+    assert_eq!(read(in_its_block).unwrap(), [batches[2].clone()], "its header knows better");
     assert!(elsewhere(read(BatchPlace { end: place.lsn, ..place })));
     assert!(elsewhere(read(BatchPlace { end: Lsn::ZERO, ..place })));
     let behind = BatchPlace { lsn: batches[4].end(), end: batches[4].end().after(100), ..place };
@@ -180,6 +182,64 @@ fn a_flipped_bit_of_a_term_before_the_image_is_not_believed() {
         assert!(wanted.ends_with(&found), "bit {bit} of batch {at}");
         assert!(found.len() + at < wanted.len(), "batch {at} is damaged, bit {bit}");
     }
+}
+
+/// All of an instance's log, but for what replay reads.
+fn before_the_image(memory: &MemoryDisk, options: Options) -> Vec<BatchPlace> {
+    let memory = MemoryDisk::with_files(memory.files());
+    let mut recovery = Recovery::open(disk(&memory), options, LOG_ID).unwrap();
+    recovery.keep_places();
+    recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
+    let crate::BatchPlaces { base, batches } = recovery.places_from_earlier();
+    std::iter::once(base).chain(batches).collect()
+}
+
+/// Nothing shows where a batch ends in its last block but its own header. A replica that lags needs
+/// the batch: its leader repairs it, and must then take what was repaired for the batch.
+#[test]
+fn a_flipped_bit_of_a_length_before_the_image_is_mended_and_the_batch_read_all_the_same() {
+    let (follower, there) = (Instance::new(), Instance::new());
+    let batches = made_many(BatchPlace::default(), 3, 30, 30_000);
+    follower.receive(&batches);
+    there.receive(&batches);
+    image(&follower.log, batches[25].end(), b"image");
+    let files = follower.memory.files();
+    follower.end();
+    let batch = &batches[11];
+    let (name, offset) =
+        (extent_name(batch.lsn.0 / EXTENT_BYTES_MIN), size(batch.lsn.0 % EXTENT_BYTES_MIN));
+    for bit in [0, 1, 2, 4, 5, 8, 9, 10] {
+        let memory = MemoryDisk::with_files(files.clone());
+        memory.change(&name, |file| file[offset + 4 + bit / 8] ^= 1 << (bit % 8));
+        let known = before_the_image(&memory, Options::small());
+        let place = known.into_iter().find(|place| place.index == batch.index).unwrap();
+        assert_ne!(place, batch.place(), "bit {bit}: nothing but a whole batch shows it");
+        let here = Instance::start(&memory, Options::small());
+        let read = || here.log.read_batches(&[place], usize::MAX);
+        assert!(matches!(read(), Err(LogError::Damaged(_))), "bit {bit}: {:?}", read());
+        let part = towline_types::BodyLocation { lsn: place.lsn, bytes: 40 };
+        let came = there.log.batch_over(part).unwrap();
+        here.log.mend_batch(part, &came).unwrap().unwrap();
+        assert_eq!(read().unwrap(), [batch.clone()], "bit {bit}");
+        here.end();
+    }
+}
+
+/// What is read to find batches leaves enough to prove the oldest one.
+#[test]
+fn a_log_that_is_longer_than_what_a_start_reads_of_it_is_known_as_far_as_it_was_read() {
+    let options = || Options { log_bytes_max: 1 << 30, ..Options::small() };
+    let follower = Instance::start(&MemoryDisk::new(), options());
+    let mut batches = made_many(BatchPlace::default(), 3, 200, 200_000);
+    batches.extend(made_many(batches[199].place(), 3, 160, 200_000));
+    for some in batches.chunks(20) {
+        follower.receive(some);
+    }
+    image(&follower.log, batches[359].end(), b"image");
+    let known = before_the_image(&follower.memory, options());
+    let wanted: Vec<BatchPlace> = batches.iter().map(Batch::place).collect();
+    assert!(wanted.ends_with(&known));
+    assert!(known.len() > 300 && known.len() < 360, "{}", known.len());
 }
 
 #[test]
