@@ -194,11 +194,14 @@ impl FileSystem {
         copy
     }
 
-    /// Puts the content of another one back. No handle is valid any more.
+    /// Puts the content of another one back. No handle is valid any more. How much it can hold stays
+    /// as it is: a copy of a full disk fills no other one.
     pub fn put_back(&self, older: &FileSystem) {
         let volume = older.0.lock().volume.clone();
         let mut state = self.0.lock();
+        let (bytes_max, _) = state.volume.space();
         state.volume = volume;
+        state.volume.set_bytes_max(bytes_max);
         state.end_handles();
     }
 

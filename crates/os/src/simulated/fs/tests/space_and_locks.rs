@@ -261,6 +261,16 @@ fn a_copy_changes_apart_and_an_older_one_can_be_put_back() {
 }
 
 #[test]
+fn a_copy_of_a_full_disk_that_is_put_on_another_one_leaves_that_its_size() {
+    let (system, full) = (FileSystem::new(), FileSystem::new());
+    system.set_bytes_max(10 * BLOCK as u64);
+    full.put("/a", &[1; 4 * BLOCK]);
+    full.set_bytes_max(4 * BLOCK as u64);
+    system.put_back(&full.synced());
+    assert_eq!((system.bytes_free(), full.bytes_free()), (6 * BLOCK as u64, 0));
+}
+
+#[test]
 fn what_is_synced_is_what_is_there_after_any_power_cut() {
     let system = FileSystem::new();
     system.put("/a", &[1; 2 * BLOCK]);
