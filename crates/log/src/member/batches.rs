@@ -143,9 +143,9 @@ fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Byt
     Ok(bytes.into_bytes(count))
 }
 
-/// The batch in `bytes`, the blocks that were read from its position. Where it ends in its last block
-/// its header says: what is known of that may come from a header that was damaged when this process
-/// started (`recover::earlier`), and is repaired now.
+/// The batch in `bytes`, the blocks that were read from its position. Where it ends in its last
+/// block its header says: what is known of that may come from a header that was damaged when this
+/// process started (`recover::earlier`), and is repaired now.
 fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, LogError> {
     let header = BatchHeader::decode(bytes).filter(|header| header.lsn == place.lsn);
     let known = padded(place.end.0 - place.lsn.0);

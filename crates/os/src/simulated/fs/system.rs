@@ -194,8 +194,8 @@ impl FileSystem {
         copy
     }
 
-    /// Puts the content of another one back. No handle is valid any more. How much it can hold stays
-    /// as it is: a copy of a full disk fills no other one.
+    /// Puts the content of another one back. No handle is valid any more. How much it can hold
+    /// stays as it is: a copy of a full disk fills no other one.
     pub fn put_back(&self, older: &FileSystem) {
         let volume = older.0.lock().volume.clone();
         let mut state = self.0.lock();
