@@ -322,6 +322,19 @@ class ProbeFigures(unittest.TestCase):
         found = probe.put_figures("persistent", json.dumps(report), "")
         self.assertEqual((found["p999_ms"], found["refused"], found["lost"], found["reconnects"]), (1.5, 1, 2, 3))
 
+    def test_probes_that_do_not_come_about_leave_no_process_behind(self):
+        with tempfile.TemporaryDirectory() as folder:
+            binary = pathlib.Path(folder) / "towline"
+            binary.write_text("#!/bin/sh\n[ $1 = load ] && echo no such queue >&2\nexit 1\n")
+            binary.chmod(0o755)
+            manager = argparse.Namespace(binary=str(binary), folder=folder, url="amqp://127.0.0.1:1",
+                                         process=argparse.Namespace(pid=0))
+            children = pathlib.Path(f"/proc/self/task/{threading.get_native_id()}/children")
+            before = children.read_text()
+            with self.assertRaisesRegex(Failed, "the persistent probe puts nothing: no such queue"):
+                probe.Probes(manager)
+            self.assertEqual(children.read_text(), before)
+
     def test_a_probe_without_latencies_says_why(self):
         with self.assertRaisesRegex(Failed, "refused: no such"):
             probe.put_figures("persistent", "", "refused: no such queue")

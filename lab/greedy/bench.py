@@ -117,5 +117,11 @@ class Bench:
 
     def depth_of(self, queue):
         """Messages in a queue, without asking for the status of all."""
-        said = self.mqsc(f"DISPLAY QLOCAL('{queue}') CURDEPTH")
-        return int(said.split("CURDEPTH(", 1)[1].split(")", 1)[0])
+        return self.number_of(f"QLOCAL('{queue}')", "CURDEPTH")
+
+    def uncommitted_in(self, queue):
+        return self.number_of(f"QSTATUS('{queue}')", "UNCOM")
+
+    def number_of(self, what, attribute):
+        said = self.mqsc(f"DISPLAY {what} {attribute}")
+        return int(said.split(f"{attribute}(", 1)[1].split(")", 1)[0])

@@ -11,6 +11,7 @@ from greedy.client import until
 from towlab import wire
 
 LARGE_BYTES = 2048
+BROWSERS = 100
 # Puts of one client in a second, at least: what an expiry must wait for.
 PUTS_PER_S = 40_000
 # From the idle measurement to the moment.
@@ -26,6 +27,18 @@ def window_zero(bench):
     peer.send(frames.consumer(0, DEEP))
     peer.until(wire.ATTACH)
     peer.send(frames.credit(0, 0, count, window=0))
+
+
+def windows_zero(bench):
+    """The same from many browsers, each of which is offered every message."""
+    count = part(bench.depth)
+    bench.fill(count=count, persistent=True, size=LARGE_BYTES)
+    peers = [bench.peer(f"window-zero-{number}", window=0) for number in range(BROWSERS)]
+    yield
+    for peer in peers:
+        peer.send(frames.consumer(0, DEEP, browse=True))
+        peer.until(wire.ATTACH)
+        peer.send(frames.credit(0, 0, count, window=0))
 
 
 def unread(bench):
@@ -106,6 +119,7 @@ def move(bench):
 
 CASES = [
     Case("window-zero", "credit for {part} messages of 2 KiB, and a session window of 0", window_zero),
+    Case("window-zero-hundred", "the same from 100 browsers", windows_zero, why_memory="100 connections"),
     Case("unread", "credit for {depth} messages, and the socket is not read", unread),
     *both("browse", "a browse of {depth} messages", browse),
     *both("get", "a get of {depth} messages, settled in advance", get_all),

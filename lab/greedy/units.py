@@ -6,7 +6,7 @@ import os
 from greedy import frames
 from greedy.bench import DEEP, SIZE_BYTES
 from greedy.case import Case, both
-from greedy.client import Unit
+from greedy.client import Unit, until
 from greedy.producer import Producer
 
 STAYS = "the message stays in memory"
@@ -28,6 +28,7 @@ def unit(bench, persistent, fail):
     one.declare()
     bench.say(f"puts {bench.depth:,} messages in a unit")
     Producer(peer, DEEP, frames.message(bytes(SIZE_BYTES), persistent), unit=one.unit).put(bench.depth)
+    until(f"{bench.depth:,} uncommitted messages", lambda: bench.uncommitted_in(DEEP) == bench.depth)
     yield
     one.end(fail)
 

@@ -47,13 +47,20 @@ class Probes:
     def __init__(self, manager, control=True):
         """`control`: whether the sockets in the data folder can be asked."""
         self.manager = manager
-        with niceness(FIRST):
-            self.begin(str(manager.folder) if control else "-")
-        self.until_put()
+        self.puts, self.status = {}, None
+        try:
+            with niceness(FIRST):
+                self.begin(str(manager.folder) if control else "-")
+            self.until_put()
+        except BaseException:
+            # Also when the run is ended in this moment: nobody else knows of them yet.
+            self.kill()
+            raise
 
     def begin(self, folder):
         self.before = {kind: self.puts_of(kind) for kind in KINDS}
-        self.puts = {kind: self.put(kind) for kind in KINDS}
+        for kind in KINDS:
+            self.puts[kind] = self.put(kind)
         self.status = subprocess.Popen(
             [sys.executable, "-m", "towlab.status_probe", folder, self.manager.url, str(self.manager.process.pid)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=LAB)
@@ -71,7 +78,7 @@ class Probes:
         for kind, process in self.puts.items():
             while self.puts_of(kind) <= self.before[kind]:
                 if process.poll() is not None or time.monotonic() > end:
-                    self.kill()
+                    process.kill()
                     raise Failed(f"the {kind} probe puts nothing: {process.communicate()[1][-300:]}")
                 time.sleep(0.02)
 
@@ -105,10 +112,12 @@ class Probes:
             self.kill()
 
     def kill(self):
-        for process in (*self.puts.values(), self.status):
+        for process in filter(None, (*self.puts.values(), self.status)):
             if process.poll() is None:
                 process.kill()
-                process.wait()
+            process.wait()
+            for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+                pipe.close()
 
 
 def queue_of(kind):
