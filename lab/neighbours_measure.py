@@ -14,7 +14,8 @@ from towlab.probe import LAST, Probes, niceness
 from towlab.queue_manager import Failed
 
 # About seconds of a case beside its two measurements and its own weight: start, end, the probes' connections.
-AROUND_S = 3
+AROUND_S = 4
+REST_S = 1
 
 
 def name_of(case, turn):
@@ -53,6 +54,8 @@ class Lab:
         with niceness(LAST):
             next(act)
         self.say("beside an idle neighbour")
+        # What the preparation left to do in the background is not the idle neighbour's.
+        time.sleep(min(REST_S, self.args.seconds / 2))
         idle, _ = self.window(bench, lambda: None)
         self.say("beside what it does")
         beside, (took_s, own) = self.window(bench, lambda: finish(act))

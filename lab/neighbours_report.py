@@ -75,7 +75,8 @@ def case_rows(rows, args, done, case):
         rows.add(test, MORE[kind], results.more_ms(kind), "ms", bar=None if free else PUT_BAR, note=notes,
                  others=results.others)
         rows.add(test, LONGEST[kind], [one["beside"][kind]["max_ms"] for one in results.rounds], "ms")
-    for way in WAYS:
+    # Through a slow folder it cannot be asked.
+    for way in [way for way in WAYS if results.status_s(way)]:
         idle = max(results.status_s(way, "idle"), default=None)
         rows.add(test, STATUS[way], results.status_s(way), "s", bar=STATUS_BAR, note=f"idle {plain(idle)} s")
     rows.add(test, LOGIN, results.status_s("login"), "s",

@@ -158,7 +158,7 @@ def bars(title, y_label, groups, log=False):
     return figure(title, parts, [(name, False) for name in names])
 
 
-LINE, LABEL_WIDTH = 15, 150
+LINE, LABEL_WIDTH = 15, 190
 
 
 def levels(title, x_label, rows, bar):
