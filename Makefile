@@ -12,7 +12,7 @@ export TOWLINE_BIN
 .DEFAULT_GOAL := help
 .PHONY: help run run-group quickstart build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
   loom sim mutants lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
-  lab-steady lab-steady-quick chaos
+  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick chaos
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -152,6 +152,21 @@ lab-steady: build ## an hour of full load, instances stopped for a moment: nobod
 
 lab-steady-quick: build ## the same for a minute
 	python3 lab/steady.py --towline $(TOWLINE_BIN) --name steady-quick --minutes 1 $(STEADY_KNOBS)
+
+# Knobs: ONLY (selector,clear; `python3 lab/neighbours.py --list` names them), DEPTH (messages), MANY (connections, links,
+# queues), MEGABYTES (of a large message), SECONDS (of each measurement), ROUNDS, KEEP=1; PAGE=1 puts the table into
+# docs/benchmarks/neighbours.md.
+LAB_NEIGHBOURS = python3 lab/neighbours.py --towline $(TOWLINE_BIN) --slow-disk $(abspath $(TARGET))/release/slow-disk
+NEIGHBOURS_KNOBS = $(if $(ONLY),--only $(ONLY)) $(if $(DEPTH),--depth $(DEPTH)) $(if $(MANY),--many $(MANY)) \
+  $(if $(MEGABYTES),--megabytes $(MEGABYTES)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+  $(if $(KEEP),--keep) $(if $(PAGE),--page docs/benchmarks/neighbours.md)
+
+lab-neighbours: lab-build ## what one client notices of each thing that another one does (root; 40 min, 10 GB)
+	$(LAB_NEIGHBOURS) $(NEIGHBOURS_KNOBS)
+
+lab-neighbours-quick: lab-build ## the same, small: does it run at all (4 min)
+	python3 -m unittest discover --quiet --start-directory lab
+	$(LAB_NEIGHBOURS) --name neighbours-quick --depth 5000 --many 200 --megabytes 5 --seconds 1 $(NEIGHBOURS_KNOBS)
 
 # Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES, JOBS (groups side by side), POWER (stays, one,
 # goes: whose disks forget what was not synced).

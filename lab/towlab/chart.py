@@ -1,4 +1,4 @@
-"""Charts as SVG text: lines and bars, labelled axes, readable on light and on dark pages.
+"""Charts as SVG text: lines, bars and levels, labelled axes, readable on light and on dark pages.
 
 Colours are custom properties of the page (page.py), so one picture serves both. Published figures are dashed.
 Not here: interaction, other than the titles that a browser shows over a point.
@@ -156,3 +156,47 @@ def bars(title, y_label, groups, log=False):
     if absent:
         title = f"{title} (not measured: {', '.join(absent)})"
     return figure(title, parts, [(name, False) for name in names])
+
+
+LINE, LABEL_WIDTH = 15, 190
+
+
+def levels(title, x_label, rows, bar):
+    """Many bars below each other, logarithmic, with a line at what is promised. `rows`: (label, {name: value}), in each
+    the same names; a value below the axis, also a negative one, is a bar without length."""
+    rows = [(label, values) for label, values in rows if any(value is not None for value in values.values())]
+    names = list(dict.fromkeys(name for _, values in rows for name in values))
+    shown = [value for _, values in rows for value in values.values() if value is not None and value > 0]
+    if not rows:
+        return ""
+    left, height = LABEL_WIDTH, TOP + len(rows) * (LINE * len(names) + 6) + BOTTOM
+    axis = Axis([max(value, bar / 100) for value in [*shown, bar]], left, WIDTH - RIGHT - 40, log=True)
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title)}">']
+    bottom = height - BOTTOM
+    for tick in axis.ticks:
+        x = axis.at(tick)
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{number(tick)}</text>')
+    y = TOP + 3
+    for label, values in rows:
+        parts.append(f'<text class="label" x="{left - 8}" y="{y + LINE * len(names) / 2 + 4:.1f}" text-anchor="end">'
+                     f"{html.escape(label)}</text>")
+        for index, name in enumerate(names):
+            parts += level(axis, left, y + index * LINE, index, name, values.get(name))
+        y += LINE * len(names) + 6
+    x = axis.at(bar)
+    parts.append(f'<line class="line dashed" style="--colour: var(--bad)" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" '
+                 f'y2="{bottom}"><title>promised: {number(bar)}</title></line>')
+    parts.append(f'<text class="label" x="{(left + WIDTH - RIGHT) / 2:.0f}" y="{height - 8}" text-anchor="middle">'
+                 f"{html.escape(x_label)}</text>")
+    return figure(title, parts, [(name, False) for name in names])
+
+
+def level(axis, left, y, index, name, value):
+    """One bar of `levels`, with its value behind it."""
+    if value is None:
+        return []
+    end = max(left + 1, axis.at(value)) if value > 0 else left + 1
+    return [f'<rect style="--colour: var(--c{index % COLOURS})" x="{left}" y="{y:.1f}" width="{end - left:.1f}" '
+            f'height="{LINE - 3}" rx="2"><title>{html.escape(name)}: {number(value)}</title></rect>',
+            f'<text class="value" x="{end + 4:.1f}" y="{y + LINE - 5:.1f}">{short(value)}</text>']

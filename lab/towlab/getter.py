@@ -24,8 +24,7 @@ class Peer:
     """One connection, blocking unless `turn` is used."""
 
     def __init__(self, address, name):
-        self.socket = socket.create_connection(address, timeout=PATIENCE_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = opened(address)
         self.frames = wire.Frames()
         self.name = name
         self.unread = collections.deque()
@@ -59,6 +58,18 @@ class Peer:
 
     def close(self):
         self.socket.close()
+
+
+def opened(address):
+    """A socket to host and port, or to the path of a local socket."""
+    if isinstance(address, str):
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(PATIENCE_S)
+        made.connect(address)
+        return made
+    made = socket.create_connection(address, timeout=PATIENCE_S)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
 
 
 def address_of(url):

@@ -47,9 +47,9 @@ def described(code, *fields):
     return b"\x00\x53" + bytes([code]) + b"\xd0" + struct.pack(">II", len(body) + 4, len(fields)) + body
 
 
-def frame(body, sasl=False):
-    """A frame on channel 0."""
-    return struct.pack(">IBBH", len(body) + 8, 2, 1 if sasl else 0, 0) + body
+def frame(body, sasl=False, channel=0):
+    """A frame."""
+    return struct.pack(">IBBH", len(body) + 8, 2, 1 if sasl else 0, channel) + body
 
 
 def hello(container, window=1 << 20):
