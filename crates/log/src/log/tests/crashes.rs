@@ -68,8 +68,8 @@ fn what_was_durable_is_there_after_a_crash_at_any_operation_and_the_log_goes_on(
     assert!(runs > 90 * 2 * 2, "{runs}");
 }
 
-/// Appends a record of which the sync fails.
-fn fail_to_append(files: &FileSystem, byte: u8) {
+/// Appends records, one behind the other, of which no sync succeeds.
+fn fail_to_append(files: &FileSystem, bytes: std::ops::Range<u8>) {
     let disk = disk();
     let watch = Watch::new();
     let (recovery, _, _) = recover(&disk, Options::small()).unwrap();
@@ -79,22 +79,32 @@ fn fail_to_append(files: &FileSystem, byte: u8) {
         let is_sync = is_extent && operation.kind == OperationKind::Sync;
         if is_sync { Verdict::FailsAfter(5) } else { Verdict::Goes }
     });
-    let (_, end) = append(&log, &[record(byte, RECORD_BYTES)], Urgency::Forced);
-    assert!(!watch.wait_durable_or_failed(end));
+    let ends = bytes.map(|byte| append(&log, &[record(byte, RECORD_BYTES)], Urgency::Forced).1);
+    assert!(!watch.wait_durable_or_failed(ends.last().unwrap()));
 }
 
 /// Without direct I/O a failed sync may leave a batch in the system's memory alone, where a start
 /// finds it and no later sync writes it.
 #[test]
 fn after_a_failed_sync_without_direct_io_what_a_start_reads_outlives_a_power_cut() {
+    starts_after_failed_syncs(3, 3..4);
+}
+
+/// The first of them is the last one in its extent.
+#[test]
+fn after_a_failed_sync_without_direct_io_the_extent_before_the_tail_is_written_again_too() {
+    starts_after_failed_syncs(5, 5..7);
+}
+
+fn starts_after_failed_syncs(before: u8, failing: std::ops::Range<u8>) {
     let mut in_memory_alone = 0;
     for seed in 0..20 {
         let files = FileSystem::new();
         files.make_folder("/data");
         files.set_takes_direct(false);
-        crash::in_process(&files, seed, || go_on(3, &AtomicUsize::new(0))).unwrap();
-        let failing = files.clone();
-        crash::in_process(&files, seed, move || fail_to_append(&failing, 3)).unwrap();
+        crash::in_process(&files, seed, move || go_on(before, &AtomicUsize::new(0))).unwrap();
+        let (on, bytes) = (files.clone(), failing.clone());
+        crash::in_process(&files, seed, move || fail_to_append(&on, bytes)).unwrap();
         files.clear_faults();
         let cut = files.copy();
         let started = crash::in_process(&files, seed, || {

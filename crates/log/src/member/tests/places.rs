@@ -225,6 +225,27 @@ fn a_flipped_bit_of_a_length_before_the_image_is_mended_and_the_batch_read_all_t
     }
 }
 
+/// Behind the last batch of an extent none shows its length, also where the image ends with the
+/// next one.
+#[test]
+fn the_batch_before_an_image_is_proved_where_it_is_the_last_of_its_extent() {
+    let batches = made_many(BatchPlace::default(), 3, 30, 30_000);
+    let is_last = |at: &usize| {
+        batches[*at].lsn.0 / EXTENT_BYTES_MIN < batches[*at + 1].lsn.0 / EXTENT_BYTES_MIN
+    };
+    for at in (8..25).filter(is_last) {
+        let follower = Instance::new();
+        follower.receive(&batches);
+        image(&follower.log, batches[at + 1].end(), b"image");
+        let lsn = batches[at].lsn.0;
+        let (name, offset) = (extent_name(lsn / EXTENT_BYTES_MIN), size(lsn % EXTENT_BYTES_MIN));
+        follower.memory.change(&name, |file| file[offset + 5] ^= 1 << 4);
+        let known = before_the_image(&follower.memory, Options::small());
+        assert_eq!(known, places(&batches[at + 1..=at + 1]), "{at}");
+        follower.end();
+    }
+}
+
 /// What is read to find batches leaves enough to prove the oldest one.
 #[test]
 fn a_log_that_is_longer_than_what_a_start_reads_of_it_is_known_as_far_as_it_was_read() {
