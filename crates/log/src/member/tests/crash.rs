@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn};
+use crate::format::ExtentHeader;
 use crate::testing::CUT;
 use towline_types::SeededRandom;
 
@@ -225,8 +226,17 @@ fn where_the_extent_behind_the_last_batch_cannot_be_read_the_start_is_refused_un
     let replica = Instance::new();
     let first = made_many(BatchPlace::default(), 1, 3, 700);
     replica.receive(&first);
-    let memory = replica.memory.clone();
+    let mut files = replica.memory.files();
     replica.end();
+    // A thread makes it ahead, and may not have done so yet.
+    files.entry(extent_name(1)).or_insert_with(|| {
+        let (sequence, extent_bytes) = (1, EXTENT_BYTES_MIN);
+        let header = ExtentHeader { log_id: LOG_ID, sequence, extent_bytes };
+        let mut bytes = header.encode().to_vec();
+        bytes.resize(size(extent_bytes), 0);
+        bytes
+    });
+    let memory = MemoryDisk::with_files(files);
     // Its header is read; whether a batch follows there is not.
     let (on, error) = (FaultOn::Read, std::io::ErrorKind::Other);
     memory.inject(Fault { on, prefix: extent_name(1), after: 1, times: 1, error });
