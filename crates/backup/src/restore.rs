@@ -208,8 +208,10 @@ impl Plan {
         }
         let view = Arc::new(View::of(backup, manifest, &point, reach)?);
         let log_id = manifest.log_id().ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
-        let cut = if Lsn(reach.lsn) == upto_lsn {
-            Some(Cut { end: reach, last: None })
+        // Where a backup ended is known, also when nothing of the log was before it.
+        let ends = manifest.points.iter().map(|point| point.end).chain([reach]);
+        let cut = if let Some(end) = ends.into_iter().find(|end| Lsn(end.lsn) == upto_lsn) {
+            Some(Cut { end, last: None })
         } else {
             let before = Lsn(point.first_extent.saturating_mul(manifest.extent_bytes));
             let damaged = manifest.damaged_within(before, Lsn(point.at));
