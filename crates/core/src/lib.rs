@@ -38,7 +38,6 @@ mod sessions;
 pub mod snapshot;
 mod spilled_bodies;
 mod status;
-mod work;
 
 pub use decide::damaged::{SetAside, Unreadable};
 pub use decide::define::DanglingNames;

@@ -77,5 +77,4 @@ impl Attention {
 pub(crate) struct Visitor {
     pub(crate) consumer: ConsumerId,
     pub(crate) attention: Attention,
-    pub(crate) browses: bool,
 }

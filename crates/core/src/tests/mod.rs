@@ -15,6 +15,5 @@ mod relocated;
 mod replay;
 mod rig;
 mod settlements;
-mod slices;
 mod spill;
 mod units;

@@ -83,7 +83,6 @@ impl Rig {
         let requests = &mut slow.requests;
         let input = Input::Requests { connection: slow.client.id, requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
-        self.slices();
         self.route_to(slow);
     }
 
@@ -92,7 +91,6 @@ impl Rig {
         self.log.durable.set(self.log.tail.get());
         let durable = Lsn(self.log.durable.get());
         self.instance.step(self.now, Input::Durable(durable), &self.log, &mut self.out);
-        self.slices();
         self.route_to(slow);
     }
 
