@@ -23,6 +23,14 @@ pub struct Header {
     pub correlation_hash: u64,
     /// Hash of the message id in its canonical text, 0 when there is none.
     pub message_id_hash: u64,
+    /// Hash of the group id (AMQP group-id, JMSXGroupID), 0 when it is in none. Groups of one hash
+    /// count as one.
+    pub group: u64,
+    /// Its number in the group (AMQP group-sequence), 0 when it has none; 4294967295 closes the
+    /// group.
+    pub group_sequence: u32,
+    /// When it becomes due; `None`: at once.
+    pub deliver_at: Option<Time>,
 }
 
 /// A message as a producer offers it.

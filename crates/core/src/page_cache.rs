@@ -23,8 +23,8 @@ use crate::page_key::{PageKey, PageRequest};
 use crate::queue::{Census, Outline, Queue, Sheet, page};
 use crate::record::RecordError;
 
-/// What a block costs in memory: 256 entries of 80 bytes, and what is around them.
-const BLOCK_BYTES: u64 = 21 * 1024;
+/// What a block costs in memory: 256 entries of 72 bytes, and what is around them.
+const BLOCK_BYTES: u64 = 19 * 1024;
 /// Blocks at the front of a lane that stay here.
 const FRONT_BLOCKS: usize = 2;
 /// Rounds of eviction that a block stays after it was read: the consumer that needed it may need it

@@ -105,9 +105,10 @@ impl QueueManager {
             return false;
         }
         assert_eq!(content.len() as u64, found.body_bytes(spot), "a body is carried whole");
-        let header = entry.header(lane);
+        let extra = found.extra(spot);
+        let header = entry.header(lane, extra);
         let backout_count = entry.backout_count;
-        let dead_letter = found.extra(spot).and_then(|extra| extra.dead_letter.clone());
+        let dead_letter = extra.and_then(|extra| extra.dead_letter.clone());
         // The put finds the message at its position.
         self.queue_mut(queue).pin(spot);
         let body = self.push_body(content, out);

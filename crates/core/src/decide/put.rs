@@ -100,6 +100,7 @@ impl QueueManager {
             put_at: now,
             correlation_hash: message.correlation_hash,
             message_id_hash: message.message_id_hash,
+            ..Header::default()
         })
     }
 

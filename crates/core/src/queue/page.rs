@@ -91,7 +91,7 @@ pub(crate) fn bodies<'a>(
 ) -> impl Iterator<Item = BodyLocation> + 'a {
     let chunks = extra.and_then(|extra| extra.chunks.as_deref());
     let whole = match (chunks, &entry.place) {
-        (None, EntryBody::Log(location)) => Some(*location),
+        (None, EntryBody::Log { bytes, lsn }) => Some(BodyLocation { lsn: *lsn, bytes: *bytes }),
         (None, EntryBody::Memory(_)) => {
             unreachable!("the body of a persistent message is in the log")
         }
@@ -187,21 +187,22 @@ fn read_entry(
     } else {
         (read_body(reader, before)?, None)
     };
-    let few = optional.dead_letter.is_some() || chunks.is_some();
+    let extra = Extra { dead_letter: optional.dead_letter, chunks, ..Extra::default() }.kept();
     let entry = Entry {
         sequence,
         expires_at: optional.expires_at.unwrap_or(Time::NEVER),
         put_at,
         correlation_hash: optional.correlation_hash,
         message_id_hash: optional.message_id_hash,
-        place: EntryBody::Log(location),
+        group: 0,
+        place: EntryBody::at(location),
         backout_count: optional.backout_count,
         state: EntryState::Available,
         priority,
         persistent: true,
-        marks: Marks::of(few),
+        marks: Marks::of(extra.is_some()),
     };
-    Ok((entry, few.then_some(Extra { dead_letter: optional.dead_letter, chunks })))
+    Ok((entry, extra))
 }
 
 /// Where the bodies of a page are.

@@ -324,6 +324,7 @@ fn read_put(reader: &mut Reader<'_>, at: Lsn) -> Result<Fact, RecordError> {
         put_at,
         correlation_hash: optional.correlation_hash,
         message_id_hash: optional.message_id_hash,
+        ..Header::default()
     };
     let OptionalFields { backout_count, dead_letter, .. } = optional;
     let message = Box::new(Message { header, body, backout_count, dead_letter });

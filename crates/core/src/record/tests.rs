@@ -155,6 +155,7 @@ fn put() -> impl Strategy<Value = Fact> {
                 put_at: Time(word.1),
                 correlation_hash: word.2,
                 message_id_hash: if word.0 { word.3 } else { 0 },
+                ..Header::default()
             };
             let dead_letter = dead_letter.map(Box::new);
             let message = Box::new(Message { header, body, backout_count, dead_letter });
@@ -292,6 +293,7 @@ fn a_get_is_small_and_a_put_has_little_overhead() {
         put_at: Time(1_800_000_000_000_000),
         correlation_hash: u64::MAX,
         message_id_hash: u64::MAX,
+        ..Header::default()
     };
     let body = Body::Memory(Bytes::from(vec![0; 1024]));
     let message = Box::new(Message { header, body, backout_count: 0, dead_letter: None });

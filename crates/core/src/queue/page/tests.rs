@@ -26,8 +26,7 @@ fn extra() -> impl Strategy<Value = Option<Extra>> {
     let chunks = prop::collection::vec(body(), 1..5).prop_map(Vec::into_boxed_slice);
     let few = (prop::option::of(dead_letter()), prop::option::of(chunks));
     let some = few.prop_filter_map("it is something", |(dead_letter, chunks)| {
-        let something = dead_letter.is_some() || chunks.is_some();
-        something.then_some(Extra { dead_letter, chunks })
+        Extra { dead_letter, chunks, ..Extra::default() }.kept()
     });
     prop_oneof![4 => Just(None), 1 => some.prop_map(Some)]
 }
@@ -49,16 +48,17 @@ fn message() -> impl Strategy<Value = (Entry, Option<Extra>)> {
         let gone = state == EntryState::Gone;
         let chunked = extra.as_ref().is_some_and(|extra| extra.chunks.is_some());
         let (priority, persistent, backout_count) = few;
-        let here = EntryBody::Memory(bytes::Bytes::from_static(b"here"));
+        let here = EntryBody::Memory(Box::new(bytes::Bytes::from_static(b"here")));
         let entry = Entry {
             sequence: 0,
             expires_at: times.1.map_or(Time::NEVER, Time),
             put_at: Time(times.0),
             correlation_hash: ids.0.unwrap_or(0),
             message_id_hash: ids.1.unwrap_or(0),
+            group: 0,
             place: match (persistent, chunked) {
-                (true, true) => EntryBody::Log(BodyLocation::default()),
-                (true, false) => EntryBody::Log(body),
+                (true, true) => EntryBody::NOWHERE,
+                (true, false) => EntryBody::at(body),
                 (false, _) => here,
             },
             backout_count,
@@ -181,7 +181,8 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
         put_at: Time(5),
         correlation_hash: 0,
         message_id_hash: 0,
-        place: EntryBody::Log(location),
+        group: 0,
+        place: EntryBody::at(location),
         backout_count: 0,
         state: EntryState::Available,
         priority: 4,
@@ -198,7 +199,7 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
     let longer = BodyLocation { bytes: 101, ..location };
     let elsewhere = BodyLocation { lsn: Lsn(60_000), ..location };
     for place in [longer, elsewhere] {
-        assert!(!comes(Entry { place: EntryBody::Log(place), ..entry.clone() }), "{place:?}");
+        assert!(!comes(Entry { place: EntryBody::at(place), ..entry.clone() }), "{place:?}");
     }
     assert!(!comes(Entry { expires_at: Time::NEVER, ..entry.clone() }));
     assert!(!comes(Entry { sequence: 8, ..entry }));
