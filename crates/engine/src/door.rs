@@ -16,8 +16,8 @@ use towline_os::sync::OnceLock;
 
 use tokio::sync::Notify;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_SPACE, LOG_LOW,
-    LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    BODY_UNREADABLE, DISK_FULL, FORMAT_LEVEL_RAISED, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_SPACE,
+    LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
     PAGE_DAMAGED,
 };
 use towline_core::{
@@ -31,7 +31,7 @@ use towline_node::{
     Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{Lsn, Payload, Time};
+use towline_types::{FORMAT_LEVEL, Lsn, Payload, Time};
 
 use crate::images::{ImageReport, ImageSource};
 use crate::journal::LogJournal;
@@ -298,6 +298,29 @@ impl Door {
             crate::defaults::define(instance, now, &journal, out);
             crate::defaults::warn_of_undefined_names(instance);
         });
+    }
+
+    /// Raises the format level of the log: all programs that read it know the newest one. Yields
+    /// whether it is the newest, from the next record on; it is not when the log is full.
+    pub fn raise_format_level(&self) -> bool {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        let raised = self.with_inner(|Inner { instance, out, .. }| {
+            let is_new = instance.object_names().next().is_none();
+            let raised = instance.raise_format_level(now, &journal, out);
+            // Of a log that begins now no other program knows.
+            raised.map(|raised| raised && !is_new)
+        });
+        match raised {
+            Ok(true) => {
+                let level = FORMAT_LEVEL.to_string();
+                log(&FORMAT_LEVEL_RAISED, &[&level, towline_types::program_version()]);
+            }
+            Ok(false) => {}
+            // There is no free space, which is reported.
+            Err(_) => return false,
+        }
+        true
     }
 
     /// Bytes of one extent of the log.

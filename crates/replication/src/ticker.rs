@@ -40,6 +40,12 @@ pub async fn note_committed(driver: Arc<Driver>) {
     let mut first = true;
     loop {
         interval.tick().await;
+        let raising = Arc::clone(&driver);
+        // It takes the lock of the door, which a runtime must not wait for.
+        let raised = towline_os::task::spawn_blocking(move || raising.raise_level_if_all_read());
+        if let Err(error) = raised.await {
+            tracing::warn!(%error, "the format level cannot be raised");
+        }
         let noting = Arc::clone(&driver);
         let durably = std::mem::take(&mut first);
         let noted = towline_os::task::spawn_blocking(move || match durably {

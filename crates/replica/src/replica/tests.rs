@@ -86,6 +86,7 @@ fn lives() {
             message_id_hash: 0,
             content: Payload::from(Bytes::from(vec![7; CONTENT_BYTES])),
             envelope_bytes: 0,
+            ..NewMessage::default()
         },
         unit: None,
         reply_wanted: true,

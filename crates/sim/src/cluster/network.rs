@@ -385,6 +385,7 @@ fn greeting_of(inbox: &dyn Inbox, peer: Peer) -> Greeting {
         version: VERSION,
         build: "simulated".into(),
         standing: inbox.standing(),
+        levels: inbox.levels(),
         differs: "".into(),
         known: inbox.known(peer),
     }
