@@ -1,5 +1,5 @@
-//! Fields: the free space of records, pages and images. What a later feature has to say of a message, a
-//! move or an image is one more field, and no new layout.
+//! Fields: the free space of records, pages and images. What a later feature has to say of a
+//! message, a move or an image is one more field, and no new layout.
 //!
 //! ```text
 //! fields   bytes (1 to 4096; 0 only where it is said), then each:
