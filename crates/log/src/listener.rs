@@ -39,4 +39,7 @@ pub trait Listener: Send + Sync {
     /// times a second, and nothing is lost. Called once until a try succeeds, and on the thread
     /// that calls `space`.
     fn hindered(&self, _error: &LogError) {}
+    /// A run that [`crate::Log::try_appender`] did not take would be taken now, or may be. Called
+    /// on the thread that calls `space`.
+    fn caught_up(&self) {}
 }
