@@ -103,7 +103,7 @@ impl Front {
                 requests.push(Request::OpenProducer { link, terminus });
             }
             LinkPurpose::Anonymous => {
-                let credit = limits::PRODUCER_CREDIT;
+                let credit = self.producer_credit();
                 let used_for = LinkUse::AnonymousProducer { credit, rejects };
                 self.accept_producer(attached, used_for, None, limits::TRANSFER_BYTES_MAX);
             }
@@ -210,7 +210,7 @@ impl Front {
                     .as_deref()
                     .is_none_or(|source| refused::knows_rejected(&source.outcomes));
                 self.nodes.attached(&attached, &address);
-                let credit = limits::PRODUCER_CREDIT;
+                let credit = self.producer_credit();
                 let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
                 let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
                 self.accept_producer(attached, used_for, Some(&address), message_bytes_max);
@@ -290,6 +290,7 @@ impl Front {
         message_bytes_max: u64,
     ) {
         let link = attached.link;
+        let credit = used_for.credit();
         match self.links.get_mut(link) {
             Some(known) => known.used_for = used_for,
             None => {
@@ -316,7 +317,7 @@ impl Front {
             ..AttachReply::default()
         };
         self.machine.accept_attach(link, reply);
-        self.machine.set_credit(link, limits::PRODUCER_CREDIT);
+        self.machine.set_credit(link, credit);
     }
 
     fn accept_consumer(&mut self, attached: &PeerAttach, address: &str, mode: SenderSettleMode) {
