@@ -40,6 +40,7 @@ mod replay;
 mod running;
 pub mod settings;
 mod start_error;
+mod wake_ups;
 mod workers;
 
 pub use admin_jobs::AdminJobs;
