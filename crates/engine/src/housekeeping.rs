@@ -19,8 +19,8 @@ use crate::relocation::{LastRelocation, PART_BETWEEN_LOOKS, relocate_if_due};
 use towline_config::Config;
 use towline_logging::log as say;
 
-/// How often it is checked whether the wall clock was set, or the machine slept: the timer of a tick
-/// that is due later does not notice that. Two reads of a clock, without a lock.
+/// How often it is checked whether the wall clock was set, or the machine slept: the timer of a
+/// tick that is due later does not notice that. Two reads of a clock, without a lock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the instance is stepped with the time, while there is more to do than one tick may: a
 /// scan of a million messages takes five seconds, and leaves nearly all of that time to others.
@@ -28,8 +28,8 @@ const TICK_UNFINISHED: Duration = Duration::from_millis(10);
 /// How often the log is checked while units of work are in it: they grow as fast as the disk
 /// writes.
 const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the log is checked otherwise, while it grows or free space is short, and how long after
-/// a failure it is not checked.
+/// How often the log is checked otherwise, while it grows or free space is short, and how long
+/// after a failure it is not checked.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The log is checked sooner when so much was logged that an image is due, or that messages which

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin_jobs;
+mod administration;
 pub mod backup;
 mod backup_folders;
 pub mod bodies;
@@ -27,6 +28,7 @@ pub mod images;
 pub mod inspection;
 mod journal;
 mod large;
+mod list_pieces;
 pub mod missing_extents;
 pub mod name_file;
 mod outbox;
