@@ -117,11 +117,7 @@ fn run<F: Future<Output = ()>>(clock_stands: bool, test: impl FnOnce(Bench) -> F
     run_on(Bench::open(), clock_stands, test);
 }
 
-fn run_on<F: Future<Output = ()>>(
-    bench: Bench,
-    clock_stands: bool,
-    test: impl FnOnce(Bench) -> F,
-) {
+fn run_on<F: Future<Output = ()>>(bench: Bench, clock_stands: bool, test: impl FnOnce(Bench) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(clock_stands)

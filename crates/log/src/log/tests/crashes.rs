@@ -79,8 +79,9 @@ fn fail_to_append(files: &FileSystem, bytes: std::ops::Range<u8>) {
         let is_sync = is_extent && operation.kind == OperationKind::Sync;
         if is_sync { Verdict::FailsAfter(5) } else { Verdict::Goes }
     });
-    let ends = bytes.map(|byte| append(&log, &[record(byte, RECORD_BYTES)], Urgency::Forced).1);
-    assert!(!watch.wait_durable_or_failed(ends.last().unwrap()));
+    let append = |byte| append(&log, &[record(byte, RECORD_BYTES)], Urgency::Forced).1;
+    let ends: Vec<Lsn> = bytes.map(append).collect();
+    assert!(!watch.wait_durable_or_failed(*ends.last().unwrap()));
 }
 
 /// Without direct I/O a failed sync may leave a batch in the system's memory alone, where a start
