@@ -50,22 +50,15 @@ def unread(bench):
     peer.consume(DEEP, bench.depth)
 
 
-def browse(bench, persistent):
-    """All messages are looked at and left."""
-    bench.fill(persistent=persistent)
-    peer = bench.peer("browses")
-    yield
-    peer.consume(DEEP, bench.depth, browse=True)
-    peer.gather(bench.depth)
-
-
-def get_all(bench, persistent):
-    """All messages are got, settled in advance."""
-    bench.fill(persistent=persistent)
-    peer = bench.peer("gets")
-    yield
-    peer.consume(DEEP, bench.depth, in_advance=True)
-    peer.gather(bench.depth)
+def read_all(name, **how):
+    """All messages come, in one go."""
+    def run(bench, persistent):
+        bench.fill(persistent=persistent)
+        peer = bench.peer(name)
+        yield
+        peer.consume(DEEP, bench.depth, **how)
+        peer.gather(bench.depth)
+    return run
 
 
 def reject(bench):
@@ -121,8 +114,8 @@ CASES = [
     Case("window-zero", "credit for {part} messages of 2 KiB, and a session window of 0", window_zero),
     Case("window-zero-hundred", "the same from 100 browsers", windows_zero, why_memory="100 connections"),
     Case("unread", "credit for {depth} messages, and the socket is not read", unread),
-    *both("browse", "a browse of {depth} messages", browse),
-    *both("get", "a get of {depth} messages, settled in advance", get_all),
+    *both("browse", "a browse of {depth} messages", read_all("browses", browse=True)),
+    *both("get", "a get of {depth} messages, settled in advance", read_all("gets", in_advance=True)),
     Case("reject", "every message is rejected, without a dead-letter queue", reject),
     *both("expiry", "{depth} messages expire in one moment", expire, weight=40),
     *both("clear", "CLEAR of {depth} messages", command(f"CLEAR QLOCAL({DEEP})")),

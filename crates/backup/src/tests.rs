@@ -62,6 +62,20 @@ impl Rig {
         }
     }
 
+    /// With a backup, on a disk that records what is done to it, to which there is much to add; and
+    /// where it ends.
+    fn backed_up_and_grown(seed: u64) -> (Rig, MemoryDisk, Lsn) {
+        let mut rig = Rig::new(seed);
+        let first = MemoryDisk::new();
+        rig.append(30);
+        rig.image(0, 6);
+        rig.back_up(&first, &choices(1)).unwrap();
+        let end = rig.end();
+        rig.append(40);
+        rig.image(2, 3);
+        (rig, MemoryDisk::recording_with_files(first.files()), end)
+    }
+
     /// Appends runs of up to three records, some of them without waiting for the one before.
     fn append(&mut self, runs: u64) {
         for _ in 0..runs {
@@ -297,15 +311,7 @@ fn a_log_at_rest_is_backed_up_to_its_end_without_a_torn_tail() {
 
 #[test]
 fn a_power_cut_at_any_moment_of_a_backup_leaves_one_that_can_be_restored() {
-    let mut rig = Rig::new(5);
-    let first = MemoryDisk::new();
-    rig.append(30);
-    rig.image(0, 6);
-    rig.back_up(&first, &choices(1)).unwrap();
-    let old_end = rig.end();
-    rig.append(40);
-    rig.image(2, 3);
-    let target = MemoryDisk::recording_with_files(first.files());
+    let (mut rig, target, old_end) = Rig::backed_up_and_grown(5);
     rig.back_up(&target, &choices(1)).unwrap();
     let (journal, mut new) = (target.journal(), 0);
     for point in 0..=journal.len() {

@@ -37,16 +37,8 @@ fn a_backup_into_a_folder_that_has_one_in_the_making_is_told_so() {
 /// The name of the new list was there, and the folder not synced: what it names was removed.
 #[test]
 fn when_the_name_of_a_list_cannot_be_synced_the_files_of_both_lists_stay_until_it_is() {
-    let mut rig = Rig::new(15);
-    let first = MemoryDisk::new();
-    rig.append(30);
-    rig.image(0, 6);
-    rig.back_up(&first, &choices(1)).unwrap();
-    let old_end = rig.end();
-    rig.append(40);
-    rig.image(2, 3);
+    let (mut rig, target, old_end) = Rig::backed_up_and_grown(15);
     let between = rig.end();
-    let target = MemoryDisk::recording_with_files(first.files());
     let (on, error) = (FaultOn::SyncNames, std::io::ErrorKind::Other);
     target.inject(Fault { on, prefix: String::new(), after: 1, times: 1, error });
     assert!(matches!(rig.back_up(&target, &choices(1)), Err(BackupError::Log(_))));

@@ -8,11 +8,7 @@ use super::{
     SnapshotStatus, Time,
 };
 use raft::eraftpb::Message as RaftMessage;
-use towline_types::{Batch, Lsn};
-
-/// What is known of a batch from before its log's image may be wrong by less than a block about
-/// where it ends.
-const END_DOUBT_BYTES: u64 = 4_096;
+use towline_types::{Batch, BatchPlace, Lsn};
 
 impl Member {
     /// Takes in one input and adds to `out` what follows from it. The caller executes `out` and
@@ -255,13 +251,12 @@ impl Member {
         let (_, wanted) = self.fetching.swap_remove(at);
         let table = &self.raw.store().table;
         let mut batches = batches;
-        // Where a batch ends in its last block its log may have learned only now.
-        batches.retain(|batch| {
-            table.place(batch.index).is_some_and(|place| {
-                (place.term, place.lsn) == (batch.term, batch.lsn)
-                    && place.end.0.abs_diff(batch.end().0) < END_DOUBT_BYTES
-            })
-        });
+        // Its term and position say which batch it is. Where it ends in its last block its log may
+        // have learned only now: a damaged length of a batch before the image is seen when it is
+        // read.
+        let is_of =
+            |batch: &Batch, place: BatchPlace| (place.term, place.lsn) == (batch.term, batch.lsn);
+        batches.retain(|batch| table.place(batch.index).is_some_and(|place| is_of(batch, place)));
         let found = batches.iter().any(|batch| batch.index == wanted.first);
         self.raw.mut_store().payloads.fetched(batches);
         if found {

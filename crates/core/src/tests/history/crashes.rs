@@ -1,6 +1,8 @@
 //! The step that ends the process and begins anew, from an image and what the log still has.
 
-use super::{At, QUEUES, World, threshold};
+use std::collections::BTreeMap;
+
+use super::{At, QUEUES, Step, World, threshold};
 
 impl World {
     /// The process dies. Of what was written but not known to be durable, a part is there.
@@ -13,13 +15,13 @@ impl World {
         let (newest, at) = (self.rig.image(), self.rig.durable);
         let late = self.rig.restart(Some((&newest, at)), records);
         let whole = self.rig.restart_whole(&newest, at, records);
+        let mut known = BTreeMap::new();
         let whole_image = self.image.as_ref().filter(|_| keep.is_multiple_of(2));
         if let Some((image, at, counts)) = whole_image {
             again = self.rig.restart_whole(image, *at, records);
-            for (id, row) in &mut self.rows {
-                let known = counts.get(id).copied().unwrap_or(0);
-                row.durable_count = row.durable_count.max(known);
-            }
+            // It may know backouts that the log lost. The log stays without them: a later restart
+            // from that alone does not know them either.
+            known.clone_from(counts);
         }
         for (end, effects) in std::mem::take(&mut self.later) {
             if end <= again.log.len() {
@@ -30,9 +32,9 @@ impl World {
         }
         self.clearing = [0; 3];
         self.rows.retain(|_, row| row.persistent && row.at != At::OnItsWay);
-        for row in self.rows.values_mut() {
+        for (id, row) in &mut self.rows {
             row.at = At::Visible;
-            row.count = row.durable_count;
+            row.count = row.durable_count.max(known.get(id).copied().unwrap_or(0));
         }
         if self.image.as_ref().is_some_and(|(_, at, _)| *at > again.log.len()) {
             self.image = None;
@@ -61,4 +63,23 @@ impl World {
         self.units.clear();
         self.targets = QUEUES.iter().map(|name| self.rig.open_put(name).unwrap()).collect();
     }
+}
+
+/// A backout was decided, an image was taken, and the log lost it: a restart from the image counts
+/// it, a later one from the log alone does not.
+#[test]
+fn a_backout_that_only_an_image_has_is_gone_when_the_log_alone_is_read() {
+    let mut world = World::new();
+    let put = |persistent| Step::Put { queue: 0, persistent, priority: 4, in_unit: false };
+    let open = || Step::Open { queue: 0, credit: 1 };
+    let begins =
+        [put(true), Step::SyncOne, open(), Step::Dispatch, Step::Disconnect { lost: true }];
+    for step in begins.into_iter().chain([Step::Image, Step::Crash { keep: 12 }]) {
+        world.run(step);
+    }
+    assert_eq!((world.rows[&0].count, world.rows[&0].durable_count), (1, 0));
+    for step in [open(), Step::Dispatch, Step::Crash { keep: 47 }, open(), Step::Dispatch] {
+        world.run(step);
+    }
+    assert_eq!(world.rows[&0].count, 0);
 }

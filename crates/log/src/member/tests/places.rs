@@ -154,9 +154,10 @@ fn places_before_the_image_are_found_again_as_far_back_as_the_log_leads() {
 #[test]
 fn a_flipped_bit_of_a_term_before_the_image_is_not_believed() {
     let follower = Instance::new();
-    let mut batches = made_many(BatchPlace::default(), 3, 10, 30_000);
-    batches.extend(made_many(batches[9].place(), 4, 10, 30_000));
-    batches.extend(made_many(batches[19].place(), 6, 10, 30_000));
+    // One bit is between the terms 6 and 4, and no batch beside a change is the last of its extent.
+    let mut batches = made_many(BatchPlace::default(), 3, 9, 30_000);
+    batches.extend(made_many(batches[8].place(), 4, 10, 30_000));
+    batches.extend(made_many(batches[18].place(), 6, 11, 30_000));
     follower.receive(&batches);
     image(&follower.log, batches[25].end(), b"image");
     let files = follower.memory.files();
