@@ -56,10 +56,13 @@ impl Loss {
 }
 
 impl Cluster {
-    /// Keeps a copy of a disk for later, now and then.
+    /// Keeps a copy of a disk for later, now and then; not one with a flipped bit, which would come
+    /// back when nothing expects it.
     pub(super) fn keep_older(&mut self, node: usize) {
-        if self.dice.chance(200) {
-            self.machines[node].older = Some(self.machines[node].disk.synced());
+        let is_kept = self.dice.chance(200);
+        let machine = &mut self.machines[node];
+        if is_kept && machine.rotten.is_none() {
+            machine.older = Some(machine.disk.synced());
         }
     }
 
