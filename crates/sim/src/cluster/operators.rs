@@ -79,7 +79,8 @@ impl Cluster {
             Some(opened.driver.log().space() == Space::Full)
         };
         let full = self.machines.iter().position(|machine| is_full(machine) == Some(true));
-        let Some(node) = full.filter(|_| matches!(self.phase, RunPhase::Peace(_))) else { return };
+        let disturbed = matches!(self.phase, RunPhase::Safety | RunPhase::Over);
+        let Some(node) = full.filter(|_| !disturbed) else { return };
         if self.machines[node].enlarge_log(EXTENTS_WHEN_FULL) {
             self.tell(format_args!("an operator enlarges the log of instance {node}"));
             self.count("full logs enlarged");
