@@ -6,8 +6,6 @@
 //! Invariant: what a member forgot, or has damaged, it has from the two others: only one machine at
 //! a time has less on its disk than it acknowledged, and both others have all that is committed.
 
-use std::sync::atomic::Ordering;
-
 use towline_os::simulated::fs::FileSystem;
 
 use super::machines::DISK_BYTES;
@@ -112,15 +110,24 @@ impl Cluster {
 
     /// A disk has little free space for a while, or none.
     pub(super) fn fill(&mut self, node: usize) {
-        let machine = &self.machines[node];
+        let machine = &mut self.machines[node];
         let used = DISK_BYTES.saturating_sub(machine.disk.bytes_free());
         let left = if self.dice.chance(500) { 0 } else { self.dice.below(FULL_BYTES) };
         machine.disk.set_bytes_max(used + left);
+        machine.is_full = true;
         // What follows from that is no fault of the instance.
-        machine.has_failed.store(true, Ordering::Relaxed);
+        if let Some(live) = &machine.live {
+            machine.let_down.note(live.process);
+        }
         self.count("full disks");
         let after = self.dice.below(FULL_US);
         self.plan_in(after, ClusterEvent::Space { node });
+    }
+
+    /// A disk has free space again.
+    pub(super) fn empty(&mut self, node: usize) {
+        self.machines[node].disk.set_bytes_max(DISK_BYTES);
+        self.machines[node].is_full = false;
     }
 
     /// Whether both others may vote, follow, and have what is committed.

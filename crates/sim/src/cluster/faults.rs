@@ -3,7 +3,7 @@
 //! Not here: how often (the plan); what goes wrong with disks (`disks`, `rot`).
 
 use super::disks::Loss;
-use super::machines::{DISK_BYTES, EXTENTS_MAX};
+use super::machines::EXTENTS_MAX;
 use super::{Cluster, ClusterEvent, RunPhase};
 use crate::plan::Fault;
 use crate::served::people::People;
@@ -130,7 +130,7 @@ impl Cluster {
             self.machines[node].set_timing(&self.plan, 1);
             self.machines[node].is_slow = false;
             self.machines[node].disk.clear_faults();
-            self.machines[node].disk.set_bytes_max(DISK_BYTES);
+            self.empty(node);
             if self.machines[node].enlarge_log(EXTENTS_MAX) {
                 // An operator makes a small log larger, which needs a start.
                 self.count("small logs");

@@ -18,6 +18,7 @@ use super::rot::RottenByte;
 use super::{Cluster, ClusterEvent, DATA, EXTENT_BYTES, RunPhase, process, promises};
 use crate::client::queue_name;
 use crate::plan::Plan;
+use crate::served::disk_faults::LetDown;
 use crate::served::messages;
 use crate::served::people::Connections;
 
@@ -26,6 +27,8 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 pub(super) const DISK_BYTES: u64 = 1 << 40;
 /// Extents of a log that is not drawn small.
 pub(super) const EXTENTS_MAX: u64 = 64;
+/// In what an instance says of bytes that are not as they were written.
+pub(super) const DAMAGED: &str = "the log is damaged";
 /// A process that ended by itself is there again so much later, at most.
 const AGAIN_US: u64 = 50_000;
 
@@ -37,8 +40,10 @@ pub(super) struct Machine {
     pub(super) is_paused: bool,
     /// Its disk takes longer than planned.
     pub(super) is_slow: bool,
-    /// Operations of its disk failed: its process may end of it, and its start be refused.
-    pub(super) has_failed: Arc<AtomicBool>,
+    /// Processes for which an operation of its disk failed, or that found it full.
+    pub(super) let_down: Arc<LetDown>,
+    /// Its disk has little free space for a while.
+    pub(super) is_full: bool,
     /// The process that has its log, 0: none; and whether one renamed the log that it had.
     has_log: Arc<AtomicU64>,
     renamed_log: Arc<AtomicBool>,
@@ -98,7 +103,8 @@ impl Machine {
             before: Before::default(),
             is_paused: false,
             is_slow: false,
-            has_failed: Arc::default(),
+            let_down: Arc::default(),
+            is_full: false,
             has_log: Arc::default(),
             renamed_log: Arc::default(),
             is_impaired: false,
@@ -122,7 +128,7 @@ impl Machine {
                 renamed.store(true, Ordering::Relaxed);
             }
         };
-        DiskFaults::draw(dice).begin(&machine.disk, &machine.has_failed, dice, watch);
+        DiskFaults::draw(dice).begin(&machine.disk, &machine.let_down, dice, watch);
         if crate::trace::is_wanted() {
             machine.disk.start_trace();
         }
@@ -209,6 +215,9 @@ impl Cluster {
             queues: (0..self.plan.queues).map(queue_name).collect(),
             board: Arc::clone(&board),
         };
+        if machine.is_full {
+            machine.let_down.note(process);
+        }
         self.shared.starts(node);
         self.world.mount(process, &machine.disk);
         let ahead_us = i64::try_from(self.plan.clock_us[node]).unwrap_or(0);
@@ -263,6 +272,7 @@ impl Cluster {
 
     fn ended(&mut self, node: usize, how: &ProcessEnd) {
         let Some(live) = self.machines[node].live.take() else { return };
+        let may_fail = self.may_fail(node, live.process);
         let end = live.board.end.lock().take();
         let gave_up_vote = promises::kept(&self.machines[node].disk).is_some_and(|it| !it.may_vote);
         if gave_up_vote && std::mem::take(&mut self.machines[node].is_put_back) {
@@ -272,7 +282,9 @@ impl Cluster {
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
         self.keep_older(node);
-        if let Some(message) = messages::broken() {
+        // Nobody could be asked for what is damaged, perhaps: it is not said of sound bytes.
+        let is_of_rot = |it: &String| self.machines[node].rotten.is_some() && it.contains(DAMAGED);
+        if let Some(message) = messages::broken().filter(|it| !is_of_rot(it)) {
             return self.fail(format!("instance {node}: {message}"));
         }
         let mut pause = 1_000 + self.dice.below(AGAIN_US);
@@ -289,14 +301,14 @@ impl Cluster {
             }
             (ProcessEnd::Exited(_), Some(End::Stopped)) => {}
             (ProcessEnd::Exited(_), Some(End::Refused(why))) => {
-                if !self.may_fail(node) {
+                if !may_fail {
                     return self.fail(format!("instance {node} does not start: {why}"));
                 }
                 self.refused(node, &why);
                 pause += 500_000;
             }
             (ProcessEnd::Exited(status), None) => {
-                if !self.may_fail(node) {
+                if !may_fail {
                     let what = format!("instance {node} exits with {status}, its disk is sound");
                     return self.fail(what);
                 }
@@ -308,11 +320,11 @@ impl Cluster {
         self.plan_in(pause, ClusterEvent::Start { node });
     }
 
-    /// Whether its disk has failed, or is damaged, so that what follows from that is no fault of
-    /// the instance.
-    fn may_fail(&self, node: usize) -> bool {
+    /// Whether its disk failed this process, or is damaged, so that what follows from that is no
+    /// fault of the instance.
+    fn may_fail(&self, node: usize, process: Process) -> bool {
         let machine = &self.machines[node];
-        machine.has_failed.load(Ordering::Relaxed) || machine.rotten.is_some()
+        machine.let_down.has(process) || machine.rotten.is_some()
     }
 
     /// What others know of a process that is gone.

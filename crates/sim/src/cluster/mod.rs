@@ -35,7 +35,7 @@ use crate::served::connection::Witness;
 use crate::served::people::{ClientEvent, People};
 use crate::served::{connection, disk_faults, look, messages};
 use crate::{Report, trace};
-use machines::{DISK_BYTES, Machine};
+use machines::Machine;
 use network::{LatencyPlan, Wires};
 use shared::Shared;
 
@@ -252,7 +252,7 @@ impl Cluster {
                 self.machines[node].set_timing(&self.plan, 1);
                 self.machines[node].is_slow = false;
             }
-            ClusterEvent::Space { node } => self.machines[node].disk.set_bytes_max(DISK_BYTES),
+            ClusterEvent::Space { node } => self.empty(node),
             ClusterEvent::Operator { node } => self.operate(node),
             ClusterEvent::Meets { node, process } => self.meets(node, process),
             ClusterEvent::Peace => self.peace(),

@@ -16,13 +16,12 @@ use towline_os::fs::{self, File};
 use towline_os::simulated::Process;
 use towline_replication::vote;
 
-use super::machines::Machine;
+use super::machines::{DAMAGED, Machine};
 use super::{Cluster, ClusterEvent, DATA, RunPhase};
+use crate::served::disk_faults::OPERATORS;
 
 /// What a full log is enlarged to.
 const EXTENTS_WHEN_FULL: u64 = 512;
-/// Processes of operators.
-const OPERATORS: u64 = 1 << 41;
 /// How long one works, at most.
 const WORKS_US: u64 = 10_000_000;
 /// A start that is refused so often for a damaged log is refused for good.
@@ -35,7 +34,7 @@ impl Cluster {
     /// an operator comes.
     pub(super) fn refused(&mut self, node: usize, why: &str) {
         let machine = &mut self.machines[node];
-        if !why.contains("the log is damaged") {
+        if !why.contains(DAMAGED) {
             machine.refused = 0;
             return;
         }

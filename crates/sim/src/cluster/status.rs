@@ -8,7 +8,6 @@
 //! its disk keeps it busy it shows what was so before.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use towline_group::{MemberId, Progress, Role};
 use towline_replication::frames::peer_of;
@@ -67,10 +66,10 @@ impl Cluster {
 
     fn status_of(&self, node: usize) -> Option<Seen> {
         let machine = &self.machines[node];
-        if machine.is_paused || machine.is_slow || machine.has_failed.load(Ordering::Relaxed) {
+        if machine.is_paused || machine.is_slow {
             return None;
         }
-        let live = machine.live.as_ref()?;
+        let live = machine.live.as_ref().filter(|it| !machine.let_down.has(it.process))?;
         let (group, _) = live.board.group.lock().clone()?;
         let (process, is_impaired) = (live.process.0, machine.is_impaired);
         Some(Seen { node, process, is_impaired, group })

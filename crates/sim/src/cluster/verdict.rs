@@ -6,7 +6,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use towline_engine::Door;
 use towline_group::Progress;
@@ -222,7 +221,7 @@ impl Cluster {
         depths: &[(String, u64)],
     ) -> Result<(), String> {
         compare::judge_depths(&rows, depths)?;
-        let has_failed = self.machines.iter().any(|it| it.has_failed.load(Ordering::Relaxed))
+        let has_failed = self.machines.iter().any(|it| it.let_down.any())
             || self.happened.contains_key("bits flipped");
         if let Some(row) = compare::set_aside(&rows).next().filter(|_| !has_failed) {
             return Err(format!("a message was set aside, and no disk has failed: {row:?}"));

@@ -3,15 +3,19 @@
 //! Not here: disks that are lost; what survives a power cut (`towline_os`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use towline_os::simulated::Process;
 use towline_os::simulated::fs::{FileSystem, Operation, OperationKind, Verdict};
 use towline_types::SeededRandom;
 
 pub(crate) const EIO: i32 = 5;
 const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
+
+/// Processes from here on are commands of operators, not instances.
+pub(crate) const OPERATORS: u64 = 1 << 41;
 
 /// How many disks take no direct I/O.
 pub(crate) const BUFFERED_PER_MILLE: u64 = 250;
@@ -31,6 +35,35 @@ pub(crate) struct DiskFaults {
     syncs_fail_ppm: u64,
 }
 
+/// The processes of a machine that its disk let down: one may end of that, its start be refused,
+/// and what it says of itself be wrong. It excuses no later one; and an operation that ended its
+/// process has not failed: a crash excuses no start.
+#[derive(Debug, Default)]
+pub(crate) struct LetDown {
+    /// The newest of them, 0: none. They are numbered in order.
+    newest: AtomicU64,
+    /// The disk failed, for an operator's command too.
+    any: AtomicBool,
+}
+
+impl LetDown {
+    pub(crate) fn note(&self, process: Process) {
+        self.any.store(true, Ordering::Relaxed);
+        if process.0 < OPERATORS {
+            self.newest.fetch_max(process.0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has(&self, process: Process) -> bool {
+        self.newest.load(Ordering::Relaxed) >= process.0
+    }
+
+    /// Whether the disk ever failed.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+}
+
 impl DiskFaults {
     pub(crate) fn draw(dice: &mut SeededRandom) -> DiskFaults {
         let mut rate = |per_mille: u64, most: u64| {
@@ -45,23 +78,22 @@ impl DiskFaults {
         }
     }
 
-    /// Puts them in force. `failed` is set when an operation failed: a process may end of that, and
-    /// a start be refused. One that ended its process has not failed: a crash excuses no start.
-    /// `watch` sees each operation before.
+    /// Puts them in force. `let_down` is told of each operation that failed. `watch` sees each
+    /// operation before.
     pub(crate) fn begin(
         self,
         disk: &FileSystem,
-        failed: &Arc<AtomicBool>,
+        let_down: &Arc<LetDown>,
         dice: &mut SeededRandom,
         watch: impl Fn(&Operation<'_>) + Send + 'static,
     ) {
         let mut dice = SeededRandom::mixed(dice.next_u64());
-        let failed = Arc::clone(failed);
+        let let_down = Arc::clone(let_down);
         disk.set_faults(move |operation| {
             watch(operation);
             let verdict = self.judge(operation, &mut dice);
             if matches!(verdict, Verdict::Hangs | Verdict::Fails(_) | Verdict::FailsAfter(_)) {
-                failed.store(true, Ordering::Relaxed);
+                let_down.note(operation.process);
             }
             verdict
         });
