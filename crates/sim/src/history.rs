@@ -79,6 +79,8 @@ pub(crate) struct History {
     held: BTreeMap<usize, (u64, u64)>,
     /// Connections that are gone.
     ended: BTreeSet<u64>,
+    /// Puts that were answered over one of those.
+    late: BTreeSet<usize>,
     /// Connections that are about to go, each of a process: what was under way to them goes back.
     leaving: BTreeMap<u64, u64>,
     /// Which instance acknowledged in a term.
@@ -365,7 +367,7 @@ impl History {
                 },
             );
         match before.max() {
-            Some(newest) if !put.delivered && number < newest && self.is_ordered(put) => {
+            Some(newest) if !put.delivered && number < newest && self.is_ordered(number) => {
                 let (first, second) = (&self.puts[number], &self.puts[newest]);
                 return Err(format!(
                     "message {number} was delivered behind {newest}, put later: {first:?}, \
@@ -394,12 +396,22 @@ impl History {
         Ok(())
     }
 
-    /// Whether a message stands before those that its client put later. One that was not answered
-    /// may have been under way on a connection that its client had given up, and have arrived after
-    /// what the client put over the next one.
-    fn is_ordered(&self, put: &Put) -> bool {
+    /// Whether a message stands before those that its client put later. One that was not answered,
+    /// or to nobody, may have been under way on a connection that its client had given up, and have
+    /// arrived after what the client put over the next one.
+    fn is_ordered(&self, number: usize) -> bool {
+        let put = &self.puts[number];
         let fate = put.unit.map_or(put.fate, |unit| self.units[unit].fate);
-        !self.orders_by_connection || fate == Fate::Yes
+        !self.orders_by_connection || (fate == Fate::Yes && !self.late.contains(&number))
+    }
+
+    /// Puts of a client are answered, one of them or those of a unit, over a connection that the
+    /// client may have given up meanwhile.
+    pub(crate) fn answers(&mut self, connection: u64, put: Option<usize>, unit: Option<usize>) {
+        if self.ended.contains(&connection) {
+            let of_unit = unit.into_iter().flat_map(|unit| &self.units[unit].puts);
+            self.late.extend(of_unit.copied().chain(put));
+        }
     }
 
     /// What a queue holds, as a browser saw it, in its order.
@@ -411,7 +423,7 @@ impl History {
             if !seen.insert(*number) {
                 return Err(format!("message {number} is there twice"));
             }
-            if !self.is_ordered(put) {
+            if !self.is_ordered(*number) {
                 continue;
             }
             let newest = newest.entry((put.client, put.queue, put.priority)).or_insert(*number);

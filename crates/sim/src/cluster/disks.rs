@@ -74,6 +74,8 @@ impl Cluster {
         self.tell(format_args!("instance {node} loses: {loss:?}"));
         self.count(loss.name());
         self.kill(node, true);
+        // Whoever puts files back makes room for them first: half of a copy is no log.
+        self.empty(node);
         self.machines[node].is_impaired = true;
         self.shared.loses(node);
         let state = promises::kept(&self.machines[node].disk);
@@ -180,6 +182,6 @@ fn remove_below(disk: &FileSystem, prefix: &str) {
 
 fn copy_below(from: &FileSystem, to: &FileSystem, prefix: &str) {
     for (path, bytes) in below(from, prefix) {
-        to.put(path, &bytes);
+        assert!(to.put(path, &bytes), "a file is put back whole");
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Machine {
     pub(super) clone: Option<FileSystem>,
     /// Its folder was put back, and no process on it has met both others.
     pub(super) is_put_back: bool,
+    /// It stays down until an operator has replaced it.
+    pub(super) awaits_operator: bool,
     /// A byte of its disk that changed by itself.
     pub(super) rotten: Option<RottenByte>,
     /// Starts in a row that were refused for a damaged log.
@@ -111,6 +113,7 @@ impl Machine {
             older: None,
             clone: None,
             is_put_back: false,
+            awaits_operator: false,
             rotten: None,
             refused: 0,
             extents_max: if dice.chance(150) { dice.between(10, 16) } else { EXTENTS_MAX },
@@ -194,7 +197,7 @@ impl Cluster {
     /// The process of an instance begins, unless there is one.
     pub(super) fn start(&mut self, node: usize) {
         let machine = &mut self.machines[node];
-        if machine.live.is_some() {
+        if machine.live.is_some() || machine.awaits_operator {
             return;
         }
         if self.dice.chance(CONFIGURED_ANEW_PER_MILLE) {

@@ -45,9 +45,21 @@ impl Cluster {
         }
     }
 
-    /// An operator looks at an instance whose log is damaged.
+    /// An operator looks at an instance whose log is damaged, or whose folder was put back.
     pub(super) fn operate(&mut self, node: usize) {
         let machine = &self.machines[node];
+        if machine.awaits_operator && self.phase != RunPhase::Over {
+            if self.others_can_do_without(node) {
+                self.machines[node].awaits_operator = false;
+                self.shared.loses(node);
+                self.count("folders put back that were replaced");
+                self.replace(node);
+            } else {
+                // The command says which of them is not in sync.
+                self.plan_in(COMES_US, ClusterEvent::Operator { node });
+            }
+            return;
+        }
         let has_started = machine.live.as_ref().is_some_and(|live| live.was_opened);
         let is_damaged = machine.refused >= REFUSED_MAX && !has_started;
         if !is_damaged || self.phase == RunPhase::Over || !self.others_can_do_without(node) {
@@ -123,11 +135,12 @@ impl Cluster {
             self.count("folders put back that met both others");
             return;
         }
-        // Only the operator knows that it was put back.
-        self.tell(format_args!("instance {node} is replaced: it did not meet the others"));
-        self.count("folders put back that were replaced");
+        // Only the operator knows that it was put back. It is stopped until the others can do
+        // without it: one of them may lack what this one acknowledged since it started.
+        self.tell(format_args!("instance {node} is to be replaced: it did not meet the others"));
         self.kill(node, false);
-        self.replace(node);
+        self.machines[node].awaits_operator = true;
+        self.plan_in(0, ClusterEvent::Operator { node });
     }
 
     /// Whether both others serve without it, as the command asks them.

@@ -112,6 +112,41 @@ fn a_producers_messages_come_in_its_order_unless_they_came_before() {
     assert!(deliver(&mut history, first).is_err());
 }
 
+/// Seed 900237: the instance took a put from a connection that its client had given up for another
+/// one, because a read of its disk had held that connection up.
+#[test]
+fn a_put_that_was_answered_to_nobody_may_come_behind_what_its_client_put_later() {
+    for ended in [false, true] {
+        let mut history = History::by_connection();
+        let (first, second) = (put_in(&mut history, None), acknowledged(&mut history));
+        if ended {
+            history.connection_ended(7);
+        }
+        history.answers(7, Some(first), None);
+        history.put_answered(ACTIVE, first, true).unwrap();
+        deliver(&mut history, second).unwrap();
+        assert_eq!(deliver(&mut history, first).is_ok(), ended);
+        assert_eq!(history.check_order(&[second, first]).is_ok(), ended);
+    }
+}
+
+#[test]
+fn a_unit_that_was_answered_to_nobody_may_come_behind_what_its_client_put_later() {
+    for ended in [false, true] {
+        let mut history = History::by_connection();
+        let unit = history.declare();
+        let (first, second) = (put_in(&mut history, Some(unit)), acknowledged(&mut history));
+        history.discharge(unit, true);
+        if ended {
+            history.connection_ended(7);
+        }
+        history.answers(7, None, Some(unit));
+        history.discharge_answered(ACTIVE, unit, true).unwrap();
+        deliver(&mut history, second).unwrap();
+        assert_eq!(deliver(&mut history, first).is_ok(), ended);
+    }
+}
+
 fn put_in_memory(history: &mut History) -> usize {
     let number = put_in(history, None);
     history.puts[number].persistent = false;

@@ -187,6 +187,7 @@ fn promise(
             Answer::Consumer(result.ok().map(|opened| opened.consumer))
         }
         Response::Put { token, result, .. } => {
+            history.answers(ends.number, Some(number(token)), None);
             history.put_answered(speaker, number(token), result.is_ok())?;
             Answer::Done(result.is_ok())
         }
@@ -196,6 +197,7 @@ fn promise(
         }
         Response::Declared { token, result } => Answer::Declared(number(token), result.ok()),
         Response::Discharged { token, result, .. } => {
+            history.answers(ends.number, None, Some(number(token)));
             history.discharge_answered(speaker, number(token), result.is_ok())?;
             Answer::Done(result.is_ok())
         }
