@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use towline_os::time::{Instant, since_epoch};
 
 use bytes::Bytes;
@@ -102,8 +103,11 @@ impl BackupReply {
     }
 }
 
-/// How often `patiently` tries; under load once or twice is enough.
-const TRIES: u32 = 10_000;
+/// How often `patiently` tries; under load once or twice is enough. Behind [`TRIES_AT_ONCE`] they
+/// take [`PAUSE`] each: a disk that stalls for ten seconds fails no backup and no copy.
+const TRIES: u32 = 11_000;
+const TRIES_AT_ONCE: u32 = 1_000;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Makes a backup of the running queue manager `name`. Takes as long as the copying.
 /// `restricted`: another user than that of this process requests it, so it goes only into these
@@ -200,11 +204,16 @@ fn add(
 /// # Errors
 /// That of `attempt`; that the log moves too fast.
 pub fn patiently<T>(mut attempt: impl FnMut() -> Result<Option<T>, String>) -> Result<T, String> {
-    for _ in 0..TRIES {
+    for tries in 0..TRIES {
         if let Some(answer) = attempt()? {
             return Ok(answer);
         }
-        towline_os::thread::yield_now();
+        if tries < TRIES_AT_ONCE {
+            towline_os::thread::yield_now();
+        } else {
+            // The disk takes its time, perhaps: what is appended waits for it.
+            towline_os::thread::sleep(PAUSE);
+        }
     }
     Err("the log moves too fast; try again".into())
 }

@@ -16,9 +16,9 @@ use towline_os::sync::OnceLock;
 
 use tokio::sync::Notify;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_SPACE, LOG_LOW,
-    LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
-    PAGE_DAMAGED,
+    BODY_UNREADABLE, DISK_FULL, EXTENT_HEADER_REPAIRED, LOG_EXTENT_REFUSED, LOG_FULL,
+    LOG_HAS_SPACE, LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
+    MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
 };
 use towline_core::{
     ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
@@ -501,6 +501,10 @@ impl Listener for Door {
 
     fn hindered(&self, error: &LogError) {
         log(&LOG_EXTENT_REFUSED, &[&error.to_string()]);
+    }
+
+    fn header_repaired(&self, file: &str) {
+        log(&EXTENT_HEADER_REPAIRED, &[file]);
     }
 
     fn space(&self, space: Space) {

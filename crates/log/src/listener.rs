@@ -39,4 +39,7 @@ pub trait Listener: Send + Sync {
     /// times a second, and nothing is lost. Called once until a try succeeds, and on the thread
     /// that calls `space`.
     fn hindered(&self, _error: &LogError) {}
+    /// The header of this file, an extent, was damaged and has been written again. Called on a
+    /// thread that reads the log.
+    fn header_repaired(&self, _file: &str) {}
 }

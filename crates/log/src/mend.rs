@@ -27,8 +27,8 @@ use crate::folder::names::{NEW_NAME, extent_name};
 use crate::folder::scan::{Scan, WholeBatch};
 use crate::folder::table::{self, TailVerdict};
 use crate::format::{
-    BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader,
-    ImageHeader, VERSION_WITHOUT_CHECKS, padded, payload_sum, size,
+    BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, ImageHeader,
+    VERSION_WITHOUT_CHECKS, padded, payload_sum, size,
 };
 use crate::mark::Seam;
 
@@ -121,8 +121,8 @@ pub fn mend(
 
 /// Mends batches from extent `first` on of the log in `folder`, which no process uses, with what
 /// `ask` yields: other instances' answers to [`crate::Log::batch_over`] for a part of the log,
-/// which lies where a batch begins. Extents that are gone, and headers of extents, stay as they
-/// are.
+/// which lies where a batch begins. Damaged headers of extents are written again without asking;
+/// extents that are gone stay so.
 ///
 /// # Errors
 /// As [`mend_from_log`].
@@ -145,8 +145,18 @@ fn mend_asked(
     let folder = Folder::list(target.as_ref())?;
     let Some(mut files) = Files::of(target, &folder)? else { return Ok(report) };
     let first = first.max(files.first());
-    files.check(target.as_ref(), first..)?;
     let identity = files.identity();
+    for &sequence in folder.extents.range(first..) {
+        if headers::is_damaged(target.as_ref(), sequence, identity)? {
+            let name = extent_name(sequence);
+            let written = headers::write(target.as_ref(), sequence, identity);
+            report.bytes += written.map_err(|e| LogError::io("write a header again", &name, e))?;
+            let lsn = Lsn(sequence * identity.extent_bytes);
+            let what = Damage::ExtentHeader;
+            report.mended.push(Finding { file: name, extent: sequence, offset: 0, lsn, what });
+        }
+    }
+    files.check(target.as_ref(), first..)?;
     let mut take = |place| asked(identity, place, ask);
     let mut mender = Mender { target, take: &mut take, identity, report: &mut report };
     mender.batches(&files, first, folder.images.last().copied(), &mut |_, _| {})?;
@@ -231,7 +241,7 @@ impl Mender<'_> {
         let oldest = oldest.map_or(first, |oldest| oldest.min(first));
         for sequence in oldest..=last {
             let what = if folder.extents.contains(&sequence) {
-                if !self.header_is_damaged(sequence)? {
+                if !headers::is_damaged(self.target.as_ref(), sequence, self.identity)? {
                     continue;
                 }
                 Damage::ExtentHeader
@@ -247,7 +257,10 @@ impl Mender<'_> {
             let found = Finding { file, extent: sequence, offset: 0, lsn, what };
             let failed = |e| LogError::io("bring an extent back", &extent_name(sequence), e);
             let done = match what {
-                Damage::ExtentHeader => self.write_header(sequence),
+                Damage::ExtentHeader => {
+                    headers::write(self.target.as_ref(), sequence, self.identity)
+                        .map(|bytes| self.report.bytes += bytes)
+                }
                 // A backup has of its last extent what was written of it.
                 _ if from.length(sequence).is_none() => {
                     let why = "the source does not have it";
@@ -272,30 +285,6 @@ impl Mender<'_> {
             self.report.mended.push(found);
         }
         Ok(())
-    }
-
-    /// Whether the first block is not a header at all; one of another log is for the check behind.
-    fn header_is_damaged(&self, sequence: u64) -> Result<bool, LogError> {
-        let name = extent_name(sequence);
-        let failed = |e| LogError::io("read an extent's header", &name, e);
-        let file = self.target.open(&name).map_err(failed)?;
-        if file.len().map_err(failed)? < self.identity.extent_bytes {
-            return Ok(false);
-        }
-        let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
-        file.read_at(block.bytes_mut(), 0).map_err(failed)?;
-        Ok(matches!(ExtentHeader::decode(block.bytes()), Err(crate::format::BadHeader::Damaged)))
-    }
-
-    fn write_header(&mut self, sequence: u64) -> std::io::Result<()> {
-        let Identity { log_id, extent_bytes } = self.identity;
-        let file = self.target.open(&extent_name(sequence))?;
-        let mut block = Aligned::with_capacity(EXTENT_HEADER_BYTES);
-        let header = ExtentHeader { log_id, sequence, extent_bytes };
-        block.append_to().extend_from_slice(&header.encode());
-        file.write_at(block.bytes(), 0)?;
-        self.report.bytes += EXTENT_HEADER_BYTES as u64;
-        file.sync_data()
     }
 
     /// What shows that the source's extent goes between its neighbours here. Where those are
@@ -585,11 +574,13 @@ fn read(
     Some((header, payload))
 }
 
+mod headers;
 mod rest;
 mod running;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use headers::file_of;
 pub use rest::batch_at_rest;
 pub use running::{MendedBatch, NotMended};
 pub(crate) use running::{batch_over, damaged_parts, mend_batch};

@@ -20,6 +20,7 @@ use crate::folder::names::extent_name;
 use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
+use crate::mend::file_of;
 use crate::record::{CHECK_BYTES, body_is_whole};
 use crate::shared::Shared;
 
@@ -43,7 +44,7 @@ pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogErro
     if !shared.state().extents.holds(sequence) {
         return Err(gone);
     }
-    let found = match shared.handles.get(sequence) {
+    let found = match file_of(shared, sequence) {
         Ok(file) => Search { shared, sequence, file: file.as_ref(), body, cuts }.run(),
         Err(error) => Err(error),
     };

@@ -42,6 +42,7 @@ struct Seen {
     durable_after_failure: bool,
     spaces: Vec<Space>,
     hindrances: usize,
+    headers_repaired: Vec<String>,
 }
 
 impl Watch {
@@ -103,6 +104,11 @@ impl Watch {
         self.seen.lock().hindrances
     }
 
+    /// Extents whose headers were written again.
+    pub fn headers_repaired(&self) -> Vec<String> {
+        self.seen.lock().headers_repaired.clone()
+    }
+
     /// All durable positions, in the order in which they were heard.
     pub fn durable(&self) -> Vec<Lsn> {
         self.seen.lock().durable.clone()
@@ -139,6 +145,10 @@ impl Listener for Watch {
     fn failed(&self, error: &LogError) {
         self.seen.lock().failures.push(error.to_string());
         self.changed.notify_all();
+    }
+
+    fn header_repaired(&self, file: &str) {
+        self.seen.lock().headers_repaired.push(file.to_owned());
     }
 
     fn hindered(&self, _error: &LogError) {

@@ -562,6 +562,10 @@ impl Listener for Driver {
         say(&towline_admin::catalogue::LOG_EXTENT_REFUSED, &[&error.to_string()]);
     }
 
+    fn header_repaired(&self, file: &str) {
+        say(&towline_admin::catalogue::EXTENT_HEADER_REPAIRED, &[file]);
+    }
+
     fn space(&self, space: Space) {
         if let Some(active) = self.active.get() {
             active.space(space);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use towline_os::time::Instant;
 
 use bytes::Bytes;
-use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};
+use towline_admin::catalogue::{EXTENT_HEADER_REPAIRED, GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};
 use towline_log::mend::{DamageLeft, MendReport, mend_by_asking};
 use towline_log::{Damage, Finding, LogId};
 use towline_types::BodyLocation;
@@ -63,9 +63,10 @@ pub fn reading<T, E>(
     }
 }
 
-/// Others are not: an extent that is gone comes with a copy.
+/// Others are not: an extent that is gone comes with a copy. Behind a header that is damaged there
+/// may be a batch that is, too.
 fn is_of_a_batch(what: Damage) -> bool {
-    matches!(what, Damage::Batch | Damage::Chain | Damage::Unreadable)
+    matches!(what, Damage::Batch | Damage::Chain | Damage::Unreadable | Damage::ExtentHeader)
 }
 
 /// Whether all that was damaged is repaired.
@@ -90,6 +91,10 @@ fn repair(about: &StartRepair<'_>, folder: &Path, found: &Finding) -> bool {
     match done {
         Ok(MendReport { mended, left, .. }) => {
             for repaired in &mended {
+                if repaired.what == Damage::ExtentHeader {
+                    say(&EXTENT_HEADER_REPAIRED, &[&repaired.file]);
+                    continue;
+                }
                 let Finding { file, offset, lsn, .. } = repaired;
                 let offset = offset.to_string();
                 let lsn = lsn.to_string();

@@ -208,6 +208,10 @@ entries! {
         "Retried five times a second. Extents made in advance are used first, then puts are \
          refused. Nothing acknowledged is lost. Check the permissions of the log folder, and the \
          disk.";
+    EXTENT_HEADER_REPAIRED = "TWL2042W" "The header of an extent of the recovery log was damaged \
+                                         and has been written again: {file}.",
+        "The disk did not return what was written. All that a header says is known from the other \
+         extents, so nothing is lost. Check the disk: this can happen again.";
     MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to \
                                     the dead-letter queue: {reason}.",
         "The disk did not return what was written. Consumers go on with the next message. The \

@@ -10,6 +10,7 @@ use crate::block::Aligned;
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::names::extent_name;
 use crate::format::{BATCH_HEADER_BYTES, BatchHeader, padded, payload_sum, size};
+use crate::mend::file_of;
 use crate::shared::Shared;
 
 /// Bytes read at a time: also what one batch given out may keep in memory.
@@ -135,7 +136,7 @@ fn read_piece(
 }
 
 fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Bytes, LogError> {
-    let file = shared.handles.get(sequence)?;
+    let file = file_of(shared, sequence)?;
     let mut bytes = Aligned::zeroed(size(padded(until.0 - from.0)));
     let offset = from.0 % shared.options.extent_bytes;
     let count = file.read_at(bytes.bytes_mut(), offset);

@@ -1,8 +1,8 @@
 //! One damaged batch of a running log, replaced where it lies by what another instance of the group
 //! has; and the batch that another instance asks for.
 //!
-//! Not here: which instance is asked, and how often (the group). Missing extents, and headers of
-//! extents (`mend`, of a log at rest).
+//! Not here: which instance is asked, and how often (the group). Missing extents (`mend`, of a
+//! log at rest); headers of extents (`headers`).
 //!
 //! Invariants: what verifies is not written; what is written was proven to be the original, by the
 //! header that is left or by its neighbours; nothing beyond the blocks of that one batch is
@@ -12,6 +12,7 @@
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn, fitting};
 
+use super::headers::file_of;
 use super::{Around, proven};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
@@ -67,7 +68,7 @@ pub(crate) fn batch_over(shared: &Shared, part: BodyLocation) -> Result<Bytes, L
     if !shared.state().extents.holds(inside.sequence) {
         return Err(gone);
     }
-    let file = shared.handles.get(inside.sequence)?;
+    let file = file_of(shared, inside.sequence)?;
     let found = inside.covering(shared, file.as_ref());
     // Reclaimed meanwhile: what was read may have been written over.
     if !shared.state().extents.holds(inside.sequence) {
@@ -101,6 +102,10 @@ pub(crate) fn mend_batch(
     let gone = || NotMended::Log(LogError::Gone { lsn: part.lsn });
     let inside = Inside::of(shared, part).ok_or_else(gone)?;
     let (there, payload) = judge(shared, inside, came).map_err(NotMended::Refused)?;
+    if !shared.state().extents.holds(inside.sequence) {
+        return Err(gone());
+    }
+    let file = file_of(shared, inside.sequence).map_err(NotMended::Log)?;
     // No extent is let go while it is held, nothing is cut off, and no second one mends.
     let housekeeping = shared.housekeeping.lock();
     match shared.state().phase {
@@ -112,7 +117,6 @@ pub(crate) fn mend_batch(
     if !shared.state().extents.holds(inside.sequence) || end > shared.durable() {
         return Err(gone());
     }
-    let file = shared.handles.get(inside.sequence).map_err(NotMended::Log)?;
     let own = Own { shared, file: file.as_ref(), begin: inside.begin };
     let offset = there.lsn.0 - inside.begin;
     if own.is_whole(offset) {

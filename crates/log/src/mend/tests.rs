@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::disk::MemoryDisk;
+use crate::format::ExtentHeader;
 use crate::listener::Urgency;
 use crate::offline::verify_disk;
 use crate::options::Options;
@@ -414,4 +415,16 @@ fn two_logs_with_damage_in_different_batches_repair_each_other_at_rest() {
         assert_eq!((report.mended.len(), report.left.len()), (1, 0), "{report:?}");
     }
     assert!(extents(&one) == extents(&original) && other.files() == sound);
+}
+
+#[test]
+fn a_damaged_header_is_written_again_at_a_start_without_asking_anybody() {
+    let original = written();
+    let target = copy(&original);
+    target.change(&extent_name(1), |file| file[27] ^= 2);
+    let disk: Arc<dyn Disk> = Arc::new(target.clone());
+    let report = mend_asked(&disk, 0, &mut |_| panic!("nobody is asked")).unwrap();
+    let what: Vec<Damage> = report.mended.iter().map(|found| found.what).collect();
+    assert_eq!((what, report.left), (vec![Damage::ExtentHeader], Vec::new()));
+    assert!(extents(&target) == extents(&original));
 }

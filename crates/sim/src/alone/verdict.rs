@@ -114,11 +114,9 @@ impl Alone {
         let Some((process, slot)) = self.looks.begun.take() else { return self.begin_look() };
         let seen = slot.lock().take();
         match seen {
-            None if self.world.ended(process).is_none() => {
-                self.looks.begun = Some((process, slot));
-            }
-            // It ended meanwhile: the next one is asked.
-            None => {}
+            // It ended meanwhile, whatever was seen of it: the next one is asked.
+            _ if self.world.ended(process).is_some() => {}
+            None => self.looks.begun = Some((process, slot)),
             Some(seen) => match seen.and_then(|(rows, depths)| self.judge(rows, &depths)) {
                 Ok(()) => self.looked(),
                 Err(broken) => self.fail(format!("look {}: {broken}", self.looks.done)),

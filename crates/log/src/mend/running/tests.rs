@@ -321,3 +321,62 @@ fn an_extent_that_was_let_go_is_not_written() {
         assert!(matches!(mended, Some(NotMended::Log(LogError::Gone { .. }))), "{mended:?}");
     }
 }
+
+/// Seed 937250 of the simulator: with a header that was damaged, no message of the extent could be
+/// read, no replica be sent a copy, and what other instances gave was not used.
+#[test]
+fn a_damaged_header_of_an_extent_is_written_again_when_the_extent_is_read() {
+    let pair = pair();
+    let (part, body, _) = pair.batches().remove(2);
+    // Each field, and the checksum.
+    for byte in [0, 9, 17, 27, 35, 45, 51] {
+        let disk = pair.damaged(byte);
+        let (log, watch) = begun(&disk);
+        assert_eq!(log.read(part).unwrap(), body, "byte {byte}");
+        assert_eq!(watch.headers_repaired(), [extent_name(1)], "byte {byte}");
+        assert!(extents(&disk) == extents(&pair.here), "byte {byte}");
+        log.shutdown();
+        assert!(is_sound(&disk), "byte {byte}");
+    }
+    // Asked for by another instance; and beside a damaged batch.
+    let disk = pair.damaged(27);
+    disk.change(&extent_name(1), |file| file[size(part.lsn.0 % EXTENT) + 100] ^= 8);
+    let (log, _watch) = begun(&disk);
+    assert!(log.batch_over(part).is_err_and(|error| error.is_damage()));
+    let came = pair.asked(part);
+    assert!(log.mend_batch(part, &came).unwrap().is_some());
+    assert!(extents(&disk) == extents(&pair.here));
+}
+
+const EXTENT: u64 = crate::EXTENT_BYTES_MIN;
+
+#[test]
+fn a_header_that_says_something_else_is_not_written_over() {
+    let pair = pair();
+    let (part, ..) = pair.batches().remove(2);
+    let others = [
+        crate::format::ExtentHeader { log_id: crate::LogId(7), sequence: 1, extent_bytes: EXTENT },
+        crate::format::ExtentHeader { log_id: LOG_ID, sequence: 2, extent_bytes: EXTENT },
+    ];
+    for other in others {
+        let disk = copy(&pair.here);
+        let encoded = other.encode();
+        disk.change(&extent_name(1), |file| file[..encoded.len()].copy_from_slice(&encoded));
+        let before = extents(&disk);
+        let (log, watch) = begun(&disk);
+        assert!(log.read(part).is_err() && log.batch_over(part).is_err());
+        assert!(extents(&disk) == before && watch.headers_repaired().is_empty());
+    }
+}
+
+#[test]
+fn a_header_that_cannot_be_written_again_stops_the_log() {
+    let pair = pair();
+    let (part, ..) = pair.batches().remove(2);
+    let disk = pair.damaged(27);
+    let (log, watch) = begun(&disk);
+    let (prefix, error) = (extent_name(1), io::ErrorKind::Other);
+    disk.inject(Fault { on: FaultOn::Write, prefix, after: 0, times: 1, error });
+    assert!(matches!(log.read(part), Err(LogError::Io { .. })));
+    assert_eq!((watch.failures(), watch.headers_repaired().len()), (1, 0));
+}
