@@ -22,6 +22,7 @@ mod fact;
 mod ghosts;
 mod hash;
 mod ids;
+mod log_room;
 mod message;
 pub mod object;
 mod page_cache;

@@ -15,6 +15,7 @@ use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
+use crate::log_room::log_room_of;
 use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
 use crate::queue::Queue;
@@ -73,10 +74,6 @@ pub(crate) struct Counters {
     pub(crate) unit: u64,
 }
 
-/// Most bytes that the log takes for a put beside its body: records, checks, and its part of the
-/// head and the padding of a batch.
-const LOG_BYTES_BESIDE_A_BODY: u64 = 512;
-
 impl QueueManager {
     /// A queue manager without any object.
     #[must_use]
@@ -134,10 +131,7 @@ impl QueueManager {
 
     /// Whether the log has space for `puts` persistent messages with bodies of `bytes` together.
     pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
-        // What does not fit at the end of an extent is left free there, and the next extent begins
-        // with it: a run takes less than twice its length.
-        let records = bytes.saturating_add(puts.saturating_mul(LOG_BYTES_BESIDE_A_BODY));
-        if records.saturating_mul(2) > self.log_room { Err(Refusal::LogFull) } else { Ok(()) }
+        if log_room_of(bytes, puts) > self.log_room { Err(Refusal::LogFull) } else { Ok(()) }
     }
 
     pub(crate) fn next_sequence(&mut self) -> MessageSequence {

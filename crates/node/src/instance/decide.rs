@@ -108,9 +108,12 @@ impl Instance {
     }
 
     /// Informs the rules of what the log takes. What waits for log space goes first: until then
-    /// nothing that adds is decided.
+    /// nothing that adds is decided. What waits for a log that is behind has its space already.
     pub(super) fn look_at_free_space(&mut self, journal: &dyn Journal) {
-        let free = if self.is_stalled() { 0 } else { journal.room_for_puts() };
+        let free = match self.log_is_full() {
+            true => 0,
+            false => journal.room_for_puts().saturating_sub(self.stalled_room),
+        };
         self.rules.set_log_room(free);
     }
 

@@ -28,7 +28,7 @@ pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound,
 use self::units::reusable;
 use crate::annotated::MessageAnnotations;
 use crate::damaged::DamagedMessages;
-use crate::journal::Journal;
+use crate::journal::{Journal, NotAppended};
 use crate::live::LiveExtents;
 use crate::pending::{DurableRun, Pending};
 use crate::request::Response;
@@ -56,21 +56,32 @@ pub struct Instance {
     quiescing: bool,
     /// Scripts and the status are chores of the surroundings.
     pub(crate) is_administered_outside: bool,
-    /// Runs that found no space in the log, in order; nothing overtakes them.
+    /// Runs that the log did not take yet, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
+    /// What they need of the space that the log has for puts.
+    stalled_room: u64,
+    /// Why the log did not take the first of them.
+    stalled_for: NotAppended,
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
     pub(crate) damaged: DamagedMessages,
     pub(crate) annotated: MessageAnnotations,
 }
 
-/// A run that waits for space in the log.
+/// A run that waits until the log takes it.
 #[derive(Debug)]
 struct StalledRun {
     facts: Vec<Fact>,
     logged: usize,
     durability: Durability,
     reply: Option<(ConnectionId, Response)>,
+}
+
+impl StalledRun {
+    /// What it needs of the space that the log has for puts.
+    fn log_room(&self) -> u64 {
+        self.facts.iter().take(self.logged).map(Fact::log_room).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -130,6 +141,8 @@ impl Instance {
             quiescing: false,
             is_administered_outside: false,
             stalled: VecDeque::new(),
+            stalled_room: 0,
+            stalled_for: NotAppended::Behind,
             units_ended_for_log: 0,
             damaged: DamagedMessages::default(),
             annotated: MessageAnnotations::default(),
@@ -157,7 +170,7 @@ impl Instance {
             }
             Input::Unreadable(found) => self.unreadable(now, &found, journal, out),
             Input::Relocate { queue, sequence, content } => {
-                // While runs wait for log space, mere housekeeping must not queue among them.
+                // While runs wait for the log, mere housekeeping must not queue among them.
                 if self.stalled.is_empty()
                     && self.rules.relocate(queue, sequence, content, &mut self.decision)
                 {
@@ -192,6 +205,7 @@ impl Instance {
                 self.retry_stalled(journal);
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
+            Input::LogCaughtUp => self.retry_stalled(journal),
             Input::ClockStepped(by_us) => self.rules.clock_stepped(by_us),
             Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
             Input::Quiesce => self.quiescing = true,
@@ -230,8 +244,8 @@ impl Instance {
     /// When [`Input::Tick`] must come at the latest.
     #[must_use]
     pub fn next_tick(&self) -> Time {
-        // Runs that wait for log space are retried at every tick.
-        if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
+        // Runs that wait for log space are retried at every tick; a log that has caught up says so.
+        if self.log_is_full() { Time::ZERO } else { self.rules.next_tick() }
     }
 
     /// Whether [`Input::Work`] has anything to do.
@@ -253,10 +267,10 @@ impl Instance {
         self.rules.body_of(queue, sequence)
     }
 
-    /// Runs that are decided and not durable yet.
+    /// Runs that are decided and not durable yet, but for those that wait for space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
-        self.pending.len()
+        self.pending.len() + if self.log_is_full() { 0 } else { self.stalled.len() }
     }
 
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
@@ -359,27 +373,39 @@ impl Instance {
         self.take_outputs(journal, out);
     }
 
-    /// Whether a run waits for space in the log.
+    /// Whether a run waits for the log.
     pub(crate) fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
+    }
+
+    /// Whether a run waits for a log that is behind.
+    #[must_use]
+    pub fn waits_for_log(&self) -> bool {
+        self.is_stalled() && self.stalled_for == NotAppended::Behind
+    }
+
+    /// Whether a run waits for space in the log.
+    fn log_is_full(&self) -> bool {
+        self.is_stalled() && self.stalled_for == NotAppended::Full
     }
 
     fn something_is_on_its_way(&self) -> bool {
         !self.pending.is_empty() || !self.stalled.is_empty()
     }
 
-    /// Gives a run to the log, or parks it behind those that found no space. Returns an empty
+    /// Gives a run to the log, or parks it behind those that it did not take. Returns an empty
     /// vector to use again.
     fn log_run(&mut self, mut run: StalledRun, journal: &dyn Journal) -> Vec<Fact> {
         self.retry_stalled(journal);
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
+            self.stalled_room += run.log_room();
             self.stalled.push_back(run);
             return Vec::new();
         }
         reusable(run.facts)
     }
 
-    /// False: no space; the run is as it was.
+    /// False: the log did not take it; the run is as it was.
     fn append(&mut self, run: &mut StalledRun, journal: &dyn Journal) -> bool {
         // What is left out of the log here would be acknowledged and gone after a restart.
         let Some(logged) = run.facts.get_mut(..run.logged) else {
@@ -389,8 +415,11 @@ impl Instance {
             Durability::Memory => Lsn::ZERO,
             durability @ (Durability::Lazy | Durability::Forced) => {
                 match journal.append(logged, durability) {
-                    Some(end) => end,
-                    None => return false,
+                    Ok(end) => end,
+                    Err(why) => {
+                        self.stalled_for = why;
+                        return false;
+                    }
                 }
             }
         };
@@ -401,13 +430,17 @@ impl Instance {
         true
     }
 
-    /// There may be log space again.
+    /// The log may take runs again.
     fn retry_stalled(&mut self, journal: &dyn Journal) {
         while let Some(mut run) = self.stalled.pop_front() {
+            let room = run.log_room();
             if !self.append(&mut run, journal) {
                 self.stalled.push_front(run);
                 return;
             }
+            // What is decided next counts on the log's space, less these.
+            assert!(self.stalled_room >= room, "a run waited that was not counted");
+            self.stalled_room -= room;
         }
     }
 

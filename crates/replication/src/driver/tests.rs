@@ -443,6 +443,10 @@ impl ActiveInstance for Serving {
 
     fn space(&self, _space: Space) {}
 
+    fn written(&self) {}
+
+    fn caught_up(&self) {}
+
     fn close_clients(&self) {}
 
     fn runs_pending(&self) -> usize {
