@@ -46,7 +46,7 @@ pub use decide::define::DanglingNames;
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Durability, Fact};
 pub use hash::FastMap;
-pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
+pub use ids::{BodyId, ConnectionId, ConsumerId, LargePutId, MessageSequence, QueueId, UnitId};
 pub use message::{Body, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
 pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
 pub use page_key::{PageKey, PageRequest};

@@ -4,7 +4,7 @@
 //! Not here: what waits (the tasks of connections); that producers get no credit meanwhile
 //! (`towline_node`); the log's own bound.
 //!
-//! Invariant: who waits is woken when it is over, whichever of both comes first.
+//! Invariant: a task that waits is woken when it is over, whichever of both comes first.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Waker};
@@ -18,7 +18,9 @@ use towline_types::limits;
 pub(crate) struct Backlog {
     /// Runs wait in the instance, because the log did not take them.
     is_stalled: AtomicBool,
-    /// Somebody waits.
+    /// The instance has work that waits while the log is behind.
+    has_work: AtomicBool,
+    /// A task waits.
     is_awaited: AtomicBool,
     waiting: Mutex<FastMap<ConnectionId, Waker>>,
 }
@@ -52,6 +54,20 @@ impl Backlog {
             self.is_stalled.store(is_stalled, Ordering::SeqCst);
         }
         was && !is_stalled
+    }
+
+    /// Enters whether the instance has work that waits while the log is behind.
+    pub(crate) fn has_work(&self, has_work: bool) {
+        if self.has_work.load(Ordering::Relaxed) != has_work {
+            self.has_work.store(has_work, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the instance is to go on with that work.
+    pub(crate) fn lets_work(&self, unsynced_bytes: impl Fn() -> u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.has_work.load(Ordering::SeqCst) && !self.is_behind(unsynced_bytes(), false)
     }
 
     /// Something was written, or runs wait no more: wakes all when the log has caught up.

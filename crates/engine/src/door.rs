@@ -28,7 +28,7 @@ use towline_core::{
     ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
-use towline_log::{Log, LogError, mark_rebuild};
+use towline_log::{Listener, Log, LogError, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
     Administration, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal,
@@ -154,6 +154,14 @@ impl Door {
     pub fn written(&self) {
         let log = self.running_log();
         self.backlog.look(|| log.unsynced_bytes());
+        if self.log_lets_work() {
+            self.workers.work_is_left();
+        }
+    }
+
+    fn log_lets_work(&self) -> bool {
+        let log = self.running_log();
+        self.backlog.lets_work(|| log.unsynced_bytes())
     }
 
     /// Large messages on their way in.
@@ -473,6 +481,10 @@ impl Door {
         after.damaged.append(&mut out.damaged);
         after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
         after.is_unstalled |= self.backlog.stalls(instance.waits_for_log());
+        let has_work = instance.has_work_for_log();
+        self.backlog.has_work(has_work);
+        // What was written before that was not seen.
+        after.is_unfinished |= has_work && self.log_lets_work();
         if let Some(error) = out.damage.take() {
             self.page_damaged(&error.to_string());
         }

@@ -6,7 +6,7 @@ use towline_admin::status::Status;
 use towline_core::{Body, Durability, Fact, record};
 use towline_log::{Log, LogError, Urgency};
 use towline_node::{Journal, NotAppended};
-use towline_types::{BodyLocation, Lsn, Time, fitting};
+use towline_types::{BodyLocation, Lsn, Time, fitting, limits};
 
 use crate::process_status::ProcessStatus;
 
@@ -21,7 +21,7 @@ const RECORD_BYTES_HINT: usize = 64;
 impl Journal for LogJournal<'_> {
     fn append(&self, facts: &mut [Fact], durability: Durability) -> Result<Lsn, NotAppended> {
         let bytes = facts.iter().map(|fact| RECORD_BYTES_HINT + incoming_bytes(fact)).sum();
-        // The caller has the lock of the instance: what waited here would have everybody wait.
+        // The caller has the lock of the instance: what waited here would have all others wait.
         let Some(mut appender) = self.log.try_appender(bytes) else {
             return Err(NotAppended::Behind);
         };
@@ -65,6 +65,10 @@ impl Journal for LogJournal<'_> {
 
     fn room_for_puts(&self) -> u64 {
         self.log.room_for_puts()
+    }
+
+    fn is_behind(&self) -> bool {
+        self.log.unsynced_bytes() > limits::LOG_BEHIND_BYTES
     }
 
     fn resident(&self, location: BodyLocation) -> Option<Bytes> {

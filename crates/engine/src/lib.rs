@@ -2,7 +2,7 @@
 //! it.
 //!
 //! Reading order: [`door`] (the one lock around the instance), [`journal`] (the log as the instance
-//! sees it), [`backlog`] (who waits for the log), [`outbox`] (responses on their way to a
+//! sees it), [`backlog`] (tasks that wait for the log), [`outbox`] (responses on their way to a
 //! connection), [`bodies`] (the content of a delivery), [`workers`] with `fetcher`, `pager` and
 //! [`admin_jobs`] (threads that wait for the disk in its stead), `slices` (what takes longer than a
 //! step may), [`images`], [`housekeeping`] and `relocation` (images, reclaim, time), [`backup`]

@@ -109,7 +109,7 @@ impl Watch {
         seen.caught_up -= 1;
     }
 
-    /// Calls of `caught_up` that nobody has waited for.
+    /// Calls of `caught_up` that no test has waited for.
     pub fn caught_up(&self) -> usize {
         self.seen.lock().caught_up
     }

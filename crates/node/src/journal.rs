@@ -31,6 +31,11 @@ pub trait Journal {
     /// counts at once. 0: the log is full for all that adds. Cheap: asked before each request.
     fn room_for_puts(&self) -> u64;
 
+    /// Whether it has taken much more than its disk has written: what can wait should. Cheap.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// The body when it is in memory; never waits for a disk.
     fn resident(&self, location: BodyLocation) -> Option<Bytes>;
 

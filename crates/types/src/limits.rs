@@ -93,6 +93,9 @@ pub const DISPATCHED_AHEAD_MIN: u64 = 16;
 pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
 pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
+/// A persistent message longer than this goes to the log in pieces, with the turns of others
+/// between them.
+pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
 /// Requests of one connection that the instance takes in one step: others have their turn between.
 pub const STEP_REQUESTS_MAX: usize = 256;
 /// Bytes of messages of one step; one more is taken while they are fewer.
@@ -160,6 +163,7 @@ pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
 pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
+const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
 const _: () =

@@ -1,4 +1,4 @@
-//! The door of an instance whose disk does not write: what waits for it, and what does not.
+//! The door of an instance with a disk that does not write: what waits for it, and what does not.
 
 use bytes::Bytes;
 use towline_config::Config;

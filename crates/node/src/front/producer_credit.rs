@@ -2,7 +2,7 @@
 //!
 //! Not here: credit that the peer gives (`delivery_window`).
 //!
-//! Invariant: a link whose credit is withheld because the log is behind gets it when the log has
+//! Invariant: a link with credit withheld because the log is behind gets it when the log has
 //! caught up.
 
 use towline_amqp::LinkId;

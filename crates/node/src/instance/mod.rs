@@ -4,6 +4,7 @@
 //! Invariants: a fact that goes to the log is applied when the log is durable up to its run, never
 //! before; the reply to a forced run waits with it; applying follows log order.
 
+mod client_work;
 mod containers;
 mod decide;
 mod defaults;
@@ -21,6 +22,7 @@ use towline_core::{
 };
 use towline_types::{Lsn, Time};
 
+use self::client_work::ClientWork;
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
@@ -56,6 +58,7 @@ pub struct Instance {
     quiescing: bool,
     /// Scripts and the status are chores of the surroundings.
     pub(crate) is_administered_outside: bool,
+    client_work: ClientWork,
     /// Runs that the log did not take yet, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
     /// What they need of the space that the log has for puts.
@@ -140,6 +143,7 @@ impl Instance {
             holdings: Holdings::default(),
             quiescing: false,
             is_administered_outside: false,
+            client_work: ClientWork::default(),
             stalled: VecDeque::new(),
             stalled_room: 0,
             stalled_for: NotAppended::Behind,
@@ -154,8 +158,7 @@ impl Instance {
         match input {
             Input::Requests { connection, requests } => {
                 for request in requests.drain(..) {
-                    self.look_at_free_space(journal);
-                    self.request(now, connection, request, journal, out);
+                    self.asked(now, connection, request, journal, out);
                 }
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
@@ -195,6 +198,7 @@ impl Instance {
                 let mut selection = self.contents.selection(journal);
                 self.rules.work(now, units, &mut selection, &mut self.outputs);
                 self.take_outputs(journal, out);
+                self.do_client_work(now, units, journal, out);
             }
             Input::Tick => {
                 self.retry_stalled(journal);
@@ -251,7 +255,7 @@ impl Instance {
     /// Whether [`Input::Work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.rules.has_work()
+        self.rules.has_work() || (!self.client_work.is_empty() && self.stalled.is_empty())
     }
 
     /// Where the body of a fetch is now; see [`Instance::body_now`].
@@ -270,7 +274,8 @@ impl Instance {
     /// Runs that are decided and not durable yet, but for those that wait for space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
-        self.pending.len() + if self.log_is_full() { 0 } else { self.stalled.len() }
+        let stalled = if self.log_is_full() { 0 } else { self.stalled.len() };
+        self.pending.len() + stalled + self.client_work.len()
     }
 
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
@@ -449,6 +454,7 @@ impl Instance {
         let mut selection = self.contents.selection(journal);
         out.is_unfinished = self.rules.dispatch(now, &mut selection, &mut self.outputs);
         self.take_outputs(journal, out);
+        out.is_unfinished |= self.has_client_work(journal);
     }
 
     /// Logs the facts that no client asked for, and turns effects into responses.

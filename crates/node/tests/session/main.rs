@@ -10,6 +10,7 @@ mod arriving;
 mod asking;
 mod full;
 mod log;
+mod pieces;
 mod producer_credit;
 mod restarting;
 mod rig;

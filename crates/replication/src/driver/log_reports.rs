@@ -1,4 +1,4 @@
-//! What the log of a member reports, and who hears of it.
+//! What the log of a member reports.
 //!
 //! Not here: what became of it (`driver`).
 

@@ -1,7 +1,7 @@
 //! What of a connection's requests goes into one step of the instance, and what of it adds to the
 //! log.
 //!
-//! All that one read brought may be thousands of requests, and all other clients wait for the step
+//! What comes with one read may be thousands of requests, and all other clients wait for the step
 //! that takes them. Not here: when the rest has its turn (`connection`).
 
 use towline_node::Request;

@@ -13,7 +13,7 @@ impl Rig {
 impl Client {
     /// Deliveries that it may send on a link.
     pub(crate) fn sender_credit(&self, link: LinkId) -> u32 {
-        self.machine.link_credit(link).expect("a link")
+        self.machine.allowance(link).credit
     }
 
     /// Whether a link waits for credit until the log has caught up.

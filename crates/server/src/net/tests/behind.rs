@@ -1,8 +1,7 @@
-//! Connections at an instance whose disk does not write.
+//! Connections at an instance with a disk that does not write.
 
 use std::sync::OnceLock;
 
-use bytes::Bytes;
 use tokio::task::{spawn_local, yield_now};
 use towline_admin::status::RestartStatus;
 use towline_amqp::codec::{Map, Value};
@@ -47,8 +46,17 @@ impl Listener for Relay {
     }
 }
 
-/// An instance with two queues, on a disk that can be stopped.
-fn bench() -> (Bench, MemoryDisk) {
+/// A disk that goes on also when a test has failed: the end of the log waits for it.
+struct OpenedAtTheEnd<'a>(&'a MemoryDisk);
+
+impl Drop for OpenedAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.open_gate();
+    }
+}
+
+/// An instance with two queues, on a disk that can be stopped; and what the log reports to.
+fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
     let mut config = Config::default();
     config.log.extent_bytes = 32 * MIB as u64;
     let disk = MemoryDisk::new();
@@ -79,7 +87,7 @@ fn bench() -> (Bench, MemoryDisk) {
     {
         std::thread::yield_now();
     }
-    (Bench::around(door, None), disk)
+    (Bench::around(door, None), disk, relay)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
@@ -99,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             properties: Map::default(),
         };
         let link = self.machine.attach(session, request).unwrap();
-        while self.machine.link_credit(link).unwrap_or(0) == 0 {
+        while self.machine.allowance(link).credit == 0 {
             self.event().await.expect("it is attached");
         }
         link
@@ -109,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let header = Header { durable: Some(durable), ..Header::default() };
         let body = vec![b'x'; bytes];
         let message = MessageBuilder::new().header(header).value(Value::Binary(&body));
-        let content = Payload::from(Bytes::from(message));
+        let content = Payload::from(message);
         self.machine.send(link, key, Outgoing { content, ..Outgoing::default() });
     }
 
@@ -127,11 +135,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
 #[test]
 fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
-    let (bench, disk) = bench();
+    let (bench, disk, _relay) = bench();
     run_on(bench, false, async |bench| {
         let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let link = writer.sender("LOGGED").await;
+        // A link that opens says that all before it is durable, so this one opens before.
+        let (mut other, served) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let unlogged = other.sender("OTHER").await;
         disk.hold_syncs();
+        let _gate = OpenedAtTheEnd(&disk);
         for key in 0..MESSAGES {
             writer.send(link, key, true, MESSAGE_BYTES);
         }
@@ -142,13 +154,13 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         while !bench.door.log_is_behind(false) {
             yield_now().await;
         }
-        // Others are let in, and served.
-        let (mut other, served) = bench.connect(ClientLogin::Anonymous, WIDE);
-        let link = other.sender("OTHER").await;
         for key in 0..100 {
-            other.send(link, key, false, 1_000);
+            other.send(unlogged, key, false, 1_000);
         }
         other.accepted(100).await;
+        let (mut third, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        third.opened().await;
+        third.close().await;
         let log = bench.door.log();
         let one_step = (limits::STEP_BYTES_MAX + MESSAGE_BYTES) as u64;
         assert!(log.unsynced_bytes() < limits::LOG_BEHIND_BYTES + 2 * one_step);
