@@ -14,7 +14,7 @@ use towline_core::Pages as Trust;
 use towline_engine::settings::{options, rules};
 use towline_engine::{Images, LogContext, OpenInstance};
 use towline_log::{Disk, Listener, LogError, LogId, MemoryDisk, Pages, Recovery, Space};
-use towline_node::{Request, Restart};
+use towline_node::Restart;
 use towline_types::{Lsn, Payload, limits};
 
 use super::*;
@@ -77,10 +77,7 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
     let open = OpenInstance::of_leader(instance, &config, context, log, images, Clock::start());
     let door = Arc::clone(open.door());
     assert!(relay.0.set(Arc::clone(&door)).is_ok());
-    let (connection, _) = door.connect();
-    let text = "DEFINE QLOCAL(LOGGED)\nDEFINE QLOCAL(OTHER)".to_owned();
-    let define = Request::Admin { token: 1, kind: "mqsc".to_owned(), text, owner: true };
-    door.step(door.clock().now(), connection, &mut vec![define]);
+    door.define_defaults();
     // Its disk may stop now: there is an extent to go on to, and nothing is on its way.
     while door.log().stats().bytes_reusable < extent_bytes
         || door.look(|instance| instance.runs_pending()) > 0
@@ -138,10 +135,10 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
     let (bench, disk, _relay) = bench();
     run_on(bench, false, async |bench| {
         let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
-        let link = writer.sender("LOGGED").await;
+        let link = writer.sender("DEV.QUEUE.1").await;
         // A link that opens says that all before it is durable, so this one opens before.
         let (mut other, served) = bench.connect(ClientLogin::Anonymous, WIDE);
-        let unlogged = other.sender("OTHER").await;
+        let unlogged = other.sender("DEV.QUEUE.2").await;
         disk.hold_syncs();
         let _gate = OpenedAtTheEnd(&disk);
         for key in 0..MESSAGES {
