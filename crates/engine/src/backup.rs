@@ -351,4 +351,12 @@ mod tests {
             assert!(outside(&scratch.path().join(to), &log).is_ok(), "{to}");
         }
     }
+
+    #[test]
+    fn a_log_that_stands_still_only_after_a_stall_of_the_disk_is_waited_for() {
+        let began = Instant::now();
+        let stall = Duration::from_millis(300);
+        let still = patiently(|| Ok((began.elapsed() >= stall).then_some("still")));
+        assert_eq!(still, Ok("still"));
+    }
 }

@@ -397,8 +397,8 @@ impl History {
     }
 
     /// Whether a message stands before those that its client put later. One that was not answered,
-    /// or to nobody, may have been under way on a connection that its client had given up, and have
-    /// arrived after what the client put over the next one.
+    /// or after its client had left, may have been under way on a connection that its client had
+    /// given up, and have arrived after what the client put over the next one.
     fn is_ordered(&self, number: usize) -> bool {
         let put = &self.puts[number];
         let fate = put.unit.map_or(put.fate, |unit| self.units[unit].fate);

@@ -114,8 +114,8 @@ impl Alone {
         let Some((process, slot)) = self.looks.begun.take() else { return self.begin_look() };
         let seen = slot.lock().take();
         match seen {
-            // It ended meanwhile, whatever was seen of it: the next one is asked.
-            _ if self.world.ended(process).is_some() => {}
+            // It ended meanwhile, and what it held open with it: the next one is asked.
+            None | Some(Err(_)) if self.world.ended(process).is_some() => {}
             None => self.looks.begun = Some((process, slot)),
             Some(seen) => match seen.and_then(|(rows, depths)| self.judge(rows, &depths)) {
                 Ok(()) => self.looked(),

@@ -74,7 +74,7 @@ impl Cluster {
         self.tell(format_args!("instance {node} loses: {loss:?}"));
         self.count(loss.name());
         self.kill(node, true);
-        // Whoever puts files back makes room for them first: half of a copy is no log.
+        // An operator frees space before a restore: half of a copy is no log.
         self.empty(node);
         self.machines[node].is_impaired = true;
         self.shared.loses(node);

@@ -285,7 +285,7 @@ impl Cluster {
         self.forget(node, live);
         self.tell(format_args!("instance {node} ends: {how:?} {end:?}"));
         self.keep_older(node);
-        // Nobody could be asked for what is damaged, perhaps: it is not said of sound bytes.
+        // Perhaps no other instance could send the damaged batch; of sound bytes it is not said.
         let is_of_rot = |it: &String| self.machines[node].rotten.is_some() && it.contains(DAMAGED);
         if let Some(message) = messages::broken().filter(|it| !is_of_rot(it)) {
             return self.fail(format!("instance {node}: {message}"));

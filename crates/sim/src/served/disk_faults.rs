@@ -78,7 +78,7 @@ impl DiskFaults {
         }
     }
 
-    /// Puts them in force. `let_down` is told of each operation that failed. `watch` sees each
+    /// Puts them in force. `let_down` notes each operation that failed. `watch` sees each
     /// operation before.
     pub(crate) fn begin(
         self,
