@@ -263,11 +263,6 @@ impl Driver {
         self.log_term_wait();
     }
 
-    /// Nothing happened, but it may be time for something.
-    pub fn look_again(&self) {
-        self.step(Input::Durable(self.log().durable()));
-    }
-
     /// The active instance, as far as it is known.
     pub fn active_peer(&self) -> Option<Peer> {
         self.picture().leader.map(peer_of)
@@ -388,6 +383,7 @@ impl Driver {
 
     /// Steps the member, and carries out what it says.
     pub fn step(&self, input: Input) {
+        assert!(!matches!(input, Input::Durable(_)), "it is read under the lock");
         let mut core = self.core.lock();
         self.run(&mut core, input);
         drop(core);
@@ -407,13 +403,6 @@ impl Driver {
             self.log().committed(upto);
             active.committed(upto);
         }
-    }
-
-    /// Reports to the member what became durable; a thread that holds the lock meanwhile does it
-    /// when it leaves.
-    fn take_durable_news(&self) {
-        let take = |core: &mut Core| self.run(core, Input::Durable(self.log().durable()));
-        self.core.take_posted(take, |()| ());
     }
 
     fn run(&self, core: &mut Core, input: Input) {
@@ -584,6 +573,7 @@ impl Replicator for Driver {
 }
 
 mod disk_stall;
+mod durable;
 mod keep_hard_state;
 mod liveness;
 mod messages;

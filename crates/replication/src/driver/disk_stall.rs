@@ -122,8 +122,7 @@ impl Driver {
             return;
         }
         core.lifecycle.stalls(false);
-        let durable = self.log().durable();
-        self.run(&mut core, Input::Durable(durable));
+        self.run_durable(&mut core);
         // Connections may have come meanwhile, and the member has not heard of them.
         let standings: Vec<_> = core.standings.iter().copied().enumerate().collect();
         for (peer, standing) in standings {

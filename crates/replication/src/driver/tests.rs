@@ -8,7 +8,7 @@ use super::*;
 use towline_link::{Greeting, StartsReport};
 
 /// Longer than any of this takes on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// Listens to a log on which no thread waits.
 struct Deaf;
@@ -64,7 +64,7 @@ fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiv
 }
 
 /// The first of these members.
-fn one_of(
+pub(super) fn one_of(
     names: &[&str],
     hard_state: HardState,
     disk: &Arc<dyn Disk>,
@@ -337,7 +337,7 @@ fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_
 
 /// An append of member 2, leader of this term, behind batch `index`; bytes as `towline_group` draws
 /// them.
-fn append(term: u64, behind: (u64, u64), batches: &[Batch]) -> bytes::Bytes {
+pub(super) fn append(term: u64, behind: (u64, u64), batches: &[Batch]) -> bytes::Bytes {
     const APPEND: u8 = 3;
     let mut bytes = vec![APPEND, 0, 0, 0];
     bytes.extend_from_slice(&u32::try_from(batches.len()).unwrap().to_le_bytes());
