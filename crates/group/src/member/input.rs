@@ -170,7 +170,7 @@ impl Member {
             self.leader_commit.silence_ends(self.now);
         }
         if inner.msg_type == MessageType::MsgAppend {
-            self.leader_commit.heard(inner.term, inner.commit);
+            self.leader_commit.heard(self.now, inner.term, inner.commit, timeout);
         } else if inner.commit >= last {
             self.leader_commit.commits_all(self.now, inner.term, timeout);
         }

@@ -94,15 +94,25 @@ impl LinuxDisk {
             let file = self.create_with(PROBE_NAME, direct)?;
             full_is_well(file.write_at(block.bytes(), 0))
         };
+        let or_no_direct = |tried: io::Result<()>| match tried {
+            Err(e) if is_no_direct(&e) => Ok(false),
+            // Also a disk that failed for a moment. Taken for one without direct I/O, it would be
+            // written through the system's memory, and a later start trust what it reads there.
+            other => other.map(|()| true),
+        };
         let is_direct = match probe(true) {
-            Ok(()) => Ok(true),
             // Not even a name can be added. The lock is there, and opened as an extent would be.
             Err(e) if is_full(&e) => {
-                return Ok(self.open_with(LOCK_NAME, &mut OpenOptions::new(), true).is_ok());
+                let opened = self.open_with(LOCK_NAME, &mut OpenOptions::new(), true);
+                or_no_direct(opened.map(drop))
             }
-            Err(_) => full_is_well(probe(false)).map(|()| false),
+            tried => or_no_direct(tried).and_then(|is_direct| {
+                if !is_direct {
+                    full_is_well(probe(false))?;
+                }
+                self.remove(PROBE_NAME).map(|()| is_direct)
+            }),
         };
-        let is_direct = is_direct.and_then(|direct| self.remove(PROBE_NAME).map(|()| direct));
         let place = self.folder.join(PROBE_NAME);
         is_direct
             .map_err(|e| LogError::io("write to the log folder", &place.display().to_string(), e))
@@ -235,6 +245,11 @@ impl DiskFile for LinuxFile {
         // Never longer: that would make a hole, which a sync does not fill.
         if bytes <= self.len()? { self.file.set_len(bytes) } else { Ok(()) }
     }
+}
+
+/// Whether the file system says that it has no direct I/O, or not in blocks of ours (open(2)).
+fn is_no_direct(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 /// Makes a folder, and those above it that are missing; syncs the name of each.
@@ -394,6 +409,31 @@ mod tests {
             for is_direct in [false, true] {
                 assert_eq!(believed_and_lost(seed, is_direct), 0, "seed {seed}, {is_direct}");
             }
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_for_a_moment_is_not_taken_for_one_without_direct_io() {
+        let no_such_way = [Errno::INVAL, Errno::NOTSUP];
+        for (error, way) in
+            [(Errno::IO, None), (no_such_way[0], Some(false)), (no_such_way[1], Some(false))]
+        {
+            let system = FileSystem::new();
+            let mut fails = true;
+            system.set_faults(move |operation| {
+                let is_probe = operation.path == Path::new("/log/probe");
+                let is_write = is_probe && operation.kind == OperationKind::Write;
+                if is_write && std::mem::take(&mut fails) {
+                    Verdict::Fails(error.raw_os_error())
+                } else {
+                    Verdict::Goes
+                }
+            });
+            let open = || LinuxDisk::open(Path::new("/log")).map(|disk| disk.is_direct());
+            let opened = crash::in_process(&system, 1, open).unwrap();
+            assert_eq!(opened.ok(), way, "{error}");
+            let opened = crash::in_process(&system, 2, open).unwrap();
+            assert!(opened.unwrap(), "{error}: nothing is left of the probe");
         }
     }
 
