@@ -16,15 +16,23 @@ use towline_replication::copy::CopySource;
 impl CopySource for OpenReplica {
     fn source(&self, log: &Log) -> Result<Source, String> {
         let words = |error: BackupError| error.to_string();
-        let taken = patiently(|| {
-            let taken = match self.door() {
-                Some(door) => self.images.take(door.as_ref()),
-                // It leads, and what it has is not committed yet: perhaps only with this copy.
-                None => self.images.take(self.replica.as_ref()),
-            };
-            taken.map_err(|error| error.to_string())
-        })?;
-        patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))
+        let taken = match self.door() {
+            Some(door) => Some(patiently(|| {
+                self.images.take(door.as_ref()).map_err(|error| error.to_string())
+            })?),
+            // It leads, and what it has is not committed yet: perhaps only with this copy.
+            None => self.images.take(self.replica.as_ref()).map_err(|error| error.to_string())?,
+        };
+        match taken {
+            Some(taken) => {
+                patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))
+            }
+            // The pages of queues that were rebuilt may have taken the place of those of an image.
+            None if self.restart.rebuilt => Err("its queues are being rebuilt; try again".into()),
+            // What is committed ends within a unit of work, and nothing more is before this copy is
+            // given.
+            None => patiently(|| Source::behind_newest_image(log).map_err(words)),
+        }
     }
 
     fn hold_pages(&self) -> Box<dyn Send + '_> {

@@ -9,14 +9,15 @@ use bytes::Bytes;
 use towline_config::{Config, GroupConfig};
 use towline_core::NewMessage;
 use towline_engine::{
-    AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, StartError, StartOptions,
-    replay,
+    AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, RunningInstance, StartError,
+    StartOptions, replay,
 };
 use towline_log::REBUILD_MARKER;
 use towline_node::{Farewell, PutTo, Request};
 use towline_os::simulated::fs::FileSystem;
 use towline_os::simulated::{ProcessEnd, crash};
 use towline_os::task::{Handle, sleep};
+use towline_replication::copy::CopySource;
 use towline_replication::membership;
 use towline_standby::Home;
 use towline_types::Payload;
@@ -65,14 +66,14 @@ fn waits(done: impl Fn() -> bool) {
     }
 }
 
-/// Puts messages, takes an image, and lets the messages expire.
-fn lives() {
+/// Puts messages of so many bytes each, which expire soon.
+fn puts(count: u64, content_bytes: usize) -> RunningInstance {
     let (config, _) = config();
     let home = Home::single(Path::new(DATA));
     let start = StartOptions::default();
     let open = OpenInstance::open("QMS", &home, &config, start, Clock::start()).unwrap();
     let jobs = AdminJobs { name: "QMS".into(), backup_folders: Arc::new(BackupFolders::default()) };
-    let mut running = open.start(&config, jobs, &Handle::current()).unwrap();
+    let running = open.start(&config, jobs, &Handle::current()).unwrap();
     let door = Arc::clone(running.door());
     let (connection, _) = door.connect();
     let put = |token| Request::Put {
@@ -84,23 +85,34 @@ fn lives() {
             expires_at: Some(door.clock().wall() + LIVES),
             correlation_hash: 0,
             message_id_hash: 0,
-            content: Payload::from(Bytes::from(vec![7; CONTENT_BYTES])),
+            content: Payload::from(Bytes::from(vec![7; content_bytes])),
             envelope_bytes: 0,
         },
         unit: None,
         reply_wanted: true,
     };
-    let mut requests: Vec<Request> = (0..PUTS).map(put).collect();
+    let mut requests: Vec<Request> = (0..count).map(put).collect();
     door.step(door.clock().now(), connection, &mut requests);
     waits(|| door.look(|instance| instance.runs_pending()) == 0);
+    running
+}
+
+fn ends(mut running: RunningInstance) {
+    running.door().end(Farewell::Ending);
+    running.stop_housekeeping();
+    running.door().log().shutdown();
+}
+
+/// Puts messages, takes an image, and lets the messages expire.
+fn lives() {
+    let running = puts(PUTS, CONTENT_BYTES);
+    let door = Arc::clone(running.door());
     waits(|| running.images().take(door.as_ref()).unwrap().is_some());
     waits(|| door.look(|instance| instance.keep_from()) >= Lsn(EXTENT_BYTES));
     running.images().reclaim(door.as_ref()).unwrap();
     assert!(door.log().first_held() >= Lsn(EXTENT_BYTES), "nothing else was in the first extent");
     assert_eq!(door.log().images().len(), 1, "the messages live in the only one");
-    door.end(Farewell::Ending);
-    running.stop_housekeeping();
-    door.log().shutdown();
+    ends(running);
 }
 
 fn data_folder() -> FileSystem {
@@ -165,7 +177,7 @@ fn apply(opened: &crate::OpenReplica, places: &[BatchPlace]) {
     };
     let behind = places.iter().copied().filter(|place| place.index > applied.index);
     let behind: Vec<BatchPlace> = behind.collect();
-    assert!(!behind.is_empty(), "the messages ended behind the image");
+    assert!(!behind.is_empty(), "there is more behind the image");
     for place in behind {
         for batch in opened.driver.log().read_batches(&[place], usize::MAX).unwrap() {
             opened.replica.apply_batch(restart, stream, &batch);
@@ -192,4 +204,28 @@ fn a_damaged_page_that_a_replica_comes_to_is_the_last_time() {
     assert_eq!(end, ProcessEnd::Exited(towline_process::EXIT_LOG_FAILED));
     let rebuilt = || replica().restart.rebuilt;
     assert!(crash::in_process(&files, 4, rebuilt).unwrap());
+}
+
+/// Its group waits for the copy to commit the rest: an image of what is committed would come too
+/// late.
+#[test]
+fn one_of_which_only_half_a_unit_of_work_is_committed_gives_a_copy_behind_its_newest_image() {
+    let files = data_folder();
+    // In pieces: an extent does not hold it.
+    crash::in_process(&files, 3, || ends(puts(1, 3 * CONTENT_BYTES * 10))).unwrap();
+    let gives = || {
+        let places = read_back(Some(0)).unwrap().recovery.places().batches;
+        let opened = replica();
+        let log = opened.driver.log().clone();
+        let half = places.iter().position(|place| {
+            apply(&opened, &places[..=usize::try_from(place.index - places[0].index).unwrap()]);
+            !opened.replica.state.lock().stream.at_seam()
+        });
+        assert!(half.is_some_and(|at| at + 1 < places.len()), "{half:?} of {}", places.len());
+        assert!(opened.images.take(opened.replica.as_ref()).unwrap().is_none(), "not now");
+        let source = opened.source(&log).unwrap();
+        assert!(source.image().is_some() && source.end() == log.durable());
+        (source.first() == log.first_held(), log.images().len())
+    };
+    assert_eq!(crash::in_process(&files, 4, gives).unwrap(), (true, 1));
 }

@@ -3,8 +3,9 @@
 //! Not here: calls that fail or hang (`served::disk_faults`), how often faults come (the plan),
 //! what survives a power cut (`towline_os`).
 //!
-//! Invariant: what a member forgot, or has damaged, it has from the two others: only one machine at
-//! a time has less on its disk than it acknowledged, and both others have all that is committed.
+//! Invariant: only one machine at a time has less on its disk than it acknowledged. What an operator
+//! does, or a disk that shows old content, needs both others with all that was acknowledged; what is
+//! gone, and is seen to be gone, one of them.
 
 use towline_os::simulated::fs::FileSystem;
 
@@ -13,6 +14,8 @@ use super::{Cluster, ClusterEvent, DATA, promises};
 
 /// Free space of one that is called full, at most.
 const FULL_BYTES: u64 = 1 << 20;
+/// How long the only one that has all is out of reach, at least.
+const HIDDEN_US: u64 = 1_000_000;
 /// How long it is full, at most.
 const FULL_US: u64 = 3_000_000;
 
@@ -68,7 +71,9 @@ impl Cluster {
     pub(super) fn lose(&mut self, node: usize, loss: Loss) -> bool {
         let needs_older =
             matches!(loss, Loss::OlderLog | Loss::OlderHardState | Loss::OlderFolder | Loss::Clone);
-        if !self.others_have_all(node) || (needs_older && self.machines[node].older.is_none()) {
+        let holders = self.others_with_all(node);
+        let needed = if matches!(loss, Loss::Disk | Loss::Log) { 1 } else { 2 };
+        if holders.len() < needed || (needs_older && self.machines[node].older.is_none()) {
             return false;
         }
         self.tell(format_args!("instance {node} loses: {loss:?}"));
@@ -107,7 +112,26 @@ impl Cluster {
                 self.machines[node].is_put_back = true;
             }
         }
+        if let &[holder] = holders.as_slice() {
+            self.count("disks lost of the last two with all");
+            self.hide(holder, node);
+        }
         true
+    }
+
+    /// The only one that has all that was acknowledged is out of reach for a while, and the two
+    /// others hear each other: neither may be elected, nor both together.
+    fn hide(&mut self, holder: usize, lost: usize) {
+        let third = 3 - holder - lost;
+        self.resume(third);
+        self.plan_in(0, ClusterEvent::Start { node: third });
+        for other in [lost, third] {
+            self.network.cut(holder, other, true);
+            self.network.cut(other, holder, true);
+            self.network.cut(other, lost + third - other, false);
+        }
+        let after = HIDDEN_US + self.dice.below(HIDDEN_US);
+        self.plan_in(after, ClusterEvent::Heal);
     }
 
     /// A disk has little free space for a while, or none.
@@ -132,25 +156,33 @@ impl Cluster {
         self.machines[node].is_full = false;
     }
 
-    /// Whether both others may vote, follow, and have what is committed.
-    pub(super) fn others_have_all(&self, node: usize) -> bool {
+    /// Those of the two others that may vote, are in its term, and have all that this member has.
+    pub(super) fn others_with_all(&self, node: usize) -> Vec<usize> {
         let own = self.machines[node].live.as_ref();
         let own = own.and_then(|live| live.board.group.lock().clone());
-        let Some((own, _)) = own else { return false };
+        let Some((own, _)) = own else { return Vec::new() };
         if self.machines.iter().any(|machine| machine.is_impaired) {
-            return false;
+            return Vec::new();
         }
-        (0..3).filter(|other| *other != node).all(|other| {
+        let of_other = |other: usize| {
             let machine = &self.machines[other];
-            let live = machine.live.as_ref().filter(|_| !machine.is_paused);
-            let group = live.and_then(|live| live.board.group.lock().clone());
-            group.is_some_and(|(group, _)| {
-                group.may_vote
-                    && group.unheard.is_empty()
-                    && group.term == own.term
-                    && group.committed.index >= own.last.index
+            let group = machine.live.as_ref()?.board.group.lock().clone();
+            Some((group?.0, machine.is_paused))
+        };
+        let others: Vec<usize> = (0..3).filter(|other| *other != node).collect();
+        // Two without a vote need an operator.
+        let votes = |other: &usize| {
+            of_other(*other).is_some_and(|(group, _)| group.may_vote && group.unheard.is_empty())
+        };
+        if !others.iter().all(votes) {
+            return Vec::new();
+        }
+        let has_all = |other: &usize| {
+            of_other(*other).is_some_and(|(group, is_paused)| {
+                !is_paused && group.term == own.term && group.committed.index >= own.last.index
             })
-        })
+        };
+        others.into_iter().filter(has_all).collect()
     }
 
     /// A member has again what it lost.

@@ -39,7 +39,7 @@ impl RottenByte {
 impl Cluster {
     /// A bit of the disk of an instance flips, if the group survives that. Whether it did.
     pub(super) fn rot(&mut self, node: usize) -> bool {
-        if !self.others_have_all(node) {
+        if self.others_with_all(node).len() < 2 {
             return false;
         }
         let opened = self.machines[node].live.as_ref();
