@@ -71,8 +71,8 @@ impl Source {
         Ok(Some(Source { disk, log_id, extent_bytes, image: Some(image), first, end }))
     }
 
-    /// A running log, all of it, with the newest image that is whole, up to what is durable now: for
-    /// an instance that can take no image now. The caller sees to it that no extent is let go
+    /// A running log, all of it, with the newest image that is whole, up to what is durable: for an
+    /// instance that can take no image now. The caller sees to it that no extent is let go
     /// meanwhile, and no image.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 //! What a leader said is out of date once it was not heard for a while: it went on with the others.
 //! It counts again a heartbeat time-out later: until then, batches may be on their way, and what
 //! comes may have waited in a socket while this process, or the link, stood still. From then on
-//! batches count, as the leader sends them on each new connection. On one that lasted it has none to
-//! send when nothing is missing; then a heartbeat counts that commits all that this member has.
+//! batches count, as the leader sends them on each new connection. On one that lasted it has none
+//! to send when nothing is missing; then a heartbeat counts that commits all that this member has.
 //!
 //! Not here: what is committed *here*, and whether the leader could know what its predecessor had
 //! committed ([`super::Member::commit_is_of_term`]). Invariant: the group decides nothing by it; an

@@ -2,9 +2,9 @@
 //!
 //! Not here: when the log says so (`towline_log::Listener`).
 //!
-//! Invariant: a position of the log is read under the lock of the member. Under that lock the log is
-//! cut, too: what was read before may be of batches that are cut off meanwhile, and others, not yet
-//! written, stand at their positions then.
+//! Invariant: a position of the log is read under the lock of the member. Under that lock the log
+//! is cut, too: what was read before may be of batches that are cut off meanwhile, and others, not
+//! yet written, stand at their positions then.
 
 use towline_group::Input;
 

@@ -3,9 +3,9 @@
 //! Not here: calls that fail or hang (`served::disk_faults`), how often faults come (the plan),
 //! what survives a power cut (`towline_os`).
 //!
-//! Invariant: only one machine at a time has less on its disk than it acknowledged. What an operator
-//! does, or a disk that shows old content, needs both others with all that was acknowledged; what is
-//! gone, and is seen to be gone, one of them.
+//! Invariant: only one machine at a time has less on its disk than it acknowledged. What an
+//! operator does, or a disk that shows old content, needs both others with all that was
+//! acknowledged; what is gone, and is seen to be gone, one of them.
 
 use towline_os::simulated::fs::FileSystem;
 
