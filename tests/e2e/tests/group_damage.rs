@@ -489,3 +489,24 @@ fn extent_of(group: &Group, instance: Instance, wanted: &str) -> Try<PathBuf> {
     }
     Err(format!("{} does not have {}", NAMES[instance], &wanted[..11]).into())
 }
+
+/// All that it says is known from the other extents: no other instance is asked, and the next start
+/// finds nothing.
+#[test]
+fn a_damaged_header_of_an_extent_is_written_again_at_a_start_which_is_said_once() -> Try {
+    let mut group = with_large_messages("[log]\nextent_bytes = 4194304\n")?;
+    let hit = (group.until_whole()? + 1) % 3;
+    group.kill(hit)?;
+    flip(&group.site(hit).data.join("log/extent-0000000000000001"), 33, 2)?;
+    group.start(hit)?;
+    group.until_whole()?;
+    let said = times_said(&group, hit, "TWL2042W");
+    require!(said == 1, "{}", group.explained(&format!("{said} times")));
+    require!(times_said(&group, hit, "TWL4221W") == 0, "{}", group.explained("no batch was"));
+    group.kill(hit)?;
+    group.start(hit)?;
+    group.until_whole()?;
+    // The log of the process before may be shown too.
+    require!(times_said(&group, hit, "TWL2042W") <= said, "{}", group.explained("it was written"));
+    all_are_sound(group)
+}
