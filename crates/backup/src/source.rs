@@ -82,15 +82,20 @@ impl Source {
         let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
         let (end, extent_bytes) = (End::of(mark.seam()), log.extent_bytes());
         let (disk, log_id) = (Arc::clone(log.disk()), log.id());
-        let first = log.first_held().0 / extent_bytes;
         let folder = Folder::list(disk.as_ref())?;
         let images = Images::load(disk.as_ref(), &folder, log_id, Lsn(end.lsn + 1))?;
         // The pages of one before a damaged one may have been used again.
         if let Some(damaged) = images.findings.into_iter().next() {
             return Err(LogError::Damaged(damaged).into());
         }
-        if images.newest.is_none() {
-            return Err(beginning_is_gone(first, extent_bytes).into());
+        let held = log.first_held().0 / extent_bytes;
+        let Some((header, _)) = &images.newest else {
+            return Err(beginning_is_gone(held, extent_bytes).into());
+        };
+        // What the log holds it may have let go, in part, when a call about its name failed.
+        let mut first = header.needs().0 / extent_bytes;
+        while first > held && folder.extents.contains(&(first - 1)) {
+            first -= 1;
         }
         Ok(Some(Source { disk, log_id, extent_bytes, image: images.newest, first, end }))
     }
