@@ -298,7 +298,7 @@ impl QueueManager {
         for waiter in queue.page_waiters(key) {
             if let Some(consumer) = self.consumers.get_mut(&waiter) {
                 consumer.fetching = None;
-                queue.waiting.wake(consumer.visitor());
+                queue.waiting.wake_first(consumer.visitor());
             }
         }
         self.mark_changed(key.queue);

@@ -12,9 +12,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 use towline_os::sync::OnceLock;
+use towline_os::time::Instant;
 
-use tokio::sync::Notify;
 use towline_admin::catalogue::{
     BODY_UNREADABLE, DISK_FULL, EXTENT_HEADER_REPAIRED, LOG_EXTENT_REFUSED, LOG_FULL,
     LOG_HAS_SPACE, LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
@@ -51,8 +52,6 @@ pub struct Door {
     /// In a group: damaged parts of the log are fetched from another instance.
     repairs: OnceLock<Arc<dyn Repairs>>,
     clock: Clock,
-    /// A step left work for the next tick.
-    unfinished: Notify,
     halted: AtomicBool,
     /// The position up to which the log is durable, as its writers reported.
     durable_upto: AtomicU64,
@@ -95,7 +94,6 @@ impl Door {
             process,
             repairs: OnceLock::new(),
             clock,
-            unfinished: Notify::new(),
             halted: AtomicBool::new(false),
             durable_upto: AtomicU64::new(0),
             space_report: AtomicU8::new(SPACE_NO_REPORT),
@@ -204,11 +202,6 @@ impl Door {
         self.look(|instance| instance.next_tick()) <= self.clock.wall()
     }
 
-    /// Returns when a step left work for the next tick.
-    pub(crate) async fn unfinished(&self) {
-        self.unfinished.notified().await;
-    }
-
     /// Checks whether the wall clock was set.
     pub(crate) fn follow_clock(&self) {
         if let Some(by_us) = self.clock.follow() {
@@ -219,6 +212,20 @@ impl Door {
     /// Time-driven work: expiry, ages of units of work.
     pub fn tick(&self) {
         self.step_instance(self.clock.wall(), None, Input::Tick);
+    }
+
+    /// A slice of work, of at most about `units`; what it cost is taken off. Then whoever waits for
+    /// the lock has it next.
+    pub(crate) fn slice(&self, units: &mut u32) -> Slice {
+        let mut inner = self.inner.lock();
+        let began = Instant::now();
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, Input::Work { units });
+        let took = began.elapsed();
+        DelegationLock::release_fairly(inner);
+        let slice = Slice { took, more: after.is_unfinished };
+        self.finish(After { is_unfinished: false, ..after });
+        self.take_reports();
+        slice
     }
 
     /// A body that a selector waits for was read, or cannot be.
@@ -404,7 +411,7 @@ impl Door {
     fn finish(&self, after: After) {
         after.to_wake.into_iter().for_each(Waker::wake);
         if after.is_unfinished {
-            self.unfinished.notify_one();
+            self.workers.work_is_left();
         }
     }
 
@@ -415,11 +422,20 @@ impl Door {
     }
 }
 
+/// A slice of work that was done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    /// How long the lock was held.
+    pub(crate) took: Duration,
+    /// Something is left.
+    pub(crate) more: bool,
+}
+
 /// Work that a step leaves until the lock is released.
 #[derive(Default)]
 struct After {
     to_wake: Vec<Waker>,
-    /// A tick should come soon.
+    /// A slice of work should follow.
     is_unfinished: bool,
 }
 

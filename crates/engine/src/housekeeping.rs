@@ -10,9 +10,7 @@ use towline_os::time::Instant;
 
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
 use towline_log::{Log, LogError, Space, Stats};
-use towline_os::task::{
-    Handle, JoinSet, MissedTickBehavior, interval, sleep, spawn_blocking, timeout,
-};
+use towline_os::task::{Handle, JoinSet, MissedTickBehavior, interval, sleep, spawn_blocking};
 use towline_types::{Lsn, limits};
 
 use crate::door::Door;
@@ -23,8 +21,7 @@ use towline_logging::log as say;
 
 /// How often the instance is stepped with the time (expiry scans, ages of units of work).
 const TICK: Duration = Duration::from_millis(250);
-/// The same, while there is more to do than one tick may: a scan of a million messages takes five
-/// seconds, and leaves nearly all of that time to others.
+/// The same, while runs wait for space in the log.
 const TICK_UNFINISHED: Duration = Duration::from_millis(10);
 /// How often the log is checked while units of work are in it: they grow as fast as the disk
 /// writes.
@@ -61,12 +58,7 @@ async fn tick(door: Arc<Door>) {
         if door.tick_is_due() {
             door.tick();
         }
-        if door.tick_is_due() {
-            sleep(TICK_UNFINISHED).await;
-        } else {
-            // Work that the step of a client leaves must not wait for the next regular tick.
-            timeout(TICK, door.unfinished()).await.ok();
-        }
+        sleep(if door.tick_is_due() { TICK_UNFINISHED } else { TICK }).await;
     }
 }
 
@@ -351,6 +343,7 @@ mod tests {
 
     use towline_os::simulated::crash;
     use towline_os::simulated::fs::{FileSystem, OperationKind, Verdict};
+    use towline_os::task::timeout;
     use towline_process::Clock;
     use towline_standby::Home;
 

@@ -23,6 +23,7 @@ use crate::pager;
 use crate::process_status::ProcessStatus;
 use crate::replay::{ReplayTarget, ReplayedLog, StartOptions, replay};
 use crate::settings::log_bytes_max;
+use crate::slices;
 use crate::start_error::StartError;
 use crate::workers::{WorkQueues, Workers};
 
@@ -125,8 +126,9 @@ impl OpenInstance {
         runtime: &Handle,
     ) -> std::io::Result<RunningInstance> {
         let OpenInstance { door, images, queues } = self;
-        let WorkQueues { fetches, page_requests, admin_jobs } = queues;
+        let WorkQueues { fetches, page_requests, admin_jobs, slices: work } = queues;
         fetcher::start(fetches, Arc::clone(&door))?;
+        slices::start(work, Arc::clone(&door))?;
         pager::start(page_requests, Arc::clone(&door), images.pages().clone())?;
         admin_jobs::start(admin_jobs, &door, &images, jobs)?;
         door.define_defaults();

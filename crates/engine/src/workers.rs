@@ -2,7 +2,7 @@
 //! them what needs one.
 //!
 //! Not here: the threads ([`fetcher`](crate::fetcher), [`pager`](crate::pager),
-//! [`admin_jobs`](crate::admin_jobs)).
+//! [`admin_jobs`](crate::admin_jobs), [`slices`](crate::slices)).
 
 use std::path::{Path, PathBuf};
 use towline_os::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -20,6 +20,8 @@ pub(crate) struct Workers {
     /// read and evicted.
     page_requests: Sender<PageRequest>,
     admin_jobs: SyncSender<Chore>,
+    /// A step left work. One is enough: whoever takes it goes on until nothing is left.
+    slices: SyncSender<()>,
     /// The file that makes the next start rebuild the queues.
     rebuild_marker: PathBuf,
 }
@@ -29,6 +31,7 @@ pub(crate) struct WorkQueues {
     pub(crate) fetches: Receiver<Fetch>,
     pub(crate) page_requests: Receiver<PageRequest>,
     pub(crate) admin_jobs: Receiver<Chore>,
+    pub(crate) slices: Receiver<()>,
 }
 
 impl Workers {
@@ -36,10 +39,15 @@ impl Workers {
         let (fetches, fetch_queue) = channel();
         let (page_requests, page_queue) = channel();
         let (admin_jobs, admin_queue) = sync_channel(ADMIN_JOBS_MAX);
+        let (slices, slice_queue) = sync_channel(1);
         let rebuild_marker = rebuild_marker.to_owned();
-        let queues =
-            WorkQueues { fetches: fetch_queue, page_requests: page_queue, admin_jobs: admin_queue };
-        (Workers { fetches, page_requests, admin_jobs, rebuild_marker }, queues)
+        let queues = WorkQueues {
+            fetches: fetch_queue,
+            page_requests: page_queue,
+            admin_jobs: admin_queue,
+            slices: slice_queue,
+        };
+        (Workers { fetches, page_requests, admin_jobs, slices, rebuild_marker }, queues)
     }
 
     /// Requests a body; [`Input::Content`](towline_node::Input) answers it later.
@@ -62,6 +70,12 @@ impl Workers {
         if let Err(error) = self.admin_jobs.try_send(chore) {
             tracing::warn!(%error, "an administration request is not carried out");
         }
+    }
+
+    /// A step left work: [`Input::Work`](towline_node::Input) should follow.
+    pub(crate) fn work_is_left(&self) {
+        // When it is full, the thread has been told and has not looked yet.
+        self.slices.try_send(()).ok();
     }
 
     /// See [`towline_log::mark_rebuild`].

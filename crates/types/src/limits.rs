@@ -120,6 +120,16 @@ pub const SELECTOR_BYTES_MAX: usize = 4_096;
 pub const SELECTOR_WALK_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// So many bytes to walk through count as one message more to look at.
 pub const SELECTOR_LOOK_BYTES: usize = 1_024;
+/// Plain consumers that are served by a step of the instance: all clients wait for it. The rest is
+/// done in slices. About a millisecond.
+pub const DELIVERIES_PER_STEP: u32 = 512;
+/// Messages that a step looks at for consumers that choose: what a put of one message costs beside
+/// some dozens of them. About a tenth of a millisecond.
+pub const LOOKS_PER_STEP: u32 = 64;
+/// Looks, or deliveries, of one queue before the next one has its turn.
+pub const LOOKS_PER_TURN: u32 = 256;
+/// Looks that an expired message costs: its end is a run of the log of its own.
+pub const LOOKS_PER_EXPIRED: u32 = 8;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.

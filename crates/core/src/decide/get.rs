@@ -211,7 +211,7 @@ impl QueueManager {
         for waiter in found.waiting.fetched(sequence.0) {
             if let Some(consumer) = self.consumers.get_mut(&waiter) {
                 consumer.fetching = None;
-                found.waiting.wake(consumer.visitor());
+                found.waiting.wake_first(consumer.visitor());
             }
         }
         self.mark_changed(queue);

@@ -38,7 +38,7 @@ pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, LanePosition, Walk};
 pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
 pub(crate) use removed::{Attention, RemovedMessage, Visitor, body_bytes};
-pub(crate) use waiting::WaitingConsumers;
+pub(crate) use waiting::{WaitingConsumers, WokenConsumer};
 
 mod waiting;
 
@@ -68,6 +68,8 @@ pub(crate) struct Queue {
     pub(crate) deleting: bool,
     /// `dispatch` will look at it.
     pub(crate) changed: bool,
+    /// `work` will look at it.
+    pub(crate) unserved: bool,
     /// The connection that a TEMPDYN queue belongs to.
     pub(crate) owner: Option<ConnectionId>,
     /// Only its owner may consume from it.
@@ -113,6 +115,7 @@ impl Queue {
             definition,
             deleting: false,
             changed: false,
+            unserved: false,
             owner: None,
             private: false,
             lanes: std::array::from_fn(|_| Lane::new(Arc::clone(census))),

@@ -23,8 +23,8 @@ pub(crate) struct WaitingConsumers {
     pub(crate) draining: Vec<ConsumerId>,
     scanners: Vec<ConsumerId>,
     keyed: FastMap<FilterKey, Vec<ConsumerId>>,
-    /// To be added to `ring` by the next dispatch, and the position that a keyed one must not miss.
-    woken: Vec<(ConsumerId, Option<Rank>)>,
+    /// To be added to `ring` by the next dispatch.
+    woken: Vec<WokenConsumer>,
     scanners_woken: bool,
     /// For each lane the lowest position that became available since scanners last looked.
     rewind: [u64; LANES],
@@ -48,10 +48,20 @@ impl Default for WaitingConsumers {
     }
 }
 
+/// A consumer that is to look again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WokenConsumer {
+    pub(crate) consumer: ConsumerId,
+    /// A keyed one must not miss this position.
+    pub(crate) rank: Option<Rank>,
+    /// Before the others: what it waited for is at hand now, and may not be for long.
+    pub(crate) first: bool,
+}
+
 /// What scanners need to know before they look again.
 #[derive(Debug)]
 pub(crate) struct Wake {
-    pub(crate) woken: Vec<(ConsumerId, Option<Rank>)>,
+    pub(crate) woken: Vec<WokenConsumer>,
     pub(crate) rewind: Option<[u64; LANES]>,
 }
 
@@ -74,7 +84,7 @@ impl WaitingConsumers {
             Attention::Scanner => {
                 self.scanners.retain(stays);
                 self.ring.retain(stays);
-                self.woken.retain(|(other, _)| stays(other));
+                self.woken.retain(|woken| stays(&woken.consumer));
             }
             Attention::Keyed(key) => {
                 if let Some(consumers) = self.keyed.get_mut(&key) {
@@ -84,7 +94,7 @@ impl WaitingConsumers {
                     }
                 }
                 self.ring.retain(stays);
-                self.woken.retain(|(other, _)| stays(other));
+                self.woken.retain(|woken| stays(&woken.consumer));
             }
         }
     }
@@ -95,9 +105,19 @@ impl WaitingConsumers {
         match visitor.attention {
             Attention::Plain => self.plain.push_back(visitor.consumer),
             Attention::Scanner | Attention::Keyed(_) => {
-                self.woken.push((visitor.consumer, None));
+                self.woken.push(WokenConsumer {
+                    consumer: visitor.consumer,
+                    rank: None,
+                    first: false,
+                });
             }
         }
+    }
+
+    /// What a scanner or keyed consumer waited for is at hand.
+    pub(crate) fn wake_first(&mut self, visitor: Visitor) {
+        assert_ne!(visitor.attention, Attention::Plain, "a plain consumer stays in its ring");
+        self.woken.push(WokenConsumer { consumer: visitor.consumer, rank: None, first: true });
     }
 
     /// A message arrived or came back.
@@ -112,7 +132,9 @@ impl WaitingConsumers {
             for key in [correlation, FilterKey::MessageId(hashes.message_id)] {
                 let rank = Some(Rank::new(spot.lane, spot.sequence));
                 let waiters = self.keyed.get(&key).into_iter().flatten();
-                self.woken.extend(waiters.map(|waiter| (*waiter, rank)));
+                let woken =
+                    |waiter: &ConsumerId| WokenConsumer { consumer: *waiter, rank, first: false };
+                self.woken.extend(waiters.map(woken));
             }
         }
     }
@@ -124,7 +146,9 @@ impl WaitingConsumers {
             return Wake { woken, rewind: None };
         }
         self.scanners_woken = false;
-        woken.extend(self.scanners.iter().map(|scanner| (*scanner, None)));
+        let looks =
+            |scanner: &ConsumerId| WokenConsumer { consumer: *scanner, rank: None, first: false };
+        woken.extend(self.scanners.iter().map(looks));
         Wake { woken, rewind: Some(std::mem::replace(&mut self.rewind, [u64::MAX; LANES])) }
     }
 

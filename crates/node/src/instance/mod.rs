@@ -172,6 +172,11 @@ impl Instance {
                 let response = Response::Admin(AdminReply { token, json });
                 out.routed.push(RoutedResponse { connection, response });
             }
+            Input::Work { units } => {
+                let mut selection = self.contents.selection(journal);
+                self.rules.work(now, units, &mut selection, &mut self.outputs);
+                self.take_outputs(journal, out);
+            }
             Input::Tick => {
                 self.retry_stalled(journal);
                 self.rules.tick(now, &mut self.outputs);
@@ -221,6 +226,12 @@ impl Instance {
     pub fn next_tick(&self) -> Time {
         // Runs that wait for log space are retried at every tick.
         if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
+    }
+
+    /// Whether [`Input::Work`] has anything to do.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.rules.has_work()
     }
 
     /// Where the body of a fetch is now; see [`Instance::body_now`].
@@ -396,18 +407,9 @@ impl Instance {
 
     /// Hands available messages to consumers, then does what followed from it.
     fn dispatch(&mut self, now: Time, journal: &dyn Journal, out: &mut Outbound) {
-        // A selector looks at content: a round of it takes about ten milliseconds, and every other
-        // client waits that long. The rest is done by the steps and ticks that follow.
-        const ROUNDS_MAX: usize = 2;
-        for _ in 0..ROUNDS_MAX {
-            let mut selection = self.contents.selection(journal);
-            let more = self.rules.dispatch(now, &mut selection, &mut self.outputs);
-            self.take_outputs(journal, out);
-            if !more {
-                return;
-            }
-        }
-        out.is_unfinished = true;
+        let mut selection = self.contents.selection(journal);
+        out.is_unfinished = self.rules.dispatch(now, &mut selection, &mut self.outputs);
+        self.take_outputs(journal, out);
     }
 
     /// Logs the facts that no client asked for, and turns effects into responses.

@@ -43,6 +43,11 @@ pub enum Input<'a> {
     },
     /// Time passed.
     Tick,
+    /// Do a slice of what takes longer than a step may ([`Outbound::is_unfinished`]).
+    Work {
+        /// About as many looks at messages; what it cost is taken off.
+        units: &'a mut u32,
+    },
     /// The log has no free space for new messages, or has some again.
     LogFull(bool),
     /// A page was read. One that is not what it should be is reported in [`Outbound::damage`].
@@ -126,6 +131,7 @@ pub struct Outbound {
     pub damaged: Vec<DamagedMessage>,
     /// A page says something else than it should: the queue manager must not go on with it.
     pub damage: Option<RecordError>,
-    /// There is more to hand to consumers than one step may: [`Input::Tick`] should come soon.
+    /// There is work that takes longer than a step may: [`Input::Work`] should come soon, and again
+    /// until this is false.
     pub is_unfinished: bool,
 }

@@ -223,6 +223,7 @@ impl Rig {
         for _ in 0..10 {
             let durable = Lsn(self.log.durable.get());
             self.instance.step(self.now, Input::Durable(durable), &self.log, &mut self.out);
+            self.slices();
             self.carry_out_fetches();
         }
         let routed = self.out.routed.drain(..);
