@@ -19,6 +19,8 @@ use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 
 /// How many messages to read ahead of a scan that waits for content.
 const FETCH_AHEAD: usize = 32;
+/// Places of messages that came back which a scanner notes in the time of one look.
+const NOTES_PER_LOOK: usize = 16;
 
 /// What may still be spent.
 #[derive(Clone, Copy, Debug)]
@@ -138,21 +140,16 @@ enum Look {
 }
 
 impl Service<'_> {
-    /// Puts woken consumers into the ring, and their cursors back to what came before them.
+    /// Puts woken consumers into the ring, and the cursors of keyed ones back to what came before
+    /// them.
     fn wake(&mut self) {
-        let wake = self.queue.waiting.take_woken();
         let mut before_others = Vec::new();
-        for WokenConsumer { consumer: id, rank, first } in wake.woken {
+        for WokenConsumer { consumer: id, rank, first } in self.queue.waiting.take_woken() {
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
             if !consumer.browses() {
-                match (&mut consumer.cursor, rank, wake.rewind) {
-                    (Cursor::Key(cursor), Some(rank), _) => *cursor = rank.min(*cursor),
-                    (Cursor::Lanes(cursor), _, Some(rewind)) => {
-                        for (place, back) in cursor.iter_mut().zip(rewind) {
-                            *place = back.min(*place);
-                        }
-                    }
-                    (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _, _) => {}
+                match (&mut consumer.cursor, rank) {
+                    (Cursor::Key(cursor), Some(rank)) => *cursor = rank.min(*cursor),
+                    (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _) => {}
                 }
             }
             if consumer.wants() && !consumer.waiting {
@@ -199,6 +196,7 @@ impl Service<'_> {
                 }
                 continue;
             };
+            assert_eq!(consumer.attention, Attention::Plain, "one that looks is in the other ring");
             let spot = match self.queue.first_available() {
                 Search::Found(spot) => spot,
                 Search::OnPage(away) => {
@@ -268,10 +266,16 @@ impl Service<'_> {
             // Taken out while it looks, so that the queue and the other consumers stay reachable.
             let mut cursor = std::mem::replace(&mut consumer.cursor, Cursor::None);
             let look = self.look(id, &mut cursor);
+            if let Cursor::Lanes(cursor) = &cursor {
+                self.queue.waiting.returned.passed(id, cursor);
+            }
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
             consumer.cursor = cursor;
             match look {
-                Look::Nothing => {}
+                Look::Nothing => {
+                    let visitor = consumer.visitor();
+                    self.queue.waiting.rest(visitor);
+                }
                 Look::Fetch(spot) => {
                     consumer.fetching = Some(spot.sequence);
                     self.queue.waiting.fetch(spot.sequence, Some(id));
@@ -314,6 +318,9 @@ impl Service<'_> {
         let attention = consumer.attention;
         let filter = consumer.filter.clone();
         let refuses_some = !consumer.refused.is_empty();
+        if !self.take_note(id, cursor) {
+            return Look::OutOfLooks;
+        }
         loop {
             let spot = match self.peek(attention, cursor) {
                 Search::Found(spot) => spot,
@@ -352,15 +359,26 @@ impl Service<'_> {
         }
     }
 
+    /// A scanner notes what came back behind it. False: out of looks.
+    fn take_note(&mut self, id: ConsumerId, cursor: &mut Cursor) -> bool {
+        let Cursor::Lanes(cursor) = cursor else { return true };
+        while !self.queue.waiting.returned.take_note(id, cursor, NOTES_PER_LOOK) {
+            if !self.budget.spend_look() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Whether this consumer does not get this message again.
     fn is_refused(&self, id: ConsumerId, spot: Spot) -> bool {
         self.consumers.get(&id).is_some_and(|found| found.refused.contains(&spot.sequence))
     }
 
     /// The next available message at the cursor.
-    fn peek(&self, attention: Attention, cursor: &Cursor) -> Search {
+    fn peek(&self, attention: Attention, cursor: &mut Cursor) -> Search {
         match (cursor, attention) {
-            (Cursor::Lanes(lanes), _) => self.queue.next_available(lanes),
+            (Cursor::Lanes(cursor), _) => self.queue.next_for(cursor),
             (Cursor::Key(rank), Attention::Keyed(key)) => self.queue.next_of_key(key, *rank),
             (Cursor::Key(_) | Cursor::None, _) => Search::Nothing,
         }
@@ -402,12 +420,12 @@ impl Service<'_> {
     ) {
         let mut ahead = match cursor {
             Cursor::None => return,
-            Cursor::Lanes(lanes) => Cursor::Lanes(lanes.clone()),
+            Cursor::Lanes(cursor) => Cursor::Lanes(Box::new(cursor.ahead(FETCH_AHEAD + 1))),
             Cursor::Key(rank) => Cursor::Key(*rank),
         };
         for _ in 0..FETCH_AHEAD {
             pass(&mut ahead, spot);
-            spot = match self.peek(attention, &ahead) {
+            spot = match self.peek(attention, &mut ahead) {
                 Search::Found(next) if self.budget.spend_look() => next,
                 Search::Found(_) | Search::Nothing => return,
                 Search::OnPage(away) => {
@@ -464,7 +482,9 @@ impl Service<'_> {
         }
         let mut draining = std::mem::take(&mut self.queue.waiting.draining);
         draining.retain(|id| {
-            let Some(consumer) = self.consumers.get_mut(id) else { return false };
+            let Some(consumer) = self.consumers.get_mut(id).filter(|found| !found.closing) else {
+                return false;
+            };
             let waits = match consumer.attention {
                 // Beside an available message it waits for a page, or for the rest of this work.
                 Attention::Plain => self.queue.available > 0,
@@ -487,7 +507,7 @@ impl Service<'_> {
 fn pass(cursor: &mut Cursor, spot: Spot) {
     match cursor {
         Cursor::None => {}
-        Cursor::Lanes(lanes) => lanes[usize::from(spot.lane)] = spot.sequence + 1,
+        Cursor::Lanes(cursor) => cursor.pass(spot),
         Cursor::Key(rank) => *rank = Rank::new(spot.lane, spot.sequence).after(),
     }
 }

@@ -214,8 +214,8 @@ impl Door {
         self.step_instance(self.clock.wall(), None, Input::Tick);
     }
 
-    /// A slice of work, of at most about `units`; what it cost is taken off. Then whoever waits for
-    /// the lock has it next.
+    /// A slice of work, of at most about `units`; what it cost is taken off. Then a thread that
+    /// waits for the lock has it next.
     pub(crate) fn slice(&self, units: &mut u32) -> Slice {
         let mut inner = self.inner.lock();
         let began = Instant::now();

@@ -20,7 +20,7 @@ pub(crate) struct Workers {
     /// read and evicted.
     page_requests: Sender<PageRequest>,
     admin_jobs: SyncSender<Chore>,
-    /// A step left work. One is enough: whoever takes it goes on until nothing is left.
+    /// A step left work. One is enough: the thread goes on until nothing is left.
     slices: SyncSender<()>,
     /// The file that makes the next start rebuild the queues.
     rebuild_marker: PathBuf,
@@ -74,7 +74,7 @@ impl Workers {
 
     /// A step left work: [`Input::Work`](towline_node::Input) should follow.
     pub(crate) fn work_is_left(&self) {
-        // When it is full, the thread has been told and has not looked yet.
+        // When it is full, the thread has not looked since the last one.
         self.slices.try_send(()).ok();
     }
 

@@ -130,6 +130,11 @@ pub const LOOKS_PER_STEP: u32 = 64;
 pub const LOOKS_PER_TURN: u32 = 256;
 /// Looks that an expired message costs: its end is a run of the log of its own.
 pub const LOOKS_PER_EXPIRED: u32 = 8;
+/// Places of one queue where messages came back, until all selectors that had looked there have
+/// taken note; beyond it, those that have not look at everything from the first of them on.
+pub const RETURNED_PLACES_MAX: usize = 65_536;
+/// The same of one selector, until it has looked there.
+pub const RETURNED_PER_SCANNER_MAX: usize = 4_096;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.

@@ -15,9 +15,11 @@ mod lane;
 pub(crate) mod page;
 mod paged_blocks;
 mod removed;
+mod returned;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time, fitting};
@@ -38,6 +40,7 @@ pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, LanePosition, Walk};
 pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
 pub(crate) use removed::{Attention, RemovedMessage, Visitor, body_bytes};
+pub(crate) use returned::ScanCursor;
 pub(crate) use waiting::{WaitingConsumers, WokenConsumer};
 
 mod waiting;
@@ -82,6 +85,8 @@ pub(crate) struct Queue {
     pub(crate) clearing: u32,
     /// The consumers that wait for a page, by lane and the block's first sequence.
     loading: FastMap<(u8, u64), Vec<ConsumerId>>,
+    /// All that are open: consumers and browsers.
+    pub(crate) consumers: BTreeSet<ConsumerId>,
     /// Messages that it holds, in any state.
     pub(crate) live: u64,
     /// Of these: available.
@@ -123,6 +128,7 @@ impl Queue {
             index: None,
             clearing: 0,
             loading: FastMap::default(),
+            consumers: BTreeSet::new(),
             live: 0,
             available: 0,
             expiring: 0,

@@ -1,10 +1,13 @@
 //! Long work is done in slices: what a step of one client costs does not depend on what others
 //! want.
 
-use towline_types::limits::{DELIVERIES_PER_STEP, LOOKS_PER_STEP, LOOKS_PER_TURN};
+use towline_types::limits::{
+    DELIVERIES_PER_STEP, LOOKS_PER_STEP, LOOKS_PER_TURN, RETURNED_PER_SCANNER_MAX,
+    RETURNED_PLACES_MAX,
+};
 
 use super::rig::{Rig, first_byte, message, spec};
-use crate::{ConsumerId, ConsumerSpec, Effect};
+use crate::{ConsumerId, ConsumerMode, ConsumerSpec, Delivery, Effect, NewMessage, Outcome};
 
 /// A consumer of messages that begin with this byte.
 fn selecting(rig: &mut Rig, queue: &str, byte: u8, credit: u32) -> ConsumerId {
@@ -143,4 +146,173 @@ fn a_drain_is_answered_when_its_own_search_is_finished_and_not_before() {
     rig.serve();
     assert_eq!(drained(&mut rig), [slow]);
     rig.core.audit();
+}
+
+/// Scanners that have looked at all of a deep queue of which a plain consumer holds the first
+/// messages: `credit` of them.
+fn searched(messages: u32, credit: u32, scanners: u32) -> (Rig, Vec<Delivery>) {
+    let mut rig = deep(messages);
+    rig.consumer("Q", credit);
+    let held = rig.dispatch();
+    assert_eq!(held.len(), credit as usize);
+    for _ in 0..scanners {
+        selecting(&mut rig, "Q", b'y', 10);
+    }
+    rig.dispatch();
+    rig.cold.asked = 0;
+    (rig, held)
+}
+
+#[test]
+fn what_comes_back_is_looked_at_alone_once_by_each() {
+    let (mut rig, held) = searched(10_000, 100, 3);
+    rig.close(held[0].consumer, false);
+    assert!(!rig.slice(1_000_000));
+    assert_eq!(rig.cold.asked, 300, "a hundred messages, three selectors");
+    rig.serve();
+    assert_eq!(rig.cold.asked, 300);
+    rig.core.audit();
+}
+
+#[test]
+fn a_consumer_without_credit_looks_at_what_came_back_when_it_has_some() {
+    let (mut rig, held) = searched(1_000, 10, 0);
+    let other = selecting(&mut rig, "Q", b'y', 10);
+    rig.dispatch();
+    rig.core.set_credit(other, 0, false);
+    rig.cold.asked = 0;
+    for delivery in &held {
+        rig.settle(delivery, Outcome::Released);
+    }
+    rig.core.set_credit(held[0].consumer, 0, false);
+    rig.serve();
+    assert_eq!(rig.cold.asked, 0, "one that wants nothing is not woken");
+    rig.core.set_credit(other, 10, false);
+    rig.serve();
+    assert_eq!(rig.cold.asked, 10);
+    rig.core.audit();
+}
+
+#[test]
+fn what_came_back_is_delivered_in_order_of_priority_and_place() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    for (number, priority) in [(0, 3), (1, 7), (2, 3), (3, 7), (4, 5)] {
+        let content = format!("x{number}");
+        rig.put_with("Q", NewMessage { priority: Some(priority), ..message(&content) }).unwrap();
+    }
+    let plain = rig.consumer("Q", 5);
+    let held = rig.dispatch();
+    rig.core.set_credit(plain, 0, false);
+    let id = selecting(&mut rig, "Q", b'x', 0);
+    rig.put("Q", "z");
+    rig.core.set_credit(id, 1, false);
+    assert!(rig.delivered().is_empty());
+    rig.put_with("Q", NewMessage { priority: Some(6), ..message("x5") }).unwrap();
+    assert_eq!(rig.delivered(), ["x5"]);
+    // In an order of their own.
+    for at in [4, 2, 0, 3, 1] {
+        rig.settle(&held[at], Outcome::Released);
+    }
+    rig.put_with("Q", NewMessage { priority: Some(4), ..message("x6") }).unwrap();
+    rig.core.set_credit(id, 10, false);
+    assert_eq!(rig.delivered(), ["x1", "x3", "x4", "x6", "x0", "x2"]);
+    rig.core.audit();
+}
+
+#[test]
+fn a_message_that_came_back_and_is_gone_again_is_not_looked_at() {
+    let (mut rig, held) = searched(100, 2, 1);
+    rig.settle(&held[0], Outcome::Released);
+    rig.settle(&held[1], Outcome::Released);
+    rig.core.set_credit(held[0].consumer, 1, false);
+    rig.dispatch();
+    assert!(rig.cold.asked <= 2);
+    rig.core.audit();
+}
+
+#[test]
+fn too_many_places_that_no_selector_noted_make_it_look_at_all_from_the_first_of_them_on() {
+    let messages = u32::try_from(RETURNED_PLACES_MAX).unwrap() + 100;
+    let mut rig = deep(messages);
+    let other = selecting(&mut rig, "Q", b'y', 10);
+    rig.dispatch();
+    rig.core.set_credit(other, 0, false);
+    let plain = rig.consumer("Q", messages);
+    let held = rig.dispatch();
+    rig.core.set_credit(plain, 0, false);
+    rig.cold.asked = 0;
+    // Not the first ten: they are still held, and then gone.
+    for delivery in &held[10..] {
+        rig.settle(delivery, Outcome::Released);
+    }
+    rig.core.audit();
+    rig.core.set_credit(other, 10, false);
+    rig.serve();
+    assert_eq!(rig.cold.asked, u64::from(messages) - 10, "each once");
+    for delivery in &held[..10] {
+        rig.settle(delivery, Outcome::Released);
+    }
+    rig.serve();
+    assert_eq!(rig.cold.asked, u64::from(messages), "and it notes places again");
+    rig.core.audit();
+}
+
+#[test]
+fn a_selector_notes_so_many_places_and_looks_at_all_beyond_that() {
+    let messages = u32::try_from(RETURNED_PER_SCANNER_MAX).unwrap() * 2;
+    let most = RETURNED_PER_SCANNER_MAX as u64;
+    for (back, looks) in [(most, most), (most + 1, u64::from(messages))] {
+        let (mut rig, held) = searched(messages, messages / 2 + 1, 1);
+        rig.core.set_credit(held[0].consumer, 0, false);
+        let back = usize::try_from(back).unwrap();
+        for delivery in held[..back].iter().rev() {
+            rig.settle(delivery, Outcome::Released);
+        }
+        rig.serve();
+        let still_held = (held.len() - back) as u64;
+        let all = looks == u64::from(messages);
+        assert_eq!(rig.cold.asked, if all { looks - still_held } else { looks });
+        rig.core.audit();
+    }
+}
+
+#[test]
+fn a_browser_does_not_see_what_came_back_behind_it() {
+    let (mut rig, held) = searched(10, 5, 0);
+    rig.core.set_credit(held[0].consumer, 0, false);
+    let spec = ConsumerSpec { mode: ConsumerMode::Browse, ..spec("Q") };
+    let browser = rig.open_get(&spec).unwrap();
+    rig.core.set_credit(browser, 100, false);
+    assert_eq!(rig.dispatch().len(), 5);
+    rig.settle(&held[0], Outcome::Released);
+    assert!(rig.dispatch().is_empty());
+    rig.put("Q", "x");
+    assert_eq!(rig.dispatch().len(), 1);
+}
+
+#[test]
+fn consumers_that_close_are_not_searched_for_one_by_one() {
+    for plain in [true, false] {
+        let mut rig = Rig::new();
+        rig.define("Q");
+        let open = |rig: &mut Rig| {
+            if plain { rig.consumer("Q", 1) } else { selecting(rig, "Q", b'x', 1) }
+        };
+        let all: Vec<ConsumerId> = (0..1_000).map(|_| open(&mut rig)).collect();
+        rig.dispatch();
+        for id in all.iter().rev().take(999) {
+            rig.close(*id, false);
+            rig.core.audit();
+        }
+        for _ in 0..100_000 / 1_000 {
+            let id = open(&mut rig);
+            rig.close(id, false);
+        }
+        rig.put("Q", "x");
+        let got = rig.dispatch();
+        assert_eq!(got.iter().map(|got| got.consumer).collect::<Vec<_>>(), [all[0]]);
+        let waiting = rig.core.queue(rig.status("Q").queue).waiting.len();
+        assert!(waiting < 200, "{waiting} for one consumer");
+    }
 }

@@ -23,7 +23,11 @@ impl Rig {
             }
             let units = &mut 1_000;
             self.instance.step(self.now, Input::Work { units }, &self.log, &mut self.out);
-            assert_eq!(self.out.is_unfinished, self.instance.has_work(), "who works is told");
+            assert_eq!(
+                self.out.is_unfinished,
+                self.instance.has_work(),
+                "what is left is reported"
+            );
         }
         panic!("it never comes to an end");
     }
