@@ -257,7 +257,11 @@ impl Service<'_> {
     }
 
     fn serve_one_that_looks(&mut self) -> Turn {
-        while let Some(id) = self.queue.waiting.ring.pop_front() {
+        while !self.queue.waiting.ring.is_empty() {
+            if self.budget.looks <= 0 {
+                return Turn::OutOfBudget;
+            }
+            let Some(id) = self.queue.waiting.ring.pop_front() else { break };
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
             consumer.waiting = false;
             if !consumer.wants() {
@@ -273,6 +277,8 @@ impl Service<'_> {
             consumer.cursor = cursor;
             match look {
                 Look::Nothing => {
+                    // Ten thousand may have been woken by one message.
+                    self.budget.looks -= 1;
                     let visitor = consumer.visitor();
                     self.queue.waiting.rest(visitor);
                 }

@@ -131,6 +131,9 @@ impl QueueManager {
     /// Goes on with the scan, until `looks` are used up.
     pub(crate) fn scan_step(&mut self, now: Time, looks: &mut u32, outputs: &mut Outputs) {
         while let Some(id) = self.scan.queues.last().copied() {
+            if *looks == 0 {
+                return;
+            }
             let scan = &mut self.scan;
             // What is being deleted ends by its Deleted: a fact behind it would find no queue.
             let goes = |queue: &&mut Box<Queue>| queue.deleting || queue.clearing > 0;
@@ -138,6 +141,7 @@ impl QueueManager {
             let queue = queue.filter(|queue| queue.expiring > 0 && !goes(queue));
             let (Some(queue), true) = (queue, usize::from(scan.lane) < LANES) else {
                 scan.queues.pop();
+                *looks -= 1;
                 (scan.lane, scan.from) = (0, 0);
                 continue;
             };
@@ -156,9 +160,6 @@ impl QueueManager {
                     continue;
                 }
             };
-            if *looks == 0 {
-                return;
-            }
             *looks -= 1;
             scan.from = spot.sequence + 1;
             // A held one comes back or goes; the queue sees to it then.

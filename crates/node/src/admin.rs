@@ -147,7 +147,7 @@ struct Administered<'a> {
 
 impl Administered<'_> {
     fn damaged_in(&self, name: &str) -> u64 {
-        self.rules.damaged_in(name, &|queue, sequence| self.damaged.has(queue, sequence))
+        self.rules.damaged_in(name, &|queue| self.damaged.known_in(queue))
     }
 
     fn change(

@@ -135,10 +135,13 @@ impl Queue {
     fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<PagedBlock> {
         for lane in (0..10_u8).rev() {
             let entries = &self.lanes[usize::from(lane)];
-            if entries.away() == 0 {
+            if entries.away() == 0 || lane > from.lane() {
                 continue;
             }
-            for (number, block) in entries.blocks().iter().enumerate() {
+            // What is before the position was searched.
+            let searched = if lane == from.lane() { from.sequence() } else { 0 };
+            let first = entries.block_for(searched).unwrap_or(0);
+            for (number, block) in entries.blocks().iter().enumerate().skip(first) {
                 if upto.is_some_and(|upto| Rank::new(lane, block.first) > upto) {
                     return None;
                 }

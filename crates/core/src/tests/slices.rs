@@ -1,13 +1,18 @@
 //! Long work is done in slices: what a step of one client costs does not depend on what others
 //! want.
 
+use std::time::Duration;
+
+use towline_types::Time;
 use towline_types::limits::{
     DELIVERIES_PER_STEP, LOOKS_PER_STEP, LOOKS_PER_TURN, RETURNED_PER_SCANNER_MAX,
     RETURNED_PLACES_MAX,
 };
 
 use super::rig::{Rig, first_byte, message, spec};
-use crate::{ConsumerId, ConsumerMode, ConsumerSpec, Delivery, Effect, NewMessage, Outcome};
+use crate::{
+    ConsumerId, ConsumerMode, ConsumerSpec, Delivery, Effect, FilterKey, NewMessage, Outcome,
+};
 
 /// A consumer of messages that begin with this byte.
 fn selecting(rig: &mut Rig, queue: &str, byte: u8, credit: u32) -> ConsumerId {
@@ -315,4 +320,43 @@ fn consumers_that_close_are_not_searched_for_one_by_one() {
         let waiting = rig.core.queue(rig.status("Q").queue).waiting.len();
         assert!(waiting < 200, "{waiting} for one consumer");
     }
+}
+
+#[test]
+fn ten_thousand_that_wait_for_one_key_do_not_all_look_in_one_step() {
+    let mut rig = deep(0);
+    let filter = first_byte(b'k', Some(FilterKey::Correlation(7)));
+    let spec = ConsumerSpec { filter, ..spec("Q") };
+    for _ in 0..1_000 {
+        let id = rig.open_get(&spec).unwrap();
+        rig.core.set_credit(id, 1, false);
+    }
+    rig.serve();
+    rig.put_with("Q", NewMessage { correlation_hash: 7, ..message("k") }).unwrap();
+    assert!(rig.step(), "the others look later");
+    assert_eq!(std::mem::take(&mut rig.deliveries).len(), 1);
+    let waiting = rig.core.queue(rig.status("Q").queue).waiting.ring.len();
+    assert!(waiting > 1_000 - 2 * LOOKS_PER_STEP as usize, "{waiting}");
+    rig.serve();
+    rig.core.audit();
+}
+
+#[test]
+fn a_scan_of_many_queues_is_done_in_slices() {
+    let mut rig = Rig::new();
+    let at = Time(2_000_000_000);
+    for number in 0..300 {
+        let name = format!("Q{number}");
+        rig.define(&name);
+        rig.put_with(&name, NewMessage { expires_at: Some(at), ..message("x") }).unwrap();
+    }
+    rig.dispatch();
+    rig.core.tick(rig.now, &mut rig.outputs);
+    rig.now = rig.now + Duration::from_secs(300);
+    rig.core.tick(rig.now, &mut rig.outputs);
+    let mut slices = 1;
+    while rig.slice(100) {
+        slices += 1;
+    }
+    assert!((24..=30).contains(&slices), "{slices}: nine looks for each queue and its message");
 }
