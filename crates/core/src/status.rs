@@ -160,6 +160,12 @@ impl QueueManager {
         self.units.values().map(|unit| unit.spilled_bytes).sum()
     }
 
+    /// Whether there are bodies in the log to which no put refers yet.
+    #[must_use]
+    pub fn has_bodies_ahead(&self) -> bool {
+        self.spilled_bodies.len() > 0
+    }
+
     /// Bytes of persistent bodies that open units of work keep in memory.
     #[must_use]
     pub fn staged_bytes(&self) -> u64 {

@@ -28,8 +28,8 @@ use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
-    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse,
-    Whereabouts,
+    ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal, Outbound,
+    Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
@@ -40,6 +40,7 @@ use crate::large::{Arrivals, Departures};
 use crate::outbox::{Filling, Outbox};
 use crate::process_status::{GroupView, ProcessStatus};
 use crate::repairs::Repairs;
+use crate::wake_ups::{InstanceNeeds, ToNotify, WakeUps};
 use crate::workers::Workers;
 
 /// An instance behind its lock; shared by all threads of the process.
@@ -52,6 +53,7 @@ pub struct Door {
     /// In a group: damaged parts of the log are fetched from another instance.
     repairs: OnceLock<Arc<dyn Repairs>>,
     clock: Clock,
+    wake_ups: WakeUps,
     halted: AtomicBool,
     /// The position up to which the log is durable, as its writers reported.
     durable_upto: AtomicU64,
@@ -71,6 +73,8 @@ struct Inner {
     out: Outbound,
     /// The durable position that the instance was stepped with.
     durable_seen: u64,
+    /// What the threads and tasks around the instance were last notified of.
+    needs: InstanceNeeds,
 }
 
 impl Door {
@@ -86,6 +90,7 @@ impl Door {
             next_connection: 1,
             out: Outbound::default(),
             durable_seen: 0,
+            needs: InstanceNeeds::NONE,
         };
         Door {
             inner: DelegationLock::new(inner),
@@ -94,6 +99,7 @@ impl Door {
             process,
             repairs: OnceLock::new(),
             clock,
+            wake_ups: WakeUps::new(),
             halted: AtomicBool::new(false),
             durable_upto: AtomicU64::new(0),
             space_report: AtomicU8::new(SPACE_NO_REPORT),
@@ -149,8 +155,11 @@ impl Door {
     /// All that `towline status` shows.
     pub fn status(&self) -> towline_admin::status::Status {
         let now = self.clock.wall();
-        let journal = self.journal();
-        self.look(|instance| instance.status(now, &journal))
+        // Files of /proc, and locks that threads hold that are at work: nobody need wait meanwhile.
+        let surroundings = self.journal().surroundings(now);
+        let mut status = self.look(|instance| instance.status(now, surroundings));
+        status.queues.sort_by(|left, right| left.name.cmp(&right.name));
+        status
     }
 
     /// The status shows this group from now on.
@@ -199,7 +208,24 @@ impl Door {
 
     /// Whether time-driven work waits.
     pub(crate) fn tick_is_due(&self) -> bool {
-        self.look(|instance| instance.next_tick()) <= self.clock.wall()
+        self.wake_ups.next_tick() <= self.clock.wall()
+    }
+
+    /// What wakes the tasks of housekeeping.
+    pub(crate) fn wake_ups(&self) -> &WakeUps {
+        &self.wake_ups
+    }
+
+    /// Whether more of the queues is in memory than should be, and the pager goes on, if it can.
+    /// Otherwise it is called again: when there is more, or, if it cannot go on, by the next thread
+    /// that takes the lock and may have changed that.
+    pub(crate) fn evicts_on(&self, can_go_on: bool) -> bool {
+        let mut inner = self.inner.lock();
+        let more = can_go_on && inner.instance.wants_eviction();
+        inner.needs.eviction = more;
+        drop(inner);
+        self.take_reports();
+        more
     }
 
     /// Checks whether the wall clock was set.
@@ -393,7 +419,31 @@ impl Door {
         }
         out.pages.drain(..).for_each(|request| self.workers.request_page(request));
         out.chores.drain(..).for_each(|chore| self.workers.administer(chore));
-        for found in out.damaged.drain(..) {
+        // Whoever reads standard error may be slow: they are logged when the lock is released.
+        after.damaged.append(&mut out.damaged);
+        after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
+        if let Some(error) = out.damage.take() {
+            self.page_damaged(&error.to_string());
+        }
+        after.to_notify = self.note_needs(inner);
+        after
+    }
+
+    /// Notes what the instance needs. Each thread that may have changed it does so before it
+    /// releases the lock.
+    fn note_needs(&self, inner: &mut Inner) -> ToNotify {
+        let needs = InstanceNeeds::of(&inner.instance);
+        let before = std::mem::replace(&mut inner.needs, needs);
+        if needs.eviction && !before.eviction {
+            self.workers.evict();
+        }
+        self.wake_ups.changed(before, needs)
+    }
+
+    fn finish(&self, after: After) {
+        after.to_wake.into_iter().for_each(Waker::wake);
+        self.wake_ups.notify(after.to_notify);
+        for found in after.damaged {
             let message = match found.now {
                 Whereabouts::Moved => &MESSAGE_SET_ASIDE,
                 Whereabouts::Stays => &MESSAGE_STAYS_DAMAGED,
@@ -401,22 +451,17 @@ impl Door {
             };
             log(message, &[&found.queue, &found.place]);
         }
-        after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
-        if let Some(error) = out.damage.take() {
-            self.page_damaged(&error.to_string());
-        }
-        after
-    }
-
-    fn finish(&self, after: After) {
-        after.to_wake.into_iter().for_each(Waker::wake);
         if after.is_unfinished {
             self.workers.work_is_left();
         }
     }
 
     fn with_inner<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
-        let result = act(&mut self.inner.lock());
+        let mut inner = self.inner.lock();
+        let result = act(&mut inner);
+        let to_notify = self.note_needs(&mut inner);
+        drop(inner);
+        self.wake_ups.notify(to_notify);
         self.take_reports();
         result
     }
@@ -437,12 +482,17 @@ struct After {
     to_wake: Vec<Waker>,
     /// A slice of work should follow.
     is_unfinished: bool,
+    to_notify: ToNotify,
+    /// Messages that cannot be read, to be logged.
+    damaged: Vec<DamagedMessage>,
 }
 
 impl After {
     fn join(&mut self, other: After) {
         self.to_wake.extend(other.to_wake);
         self.is_unfinished |= other.is_unfinished;
+        self.to_notify.join(other.to_notify);
+        self.damaged.extend(other.damaged);
     }
 }
 
@@ -504,6 +554,7 @@ impl Listener for Door {
         self.durable_upto.fetch_max(upto.0, Ordering::SeqCst);
         self.inner.post();
         self.take_reports();
+        self.wake_ups.durable(upto);
     }
 
     fn failed(&self, error: &LogError) {
@@ -536,5 +587,7 @@ impl Listener for Door {
         self.space_report.store(report, Ordering::SeqCst);
         self.inner.post();
         self.take_reports();
+        // While free space is short, the log is checked however little is logged.
+        self.wake_ups.look_now();
     }
 }

@@ -42,6 +42,7 @@ mod running;
 pub mod settings;
 mod slices;
 mod start_error;
+mod wake_ups;
 mod workers;
 
 pub use admin_jobs::AdminJobs;

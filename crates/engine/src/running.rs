@@ -126,10 +126,10 @@ impl OpenInstance {
         runtime: &Handle,
     ) -> std::io::Result<RunningInstance> {
         let OpenInstance { door, images, queues } = self;
-        let WorkQueues { fetches, page_requests, admin_jobs, slices: work } = queues;
+        let WorkQueues { fetches, page_work, admin_jobs, slices: work } = queues;
         fetcher::start(fetches, Arc::clone(&door))?;
         slices::start(work, Arc::clone(&door))?;
-        pager::start(page_requests, Arc::clone(&door), images.pages().clone())?;
+        pager::start(page_work, Arc::clone(&door), images.pages().clone())?;
         admin_jobs::start(admin_jobs, &door, &images, jobs)?;
         door.define_defaults();
         door.load_first_pages();

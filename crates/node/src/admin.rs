@@ -2,7 +2,7 @@
 
 use towline_admin::command as mqsc;
 use towline_admin::run_script;
-use towline_admin::status::{QueueManagerState, QueueStatus};
+use towline_admin::status::{QueueManagerState, QueueStatus, Status};
 use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
     Usage,
@@ -45,7 +45,8 @@ impl Instance {
         let AdminOutcome { json, changed } = match kind {
             "mqsc" => self.run_script(now, text, journal, out),
             "status" => {
-                let status = self.status(now, journal);
+                let mut status = self.status(now, journal.surroundings(now));
+                status.queues.sort_by(|left, right| left.name.cmp(&right.name));
                 AdminOutcome { json: json(&status), changed: false }
             }
             other => {
@@ -93,10 +94,11 @@ impl Instance {
         AdminOutcome { json: json(&reply), changed }
     }
 
-    /// All that `towline status` shows.
+    /// All that `towline status` shows, the queues in no order. `surroundings`:
+    /// [`Journal::surroundings`].
     #[must_use]
-    pub fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
-        let mut status = journal.surroundings(now);
+    pub fn status(&self, now: Time, surroundings: Status) -> Status {
+        let mut status = surroundings;
         status.name.clone_from(&self.name);
         status.state = if self.is_quiescing() {
             QueueManagerState::Quiescing
@@ -127,7 +129,6 @@ impl Instance {
                 name: queue.name,
             });
         }
-        status.queues.sort_by(|left, right| left.name.cmp(&right.name));
         status
     }
 }
