@@ -347,6 +347,16 @@ impl QueueManager {
         }
     }
 
+    /// That of one queue.
+    pub fn first_page(&mut self, name: &str, outputs: &mut Outputs) {
+        let Ok(id) = self.catalogue.local(name).map(|local| local.id) else { return };
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if let crate::queue::Search::OnPage(away) = queue.first_available() {
+            let asked = queue.ask(away);
+            outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
+        }
+    }
+
     /// A queue ends: nothing refers to its pages any more.
     pub(crate) fn give_up_pages(&mut self, queue: &mut Queue) {
         queue.all_pages(&mut self.page_cache.obsolete);

@@ -21,6 +21,8 @@ use towline_admin::catalogue::{
     LOG_HAS_SPACE, LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
     MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
 };
+use towline_admin::status::{QueueStatus, Status};
+use towline_admin::target::Target;
 use towline_core::{
     ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
 };
@@ -28,8 +30,8 @@ use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
 use towline_logging::log;
 use towline_node::{
-    ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal, Outbound,
-    Request, RoutedResponse, Whereabouts,
+    Administration, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal,
+    Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
@@ -37,6 +39,7 @@ use towline_types::{Lsn, Payload, Time};
 use crate::images::{ImageReport, ImageSource};
 use crate::journal::LogJournal;
 use crate::large::{Arrivals, Departures};
+use crate::list_pieces::in_pieces;
 use crate::outbox::{Filling, Outbox};
 use crate::process_status::{GroupView, ProcessStatus};
 use crate::repairs::Repairs;
@@ -79,11 +82,13 @@ struct Inner {
 
 impl Door {
     pub(crate) fn new(
-        instance: Instance,
+        mut instance: Instance,
         workers: Workers,
         process: ProcessStatus,
         clock: Clock,
     ) -> Door {
+        // A script, or a status of ten thousand queues, would be one step.
+        instance.administer_outside();
         let inner = Inner {
             instance,
             outboxes: FastMap::default(),
@@ -153,13 +158,18 @@ impl Door {
     }
 
     /// All that `towline status` shows.
-    pub fn status(&self) -> towline_admin::status::Status {
+    pub fn status(&self) -> Status {
         let now = self.clock.wall();
         // Files of /proc, and locks that threads hold that are at work: nobody need wait meanwhile.
         let surroundings = self.journal().surroundings(now);
-        let mut status = self.look(|instance| instance.status(now, surroundings));
-        status.queues.sort_by(|left, right| left.name.cmp(&right.name));
-        status
+        let status = self.look(|instance| instance.status_without_queues(surroundings));
+        let mut queues = Vec::new();
+        let behind = |last: Option<&QueueStatus>, most| {
+            let last = last.map(|last| last.name.as_str());
+            self.look(|instance| instance.queue_rows_after(now, last, most))
+        };
+        in_pieces(behind, |row| queues.push(row.clone()));
+        Status { queues, ..status }
     }
 
     /// The status shows this group from now on.
@@ -279,9 +289,21 @@ impl Door {
         self.take_reports();
     }
 
-    /// An administration job is done.
-    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String) {
-        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json });
+    /// An administration job is done; `changed`: its answer waits until what it changed is durable.
+    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String, changed: bool) {
+        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json, changed });
+    }
+
+    /// Carries out a command of an administrator, as one step.
+    pub(crate) fn administer<R>(&self, act: impl FnOnce(&mut dyn Target) -> R) -> R {
+        let (mut act, mut result) = (Some(act), None);
+        let mut once = |target: &mut dyn Target| result = act.take().map(|act| act(target));
+        let input = Input::Administer(Administration(&mut once));
+        self.step_instance(self.clock.wall(), None, input);
+        match result {
+            Some(result) => result,
+            None => unreachable!("a step carries out what it is given"),
+        }
     }
 
     /// Requests the first page of each queue, so that the first gets need not wait for them.

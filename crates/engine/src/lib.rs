@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin_jobs;
+mod administration;
 pub mod backup;
 mod backup_folders;
 pub mod bodies;
@@ -28,6 +29,7 @@ pub mod images;
 pub mod inspection;
 mod journal;
 mod large;
+mod list_pieces;
 pub mod missing_extents;
 pub mod name_file;
 mod outbox;

@@ -39,6 +39,8 @@ pub(crate) struct Workers {
     admin_jobs: SyncSender<Chore>,
     /// A step left work. One is enough: the thread goes on until nothing is left.
     slices: SyncSender<()>,
+    scripts: SyncSender<Chore>,
+    statuses: SyncSender<Chore>,
     /// The file that makes the next start rebuild the queues.
     rebuild_marker: PathBuf,
 }
@@ -49,6 +51,8 @@ pub(crate) struct WorkQueues {
     pub(crate) page_work: Receiver<PageWork>,
     pub(crate) admin_jobs: Receiver<Chore>,
     pub(crate) slices: Receiver<()>,
+    pub(crate) scripts: Receiver<Chore>,
+    pub(crate) statuses: Receiver<Chore>,
 }
 
 impl Workers {
@@ -57,14 +61,21 @@ impl Workers {
         let (page_work, page_queue) = channel();
         let (admin_jobs, admin_queue) = sync_channel(ADMIN_JOBS_MAX);
         let (slices, slice_queue) = sync_channel(1);
+        let (scripts, script_queue) = sync_channel(ADMIN_JOBS_MAX);
+        let (statuses, status_queue) = sync_channel(ADMIN_JOBS_MAX);
         let rebuild_marker = rebuild_marker.to_owned();
         let queues = WorkQueues {
             fetches: fetch_queue,
             page_work: page_queue,
             admin_jobs: admin_queue,
             slices: slice_queue,
+            scripts: script_queue,
+            statuses: status_queue,
         };
-        (Workers { fetches, page_work, admin_jobs, slices, rebuild_marker }, queues)
+        (
+            Workers { fetches, page_work, admin_jobs, slices, scripts, statuses, rebuild_marker },
+            queues,
+        )
     }
 
     /// Requests a body; [`Input::Content`](towline_node::Input) answers it later.
@@ -91,7 +102,12 @@ impl Workers {
     /// Requests an administration job. If the queue is full the request gets no answer, and the
     /// client times out.
     pub(crate) fn administer(&self, chore: Chore) {
-        if let Err(error) = self.admin_jobs.try_send(chore) {
+        let queue = match chore.kind.as_str() {
+            "mqsc" => &self.scripts,
+            "status" => &self.statuses,
+            _ => &self.admin_jobs,
+        };
+        if let Err(error) = queue.try_send(chore) {
             tracing::warn!(%error, "an administration request is not carried out");
         }
     }

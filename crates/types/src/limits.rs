@@ -27,6 +27,12 @@ pub const CONTROL_ANSWER_MAX: Duration = Duration::from_secs(30);
 pub const CONTROL_ANSWER_STALLED: Duration = Duration::from_secs(1);
 /// Longest administration request.
 pub const ADMIN_REQUEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Administration requests of one link that may wait for their answers: they are carried out one
+/// after the other, beside the clients, and each may be a long script.
+pub const ADMIN_REQUESTS_WAITING_MAX: u32 = 8;
+/// Rows of a list of administration that are made under the lock of the instance at once: about a
+/// tenth of a millisecond. A list of more is made in pieces, between which clients go on.
+pub const ADMIN_ROWS_AT_ONCE_MAX: usize = 256;
 /// Largest value MAXDEPTH can take, as in IBM MQ; also its default here (docs/adr).
 pub const QUEUE_DEPTH_MAX: u64 = 999_999_999;
 /// MAXUMSGS: messages put and got in one unit of work unless configured otherwise, as in IBM MQ.

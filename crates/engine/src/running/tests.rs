@@ -32,7 +32,7 @@ fn an_idle_instance_wakes_up_once_a_second_to_look_at_the_clock_and_for_its_tick
         let jobs = AdminJobs { name: "QM1".into(), backup_folders };
         let running = open.start(&config, jobs, &Handle::current()).unwrap();
         let (_stop, never) = towline_os::sync::mpsc::channel::<()>();
-        drop(never.recv());
+        assert!(never.recv().is_err(), "it ends with the world");
         drop(running);
     });
     world.run_until(30 * SECOND_US);

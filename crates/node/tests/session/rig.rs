@@ -447,6 +447,12 @@ impl Rig {
         self.exchange(client);
     }
 
+    /// A message of these bytes.
+    pub(crate) fn send_content(&mut self, client: &mut Client, link: LinkId, content: Payload) {
+        client.machine.send(link, 0, Outgoing { content, ..Outgoing::default() });
+        self.exchange(client);
+    }
+
     /// Without waiting for each: 500 are on their way at a time.
     pub(crate) fn send_ahead(&mut self, client: &mut Client, link: LinkId, key: u64, text: Text) {
         let outgoing = Outgoing { content: text.encode(), settled: true, ..Outgoing::default() };
