@@ -36,12 +36,15 @@ fn a_client_has_so_many_administration_requests_waiting_and_no_more() {
     let link = rig.sender(&mut client, "$admin");
     let all: Vec<String> =
         (0..3 * MOST).map(|number| format!("DISPLAY QLOCAL({number})")).collect();
-    for text in &all {
-        rig.send_content(&mut client, link, script(text));
-    }
+    let mut unsent = all.iter().zip(0..).peekable();
     let mut done = Vec::new();
-    while !rig.out.chores.is_empty() {
-        assert_eq!(rig.out.chores.len(), MOST.min(all.len() - done.len()));
+    while done.len() < all.len() {
+        while unsent.peek().is_some() && rig.allowance(&client, link) > 0 {
+            let (text, key) = unsent.next().unwrap();
+            rig.send_content(&mut client, link, key, script(text));
+        }
+        let waiting = MOST.min(all.len() - done.len());
+        assert_eq!(rig.out.chores.len(), waiting, "after {}", done.len());
         done.push(rig.do_chore(false).text);
         rig.exchange(&mut client);
     }
@@ -58,7 +61,7 @@ fn the_answer_to_a_script_that_changed_something_waits_for_the_log_and_a_full_lo
     rig.hold_log();
     rig.send(&mut client, sender, 7, message("x").durable());
     for changed in [true, false] {
-        rig.send_content(&mut client, admin, script("DISPLAY QMGR"));
+        rig.send_content(&mut client, admin, 1, script("DISPLAY QMGR"));
         rig.do_chore(changed);
         rig.exchange(&mut client);
         assert_eq!(rig.outcomes(&mut client), [], "what it shows may be lost still");
@@ -70,7 +73,7 @@ fn the_answer_to_a_script_that_changed_something_waits_for_the_log_and_a_full_lo
     let got = rig.received_whole(&mut client);
     rig.log.full.set(true);
     rig.settle(&mut client, got[0].delivery, DeliveryState::Accepted);
-    rig.send_content(&mut client, admin, script("DISPLAY QMGR"));
+    rig.send_content(&mut client, admin, 1, script("DISPLAY QMGR"));
     rig.do_chore(false);
     rig.exchange(&mut client);
     assert_eq!(rig.outcomes(&mut client).len(), 1, "an operator looks before making room");

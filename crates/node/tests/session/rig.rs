@@ -447,9 +447,20 @@ impl Rig {
         self.exchange(client);
     }
 
+    /// Deliveries that the server lets this client send.
+    pub(crate) fn allowance(&self, client: &Client, link: LinkId) -> u32 {
+        client.machine.allowance(link).credit
+    }
+
     /// A message of these bytes.
-    pub(crate) fn send_content(&mut self, client: &mut Client, link: LinkId, content: Payload) {
-        client.machine.send(link, 0, Outgoing { content, ..Outgoing::default() });
+    pub(crate) fn send_content(
+        &mut self,
+        client: &mut Client,
+        link: LinkId,
+        key: u64,
+        content: Payload,
+    ) {
+        client.machine.send(link, key, Outgoing { content, ..Outgoing::default() });
         self.exchange(client);
     }
 
