@@ -57,12 +57,8 @@ class Manager:
                               stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout)
 
-    def processor_s(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def running_s(self):
-        """Exact, of the threads that are there now: the ticks of processor_s miss most runs of some microseconds."""
+        """Processor time of the threads that are there now, exact: the ticks in /proc/PID/stat miss most short runs."""
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
