@@ -9,6 +9,8 @@
 //! Invariants: the instance is stepped under the lock only; with a lease, no step is made without
 //! it; a thread of the log never waits for the lock.
 
+mod page_requests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Waker;
@@ -19,15 +21,15 @@ use towline_os::time::Instant;
 use towline_admin::catalogue::{
     BODY_UNREADABLE, DISK_FULL, EXTENT_HEADER_REPAIRED, LOG_EXTENT_REFUSED, LOG_FULL,
     LOG_HAS_SPACE, LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
-    MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
+    MESSAGE_STAYS_DAMAGED,
 };
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
 use towline_core::{
-    ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
-use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
+use towline_log::{Listener, Log, LogError, Space};
 use towline_logging::log;
 use towline_node::{
     Administration, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal,
@@ -36,7 +38,6 @@ use towline_node::{
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
 
-use crate::images::{ImageReport, ImageSource};
 use crate::journal::LogJournal;
 use crate::large::{Arrivals, Departures};
 use crate::list_pieces::in_pieces;
@@ -226,18 +227,6 @@ impl Door {
         &self.wake_ups
     }
 
-    /// Whether more of the queues is in memory than should be, and the pager goes on, if it can.
-    /// Otherwise it is called again: when there is more, or, if it cannot go on, by the next thread
-    /// that takes the lock and may have changed that.
-    pub(crate) fn evicts_on(&self, can_go_on: bool) -> bool {
-        let mut inner = self.inner.lock();
-        let more = can_go_on && inner.instance.wants_eviction();
-        inner.needs.eviction = more;
-        drop(inner);
-        self.take_reports();
-        more
-    }
-
     /// Checks whether the wall clock was set.
     pub(crate) fn follow_clock(&self) {
         if let Some(by_us) = self.clock.follow() {
@@ -269,26 +258,6 @@ impl Door {
         self.step_instance(self.clock.wall(), None, Input::Content { ticket, content });
     }
 
-    /// A page that was requested was read.
-    pub(crate) fn page(&self, request: PageRequest, content: &[u8]) {
-        self.step_instance(self.clock.wall(), None, Input::Page { request, content });
-    }
-
-    /// A page that was requested cannot be read. If no block depends on it any more it may have
-    /// been reused, and the requests that waited for it are tried again; else the page file is
-    /// damaged.
-    pub(crate) fn page_unreadable(&self, request: PageRequest, why: &str) {
-        let mut inner = self.inner.lock();
-        if inner.instance.needs_page(request) {
-            self.page_damaged(why);
-        }
-        let input = Input::Page { request, content: &[] };
-        let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
-        drop(inner);
-        self.finish(after);
-        self.take_reports();
-    }
-
     /// An administration job is done; `changed`: its answer waits until what it changed is durable.
     pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String, changed: bool) {
         self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json, changed });
@@ -304,25 +273,6 @@ impl Door {
             Some(result) => result,
             None => unreachable!("a step carries out what it is given"),
         }
-    }
-
-    /// Requests the first page of each queue, so that the first gets need not wait for them.
-    pub(crate) fn load_first_pages(&self) {
-        let journal = self.journal();
-        self.with_inner(|Inner { instance, out, .. }| {
-            instance.load_first_pages(&journal, out);
-            out.pages.drain(..).for_each(|request| self.workers.request_page(request));
-        });
-    }
-
-    /// A page cannot be read, or its content is wrong. The log has all of it: the next start
-    /// rebuilds the queues from there.
-    pub(crate) fn page_damaged(&self, why: &str) -> ! {
-        log(&PAGE_DAMAGED, &[why]);
-        if let Err(error) = mark_rebuild(self.workers.rebuild_marker()) {
-            tracing::error!(%error, "the rebuild marker cannot be written");
-        }
-        towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     /// Relocates an old message: logs it again, with the content that was read.
@@ -346,7 +296,7 @@ impl Door {
     }
 
     /// Defines the objects of a new queue manager, when it has no object at all.
-    pub(crate) fn define_defaults(&self) {
+    pub fn define_defaults(&self) {
         let now = self.clock.wall();
         let journal = self.journal();
         self.with_inner(|Inner { instance, out, .. }| {
@@ -542,32 +492,6 @@ fn post(
         }
         outbox.push(response);
         last = Some((connection, outbox));
-    }
-}
-
-impl ImageSource for Door {
-    fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
-        Door::look(self, look)
-    }
-
-    fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
-        Some(Door::look(self, look))
-    }
-
-    fn log(&self) -> Log {
-        Door::log(self)
-    }
-
-    fn clock(&self) -> Clock {
-        Door::clock(self)
-    }
-
-    fn log_failed(&self, error: &LogError) {
-        Listener::failed(self, error);
-    }
-
-    fn image_taken(&self, image: &ImageReport, now: Time) {
-        self.process.image_taken(image, now);
     }
 }
 
