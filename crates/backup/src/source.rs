@@ -71,24 +71,28 @@ impl Source {
         Ok(Some(Source { disk, log_id, extent_bytes, image: Some(image), first, end }))
     }
 
-    /// A running log, all of it, with the newest image that is whole, up to what is durable: for an
+    /// A running log, all of it, with the newest image, up to what is durable: for an
     /// instance that can take no image now. The caller sees to it that no extent is let go
     /// meanwhile, and no image.
     ///
     /// # Errors
-    /// [`LogError`], when an image cannot be read; there is none, and the beginning of the log is
-    /// gone. `None`: as of [`Source::running`].
+    /// [`LogError`], when the newest image is damaged or cannot be read, or there is none. `None`:
+    /// as of [`Source::running`].
     pub fn behind_newest_image(log: &Log) -> Result<Option<Source>, BackupError> {
         let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
         let (end, extent_bytes) = (End::of(mark.seam()), log.extent_bytes());
         let (disk, log_id) = (Arc::clone(log.disk()), log.id());
         let first = log.first_held().0 / extent_bytes;
         let folder = Folder::list(disk.as_ref())?;
-        let image = Images::load(disk.as_ref(), &folder, log_id, Lsn(end.lsn + 1))?.newest;
-        if image.is_none() && first > 0 {
+        let images = Images::load(disk.as_ref(), &folder, log_id, Lsn(end.lsn + 1))?;
+        // The pages of one before a damaged one may have been used again.
+        if let Some(damaged) = images.findings.into_iter().next() {
+            return Err(LogError::Damaged(damaged).into());
+        }
+        if images.newest.is_none() {
             return Err(beginning_is_gone(first, extent_bytes).into());
         }
-        Ok(Some(Source { disk, log_id, extent_bytes, image, first, end }))
+        Ok(Some(Source { disk, log_id, extent_bytes, image: images.newest, first, end }))
     }
 
     /// The log in a folder that no process uses, up to its end; a torn tail is left out.

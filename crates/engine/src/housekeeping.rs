@@ -284,12 +284,14 @@ impl Complaint {
     }
 }
 
-/// Writes the length of the log into the time index, for a restore to a time of day.
+/// Writes the length of the log into the time index, for a restore to a time of day: of what is
+/// answered, because what only this instance of a group has may be cut off, and then other work
+/// stands there.
 fn note_time(door: &Door, images: &Images) {
-    let durable = door.log().durable();
+    let applied = door.look(|instance| instance.applied());
     // The position is read before the clock: it was durable at that time.
     let now = door.clock().wall();
-    let written = images.time_index().map_or(Ok(()), |index| index.note(now, durable));
+    let written = images.time_index().map_or(Ok(()), |index| index.note(now, applied));
     if let Err(error) = written {
         tracing::debug!(%error, "a time is not written into the time index");
     }

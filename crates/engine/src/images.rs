@@ -137,7 +137,7 @@ impl Images {
     }
 
     /// Whether an image is due because there is a rebuild marker: until then, each start rebuilds.
-    pub(crate) fn owes_rebuilt(&self) -> bool {
+    pub fn owes_rebuilt(&self) -> bool {
         self.marker.lock().is_some()
     }
 

@@ -20,15 +20,18 @@ impl CopySource for OpenReplica {
             Some(door) => Some(patiently(|| {
                 self.images.take(door.as_ref()).map_err(|error| error.to_string())
             })?),
-            // It leads, and what it has is not committed yet: perhaps only with this copy.
-            None => self.images.take(self.replica.as_ref()).map_err(|error| error.to_string())?,
+            // It leads, and what it has is not committed yet: perhaps only with this copy. Where a
+            // new image cannot be written, an older one does.
+            None => self.images.take(self.replica.as_ref()).ok().flatten(),
         };
         match taken {
             Some(taken) => {
                 patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))
             }
             // The pages of queues that were rebuilt may have taken the place of those of an image.
-            None if self.restart.rebuilt => Err("its queues are being rebuilt; try again".into()),
+            None if self.images.owes_rebuilt() => {
+                Err("its queues are being rebuilt; try again".into())
+            }
             // What is committed ends within a unit of work, and nothing more is before this copy is
             // given.
             None => patiently(|| Source::behind_newest_image(log).map_err(words)),

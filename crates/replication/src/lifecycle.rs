@@ -68,6 +68,11 @@ impl Lifecycle {
         }
     }
 
+    /// Whether its log goes on with what the group decides.
+    pub(crate) fn goes_on(self) -> bool {
+        matches!(self, Lifecycle::Following | Lifecycle::Leading)
+    }
+
     /// Whether its member hears nothing, but goes on to learn where the active instance is.
     pub(crate) fn is_aside(self) -> bool {
         matches!(self, Lifecycle::Stalled | Lifecycle::Hanging)

@@ -166,6 +166,10 @@ impl Member {
             MessageType::MsgAppend | MessageType::MsgHeartbeat => {}
             _ => return,
         }
+        if inner.term < self.raw.raft.term {
+            // Of a leader that was replaced: it says nothing of this one.
+            return;
+        }
         if !self.is_heard(from) {
             self.leader_commit.silence_ends(self.now);
         }

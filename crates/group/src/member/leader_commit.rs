@@ -33,7 +33,9 @@ impl LeaderCommit {
     /// is.
     pub(super) fn heard(&mut self, now: Time, term: u64, committed: u64, timeout: Duration) {
         if term > self.term {
-            *self = LeaderCommit { term, committed, marks: [committed; 2], doubted_at: None };
+            // What a process hears first waited in no socket of its own.
+            let doubted_at = self.doubted_at.filter(|_| self.term > 0);
+            *self = LeaderCommit { term, committed, marks: [committed; 2], doubted_at };
         } else if term == self.term {
             self.committed = self.committed.max(committed);
             self.believe_again(now, timeout);
@@ -116,6 +118,13 @@ mod tests {
         assert!(leader_commit.is_reached(3, 80));
         leader_commit.silence_ends(Time(3_000_000));
         leader_commit.heard(Time(3_000_001), 4, 90, TIMEOUT);
-        assert!(leader_commit.is_reached(4, 90), "a new one says what counts");
+        assert!(!leader_commit.is_reached(4, 90), "the first word of a new one may be as old");
+        leader_commit.heard(Time(3_100_000), 4, 95, TIMEOUT);
+        assert!(!leader_commit.is_reached(4, 94) && leader_commit.is_reached(4, 95));
+
+        let mut started = LeaderCommit::default();
+        started.silence_ends(Time(3_000_000));
+        started.heard(Time(3_000_001), 4, 90, TIMEOUT);
+        assert!(started.is_reached(4, 90), "a process that starts has heard nothing before");
     }
 }

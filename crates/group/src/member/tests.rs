@@ -308,6 +308,28 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
 }
 
 #[test]
+fn a_late_word_of_a_leader_that_was_replaced_takes_no_member_out_of_sync() {
+    let mut trio = Trio::formed(17);
+    let old = trio.run_until_leader();
+    trio.run(Duration::from_millis(300));
+    let term = trio.member(old).progress().term;
+    trio.cut_off(old);
+    trio.run(Duration::from_secs(3));
+    let new = (0..3).find(|at| *at != old && trio.member(*at).progress().role == Role::Leader);
+    let follower = 3 - old - new.unwrap();
+    assert!(trio.member(follower).progress().is_in_sync);
+    let late = RaftMessage {
+        msg_type: MessageType::MsgHeartbeat,
+        from: id(old).0,
+        to: id(follower).0,
+        term,
+        ..RaftMessage::default()
+    };
+    trio.input(follower, Input::Message(Message { inner: late }));
+    assert!(trio.member(follower).progress().is_in_sync, "it says nothing of the new one");
+}
+
+#[test]
 fn histories_of_kills_cuts_and_slow_disks_lose_nothing_that_was_committed() {
     let seeds = std::env::var("GROUP_SEED").ok().and_then(|seed| seed.parse().ok());
     // A few: the simulator (`crates/sim`) has more of everything.

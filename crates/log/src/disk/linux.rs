@@ -22,6 +22,8 @@ use crate::format::BLOCK_BYTES;
 
 const LOCK_NAME: &str = "lock";
 const PROBE_NAME: &str = "probe";
+/// Not in errno(3), and what the kernel's NFS passes on all the same.
+const ENOTSUPP: i32 = 524;
 
 /// A folder on a Linux file system.
 #[derive(Debug)]
@@ -250,6 +252,7 @@ impl DiskFile for LinuxFile {
 /// Whether the file system says that it has no direct I/O, or not in blocks of ours (open(2)).
 fn is_no_direct(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+        || error.raw_os_error() == Some(ENOTSUPP)
 }
 
 /// Makes a folder, and those above it that are missing; syncs the name of each.
@@ -414,17 +417,16 @@ mod tests {
 
     #[test]
     fn a_disk_that_fails_for_a_moment_is_not_taken_for_one_without_direct_io() {
-        let no_such_way = [Errno::INVAL, Errno::NOTSUP];
-        for (error, way) in
-            [(Errno::IO, None), (no_such_way[0], Some(false)), (no_such_way[1], Some(false))]
-        {
+        let (invalid, unsupported) = (Errno::INVAL.raw_os_error(), Errno::NOTSUP.raw_os_error());
+        let no_such_way = [invalid, unsupported, ENOTSUPP].map(|error| (error, Some(false)));
+        for (error, way) in [(Errno::IO.raw_os_error(), None)].into_iter().chain(no_such_way) {
             let system = FileSystem::new();
             let mut fails = true;
             system.set_faults(move |operation| {
                 let is_probe = operation.path == Path::new("/log/probe");
                 let is_write = is_probe && operation.kind == OperationKind::Write;
                 if is_write && std::mem::take(&mut fails) {
-                    Verdict::Fails(error.raw_os_error())
+                    Verdict::Fails(error)
                 } else {
                     Verdict::Goes
                 }

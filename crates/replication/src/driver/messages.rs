@@ -55,7 +55,9 @@ impl Driver {
 fn seen_from(core: &Core) -> Progress {
     let progress = core.member.progress();
     if !core.lifecycle.is_aside() {
-        return progress;
+        // One that takes nothing any more learns of no silence either.
+        let is_in_sync = progress.is_in_sync && core.lifecycle.goes_on();
+        return Progress { is_in_sync, ..progress };
     }
     let term = progress.term.max(core.heard_term);
     Progress { role: Role::Follower, leader: core.leader, term, is_in_sync: false, ..progress }

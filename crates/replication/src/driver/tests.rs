@@ -287,6 +287,7 @@ fn one_that_is_elected_without_free_space_in_its_log_re_executes_and_does_nothin
     assert_eq!(ended, Some(EndReason::LogFull));
     // It was elected, and nothing came of it; what it hears does not reach its member any more.
     assert_eq!(driver.group().role, Role::Leader);
+    assert!(!driver.group().is_in_sync, "it learns of nothing any more");
     let term = driver.group().term;
     for _ in 0..100 {
         driver.tick();
