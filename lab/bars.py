@@ -57,9 +57,10 @@ class Manager:
                               stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout)
 
-    def processor_s(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def running_s(self):
+        """Processor time of the threads that are there now, exact: the ticks in /proc/PID/stat miss most short runs."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def resident_kib(self):
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -185,10 +186,10 @@ def flat(args):
 
 def idle(args):
     manager = Manager(args.towline)
-    time.sleep(3)
-    resident, processor = manager.resident_kib(), manager.processor_s()
+    time.sleep(15)
+    resident, processor = manager.resident_kib(), manager.running_s()
     time.sleep(args.idle_seconds)
-    spent = (manager.processor_s() - processor) * 60 / args.idle_seconds
+    spent = (manager.running_s() - processor) * 60 / args.idle_seconds
     load = subprocess.Popen([args.towline, "load", "idle", "--clients", "1000", "--url", manager.url, "--seconds", "8"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(5)
@@ -196,7 +197,7 @@ def idle(args):
     load.wait()
     manager.stop()
     return [("idle queue manager, MiB resident", resident / 1024, "<= 40", ""),
-            ("idle queue manager, CPU s a minute", spent, "<= 0.1", f"over {args.idle_seconds} s"),
+            ("idle queue manager, CPU s a minute", spent, "<= 0.05", f"over {args.idle_seconds} s"),
             ("idle connection, KiB", each, "<= 32", "1,000 connections, logged in")]
 
 
@@ -222,7 +223,7 @@ def main():
     parser.add_argument("--towline", required=True, help="the binary to measure")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--idle-seconds", type=int, default=20)
+    parser.add_argument("--idle-seconds", type=int, default=60)
     parser.add_argument("--only", nargs="*", default=list(BARS), choices=list(BARS))
     parser.add_argument("--name", default="bars", help="docs/benchmarks/NAME.md and .json")
     args = parser.parse_args()

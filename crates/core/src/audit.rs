@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::QueueManager;
 use crate::queue::{Attention, EntryState, Queue};
-use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
+use crate::sessions::{Cursor, StagedBody, StagedPut, UnitOfWork};
+use crate::{ConsumerId, QueueManager};
 
 impl QueueManager {
     /// Checks all invariants, at the cost of looking at everything.
@@ -41,6 +41,11 @@ impl QueueManager {
                 !consumer.waiting || !consumer.closing,
                 "a consumer that is being closed waits for nothing"
             );
+            if let Cursor::Lanes(cursor) = &consumer.cursor
+                && let Some(queue) = self.queues.get(&consumer.queue)
+            {
+                queue.waiting.returned.audit(*id, cursor);
+            }
             let looks = consumer.attention != Attention::Plain;
             assert!(
                 looks || consumer.refused.is_empty(),
@@ -60,6 +65,8 @@ impl QueueManager {
         let of_queue = || self.consumers.values().filter(move |consumer| consumer.queue == id);
         let inputs = of_queue().filter(|consumer| !consumer.browses()).count();
         let browsers = of_queue().filter(|consumer| consumer.browses()).count();
+        let opened: BTreeSet<ConsumerId> = of_queue().map(|consumer| consumer.id).collect();
+        assert_eq!(opened, queue.consumers, "a queue knows its consumers");
         assert_eq!(inputs, queue.open_input as usize, "consumers of a queue");
         assert_eq!(browsers, queue.open_browse as usize, "browsers of a queue");
         let outputs: u32 =

@@ -5,6 +5,7 @@
 //! (as in IBM MQ, an alias of an alias is refused).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::Refusal;
 use crate::object::{AliasQueue, Definition, LocalQueue, ModelQueue, ObjectType, QueueKind};
@@ -37,6 +38,13 @@ impl Catalogue {
     }
 
     /// All definitions that count for requests, by name.
+    /// Those behind a name, by name; all without one.
+    pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = &Definition> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let objects = self.objects.range::<str, _>((from, Bound::Unbounded));
+        objects.filter_map(|(_, object)| object.current())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Definition> {
         self.objects.values().filter_map(Object::current)
     }

@@ -2,28 +2,57 @@
 //!
 //! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks
 //! from its own cursor on, a consumer with a key asks the index; both look only when something may
-//! have changed for them. One call examines a bounded number of messages and says whether it must
-//! be called again. Nothing here is logged: a message for a consumer that settles in advance is
-//! held like any other, until its connection settles it.
+//! have changed for them. Every other client waits for a call, so one call spends a small budget.
+//! What is left of a queue is work ([`work`](crate::work)). Nothing here is logged: a message for a
+//! consumer that settles in advance is held like any other, until its connection settles it.
 
-use towline_types::Time;
+use towline_types::{Time, limits};
 
 use crate::effect::{Delivery, Effect, Outputs};
 use crate::hash::FastMap;
-use crate::queue::{Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot};
+use crate::queue::{
+    Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot, WokenConsumer,
+};
 use crate::request::{Candidate, Filter, Match, Selection};
 use crate::sessions::{Consumer, Cursor, HeldMessage};
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 
-/// Messages examined and consumers asked in one call. One with long properties counts as many, so a
-/// call takes some milliseconds, and one message more.
-const LOOKS_PER_CALL: u32 = 8192;
 /// How many messages to read ahead of a scan that waits for content.
 const FETCH_AHEAD: usize = 32;
+/// Places of messages that came back which a scanner notes in the time of one look.
+const NOTES_PER_LOOK: usize = 16;
+
+/// What may still be spent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Plain consumers asked.
+    pub(crate) deliveries: i64,
+    /// Messages examined. One with long properties counts as many, so the last one may overdraw it.
+    pub(crate) looks: i64,
+}
+
+impl Budget {
+    pub(crate) fn new(deliveries: u32, looks: u32) -> Budget {
+        Budget { deliveries: i64::from(deliveries), looks: i64::from(looks) }
+    }
+
+    /// False: it is spent.
+    pub(crate) fn spend_look(&mut self) -> bool {
+        let some = self.looks > 0;
+        self.looks -= i64::from(some);
+        some
+    }
+
+    fn spend_delivery(&mut self) -> bool {
+        let some = self.deliveries > 0;
+        self.deliveries -= i64::from(some);
+        some
+    }
+}
 
 impl QueueManager {
-    /// Serves all queues that changed. True: there is more to do than one call may; call again soon
-    /// (`next_tick` says so too).
+    /// Serves the queues that changed, as far as one step may. True: the rest is for
+    /// [`QueueManager::work`].
     pub fn dispatch(
         &mut self,
         now: Time,
@@ -31,20 +60,20 @@ impl QueueManager {
         outputs: &mut Outputs,
     ) -> bool {
         self.flush_effects(outputs);
-        let mut looks = LOOKS_PER_CALL;
-        while looks > 0 {
-            let Some(id) = self.changed.pop_front() else { return false };
-            looks -= 1;
-            self.serve(now, id, &mut looks, selection, outputs);
+        let mut budget = Budget::new(limits::DELIVERIES_PER_STEP, limits::LOOKS_PER_STEP);
+        while budget.deliveries > 0 {
+            let Some(id) = self.changed.pop_front() else { break };
+            budget.deliveries -= 1;
+            self.serve(now, id, &mut budget, selection, outputs);
         }
-        !self.changed.is_empty()
+        self.has_work()
     }
 
-    fn serve(
+    pub(crate) fn serve(
         &mut self,
         now: Time,
         id: QueueId,
-        looks: &mut u32,
+        budget: &mut Budget,
         selection: &mut dyn Selection,
         outputs: &mut Outputs,
     ) {
@@ -61,17 +90,17 @@ impl QueueManager {
             known_from: self.known_from,
             selection,
             outputs,
-            looks,
+            budget,
             expired: Vec::new(),
         };
         service.wake();
-        let finished = service.run();
-        service.drain(finished);
+        let is_finished = service.run();
+        service.drain();
         for spot in service.expired {
             self.expire(now, id, spot, outputs);
         }
-        if !finished {
-            self.mark_changed(id);
+        if !is_finished {
+            self.mark_unserved(id);
         }
     }
 }
@@ -85,7 +114,7 @@ struct Service<'a> {
     known_from: u64,
     selection: &'a mut dyn Selection,
     outputs: &'a mut Outputs,
-    looks: &'a mut u32,
+    budget: &'a mut Budget,
     /// Found expired; hidden already.
     expired: Vec<Spot>,
 }
@@ -95,7 +124,7 @@ struct Service<'a> {
 enum Turn {
     Served,
     Nothing,
-    OutOfLooks,
+    OutOfBudget,
 }
 
 /// What a consumer with a cursor found.
@@ -111,55 +140,54 @@ enum Look {
 }
 
 impl Service<'_> {
-    /// Puts woken consumers into the ring, and their cursors back to what came before them.
+    /// Puts woken consumers into the ring, and the cursors of keyed ones back to what came before
+    /// them.
     fn wake(&mut self) {
-        let wake = self.queue.waiting.take_woken();
-        for (id, rank) in wake.woken {
+        let mut before_others = Vec::new();
+        for WokenConsumer { consumer: id, rank, first } in self.queue.waiting.take_woken() {
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
             if !consumer.browses() {
-                match (&mut consumer.cursor, rank, wake.rewind) {
-                    (Cursor::Key(cursor), Some(rank), _) => *cursor = rank.min(*cursor),
-                    (Cursor::Lanes(cursor), _, Some(rewind)) => {
-                        for (place, back) in cursor.iter_mut().zip(rewind) {
-                            *place = back.min(*place);
-                        }
-                    }
-                    (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _, _) => {}
+                match (&mut consumer.cursor, rank) {
+                    (Cursor::Key(cursor), Some(rank)) => *cursor = rank.min(*cursor),
+                    (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _) => {}
                 }
             }
             if consumer.wants() && !consumer.waiting {
                 consumer.waiting = true;
-                self.queue.waiting.ring.push_back(id);
+                if first {
+                    before_others.push(id);
+                } else {
+                    self.queue.waiting.ring.push_back(id);
+                }
             }
+        }
+        for id in before_others.into_iter().rev() {
+            self.queue.waiting.ring.push_front(id);
         }
     }
 
-    /// Serves both rings in turn until neither gets anything. False: out of looks.
+    /// Serves both rings in turn until neither gets anything. False: one of them would, had the
+    /// budget more in it. Neither waits for the other: a long search delays no plain consumer.
     fn run(&mut self) -> bool {
+        let mut looking = Turn::Served;
         loop {
-            let looking = self.serve_one_that_looks();
+            if looking != Turn::OutOfBudget {
+                looking = self.serve_one_that_looks();
+            }
             let plain = self.serve_one_plain();
             match (looking, plain) {
-                (Turn::OutOfLooks, _) | (_, Turn::OutOfLooks) => return false,
-                (Turn::Nothing, Turn::Nothing) => return true,
                 (Turn::Served, _) | (_, Turn::Served) => {}
+                (Turn::Nothing, Turn::Nothing) => return true,
+                (Turn::OutOfBudget, _) | (_, Turn::OutOfBudget) => return false,
             }
         }
-    }
-
-    fn spend_look(&mut self) -> bool {
-        if *self.looks == 0 {
-            return false;
-        }
-        *self.looks -= 1;
-        true
     }
 
     fn serve_one_plain(&mut self) -> Turn {
         while self.queue.available > 0 {
             let Some(id) = self.queue.waiting.plain.front().copied() else { return Turn::Nothing };
-            if !self.spend_look() {
-                return Turn::OutOfLooks;
+            if !self.budget.spend_delivery() {
+                return Turn::OutOfBudget;
             }
             let Some(consumer) = self.consumers.get_mut(&id).filter(|found| found.wants()) else {
                 self.queue.waiting.plain.pop_front();
@@ -168,6 +196,7 @@ impl Service<'_> {
                 }
                 continue;
             };
+            assert_eq!(consumer.attention, Attention::Plain, "one that looks is in the other ring");
             let spot = match self.queue.first_available() {
                 Search::Found(spot) => spot,
                 Search::OnPage(away) => {
@@ -180,6 +209,7 @@ impl Service<'_> {
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
                 self.queue.set_state(spot, EntryState::Leaving);
                 self.expired.push(spot);
+                self.budget.deliveries -= i64::from(limits::LOOKS_PER_EXPIRED - 1);
                 continue;
             }
             let consumer_wants_more = consumer.credit > 1;
@@ -227,7 +257,11 @@ impl Service<'_> {
     }
 
     fn serve_one_that_looks(&mut self) -> Turn {
-        while let Some(id) = self.queue.waiting.ring.pop_front() {
+        while !self.queue.waiting.ring.is_empty() {
+            if self.budget.looks <= 0 {
+                return Turn::OutOfBudget;
+            }
+            let Some(id) = self.queue.waiting.ring.pop_front() else { break };
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
             consumer.waiting = false;
             if !consumer.wants() {
@@ -236,10 +270,18 @@ impl Service<'_> {
             // Taken out while it looks, so that the queue and the other consumers stay reachable.
             let mut cursor = std::mem::replace(&mut consumer.cursor, Cursor::None);
             let look = self.look(id, &mut cursor);
+            if let Cursor::Lanes(cursor) = &cursor {
+                self.queue.waiting.returned.passed(id, cursor);
+            }
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
             consumer.cursor = cursor;
             match look {
-                Look::Nothing => {}
+                Look::Nothing => {
+                    // Ten thousand may have been woken by one message.
+                    self.budget.looks -= 1;
+                    let visitor = consumer.visitor();
+                    self.queue.waiting.rest(visitor);
+                }
                 Look::Fetch(spot) => {
                     consumer.fetching = Some(spot.sequence);
                     self.queue.waiting.fetch(spot.sequence, Some(id));
@@ -258,9 +300,10 @@ impl Service<'_> {
                     self.ask_from(attention, away);
                 }
                 Look::OutOfLooks => {
+                    // Behind the others: they need not wait until it has looked at everything.
                     consumer.waiting = true;
-                    self.queue.waiting.ring.push_front(id);
-                    return Turn::OutOfLooks;
+                    self.queue.waiting.ring.push_back(id);
+                    return Turn::OutOfBudget;
                 }
                 Look::Found(spot) => {
                     consumer.waiting = consumer.credit > 1;
@@ -281,18 +324,22 @@ impl Service<'_> {
         let attention = consumer.attention;
         let filter = consumer.filter.clone();
         let refuses_some = !consumer.refused.is_empty();
+        if !self.take_note(id, cursor) {
+            return Look::OutOfLooks;
+        }
         loop {
             let spot = match self.peek(attention, cursor) {
                 Search::Found(spot) => spot,
                 Search::OnPage(away) => return Look::Page(away),
                 Search::Nothing => return Look::Nothing,
             };
-            if !self.spend_look() {
+            if !self.budget.spend_look() {
                 return Look::OutOfLooks;
             }
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
                 self.queue.set_state(spot, EntryState::Leaving);
                 self.expired.push(spot);
+                self.budget.looks -= i64::from(limits::LOOKS_PER_EXPIRED - 1);
                 continue;
             }
             if refuses_some && self.is_refused(id, spot) {
@@ -318,15 +365,26 @@ impl Service<'_> {
         }
     }
 
+    /// A scanner notes what came back behind it. False: out of looks.
+    fn take_note(&mut self, id: ConsumerId, cursor: &mut Cursor) -> bool {
+        let Cursor::Lanes(cursor) = cursor else { return true };
+        while !self.queue.waiting.returned.take_note(id, cursor, NOTES_PER_LOOK) {
+            if !self.budget.spend_look() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Whether this consumer does not get this message again.
     fn is_refused(&self, id: ConsumerId, spot: Spot) -> bool {
         self.consumers.get(&id).is_some_and(|found| found.refused.contains(&spot.sequence))
     }
 
     /// The next available message at the cursor.
-    fn peek(&self, attention: Attention, cursor: &Cursor) -> Search {
+    fn peek(&self, attention: Attention, cursor: &mut Cursor) -> Search {
         match (cursor, attention) {
-            (Cursor::Lanes(lanes), _) => self.queue.next_available(lanes),
+            (Cursor::Lanes(cursor), _) => self.queue.next_for(cursor),
             (Cursor::Key(rank), Attention::Keyed(key)) => self.queue.next_of_key(key, *rank),
             (Cursor::Key(_) | Cursor::None, _) => Search::Nothing,
         }
@@ -345,7 +403,7 @@ impl Service<'_> {
             dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),
         };
         let answer = self.selection.matches(filter, &candidate);
-        *self.looks = self.looks.saturating_sub(self.selection.further_looks());
+        self.budget.looks -= i64::from(self.selection.further_looks());
         answer
     }
 
@@ -368,13 +426,13 @@ impl Service<'_> {
     ) {
         let mut ahead = match cursor {
             Cursor::None => return,
-            Cursor::Lanes(lanes) => Cursor::Lanes(lanes.clone()),
+            Cursor::Lanes(cursor) => Cursor::Lanes(Box::new(cursor.ahead(FETCH_AHEAD + 1))),
             Cursor::Key(rank) => Cursor::Key(*rank),
         };
         for _ in 0..FETCH_AHEAD {
             pass(&mut ahead, spot);
-            spot = match self.peek(attention, &ahead) {
-                Search::Found(next) if self.spend_look() => next,
+            spot = match self.peek(attention, &mut ahead) {
+                Search::Found(next) if self.budget.spend_look() => next,
                 Search::Found(_) | Search::Nothing => return,
                 Search::OnPage(away) => {
                     self.ask(away);
@@ -424,16 +482,21 @@ impl Service<'_> {
     }
 
     /// Notifies the draining consumers that there is nothing more for them.
-    fn drain(&mut self, finished: bool) {
+    fn drain(&mut self) {
         if self.queue.waiting.draining.is_empty() {
             return;
         }
         let mut draining = std::mem::take(&mut self.queue.waiting.draining);
         draining.retain(|id| {
-            let Some(consumer) = self.consumers.get_mut(id) else { return false };
-            // A plain one with credit beside an available message waits for a page.
-            let waits = consumer.attention == Attention::Plain && self.queue.available > 0;
-            if consumer.credit > 0 && (!finished || waits || consumer.fetching.is_some()) {
+            let Some(consumer) = self.consumers.get_mut(id).filter(|found| !found.closing) else {
+                return false;
+            };
+            let waits = match consumer.attention {
+                // Beside an available message it waits for a page, or for the rest of this work.
+                Attention::Plain => self.queue.available > 0,
+                Attention::Scanner | Attention::Keyed(_) => consumer.waiting,
+            };
+            if consumer.credit > 0 && (waits || consumer.fetching.is_some()) {
                 return true;
             }
             consumer.credit = 0;
@@ -450,7 +513,7 @@ impl Service<'_> {
 fn pass(cursor: &mut Cursor, spot: Spot) {
     match cursor {
         Cursor::None => {}
-        Cursor::Lanes(lanes) => lanes[usize::from(spot.lane)] = spot.sequence + 1,
+        Cursor::Lanes(cursor) => cursor.pass(spot),
         Cursor::Key(rank) => *rank = Rank::new(spot.lane, spot.sequence).after(),
     }
 }

@@ -1,7 +1,7 @@
 //! What happens as time passes: units of work that are too old end, and so do messages that expired
 //! and that no consumer tried to get.
 
-use towline_types::{Lsn, Time};
+use towline_types::{Lsn, Time, limits};
 
 use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
@@ -11,8 +11,8 @@ use crate::queue::{Entry, EntryState, LANES, Queue, Search, Spot};
 use crate::sessions::UnitOfWork;
 use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
 
-/// Messages examined by one tick; about a tenth of a millisecond.
-const LOOKS_PER_TICK: u32 = 2048;
+/// What may be spent when a page came that the scan waited for: all of it is looked at.
+const LOOKS_PER_PAGE: u32 = 256 * limits::LOOKS_PER_EXPIRED + 256;
 
 /// Where the scan for expired messages is.
 #[derive(Debug, Default)]
@@ -38,13 +38,14 @@ impl Scan {
         }
     }
 
-    fn can_go_on(&self) -> bool {
+    pub(crate) fn can_go_on(&self) -> bool {
         !self.queues.is_empty() && self.waits_for.is_none()
     }
 }
 
 impl QueueManager {
-    /// Does what is due. Facts are lazy, each a run of its own.
+    /// Does what is due, and begins what takes longer: [`QueueManager::work`] goes on with it.
+    /// Facts are lazy, each a run of its own.
     pub fn tick(&mut self, now: Time, outputs: &mut Outputs) {
         self.end_old_units(now, outputs);
         self.flush_effects(outputs);
@@ -55,9 +56,6 @@ impl QueueManager {
             self.scan.queues = expiring.map(|queue| queue.id()).collect();
             self.scan.queues.sort_unstable();
             (self.scan.lane, self.scan.from) = (0, 0);
-        }
-        if self.scan.can_go_on() {
-            self.scan_step(now, outputs);
         }
     }
 
@@ -74,15 +72,15 @@ impl QueueManager {
     /// gone again before the next tick.
     pub fn scan_on(&mut self, now: Time, outputs: &mut Outputs) {
         if std::mem::take(&mut self.scan.came) && self.scan.can_go_on() {
-            self.scan_step(now, outputs);
+            self.scan_step(now, &mut { LOOKS_PER_PAGE }, outputs);
         }
     }
 
-    /// When `tick` or `dispatch` must be called, if nothing else happens before. `Time::ZERO`: at
+    /// When `tick` or `work` must be called, if nothing else happens before. `Time::ZERO`: at
     /// once.
     #[must_use]
     pub fn next_tick(&self) -> Time {
-        if !self.changed.is_empty() || self.scan.can_go_on() || !self.effects.is_empty() {
+        if self.has_work() || !self.effects.is_empty() {
             return Time::ZERO;
         }
         // One that waits for a page goes on when that arrives; the first one is due at once.
@@ -130,9 +128,12 @@ impl QueueManager {
         true
     }
 
-    fn scan_step(&mut self, now: Time, outputs: &mut Outputs) {
-        let mut looks = LOOKS_PER_TICK;
+    /// Goes on with the scan, until `looks` are used up.
+    pub(crate) fn scan_step(&mut self, now: Time, looks: &mut u32, outputs: &mut Outputs) {
         while let Some(id) = self.scan.queues.last().copied() {
+            if *looks == 0 {
+                return;
+            }
             let scan = &mut self.scan;
             // What is being deleted ends by its Deleted: a fact behind it would find no queue.
             let goes = |queue: &&mut Box<Queue>| queue.deleting || queue.clearing > 0;
@@ -140,6 +141,7 @@ impl QueueManager {
             let queue = queue.filter(|queue| queue.expiring > 0 && !goes(queue));
             let (Some(queue), true) = (queue, usize::from(scan.lane) < LANES) else {
                 scan.queues.pop();
+                *looks -= 1;
                 (scan.lane, scan.from) = (0, 0);
                 continue;
             };
@@ -158,16 +160,14 @@ impl QueueManager {
                     continue;
                 }
             };
-            if looks == 0 {
-                return;
-            }
-            looks -= 1;
+            *looks -= 1;
             scan.from = spot.sequence + 1;
             // A held one comes back or goes; the queue sees to it then.
             let ends =
                 |entry: &Entry| entry.state == EntryState::Available && entry.is_expired(now);
             if queue.entry(spot).is_some_and(ends) {
                 queue.set_state(spot, EntryState::Leaving);
+                *looks = looks.saturating_sub(limits::LOOKS_PER_EXPIRED - 1);
                 self.expire(now, id, spot, outputs);
             }
         }

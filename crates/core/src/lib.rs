@@ -38,6 +38,7 @@ mod sessions;
 pub mod snapshot;
 mod spilled_bodies;
 mod status;
+mod work;
 
 pub use decide::damaged::{SetAside, Unreadable};
 pub use decide::define::DanglingNames;

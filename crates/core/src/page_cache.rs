@@ -298,7 +298,7 @@ impl QueueManager {
         for waiter in queue.page_waiters(key) {
             if let Some(consumer) = self.consumers.get_mut(&waiter) {
                 consumer.fetching = None;
-                queue.waiting.wake(consumer.visitor());
+                queue.waiting.wake_first(consumer.visitor());
             }
         }
         self.mark_changed(key.queue);
@@ -344,6 +344,16 @@ impl QueueManager {
                 let asked = queue.ask(away);
                 outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
             }
+        }
+    }
+
+    /// That of one queue.
+    pub fn first_page(&mut self, name: &str, outputs: &mut Outputs) {
+        let Ok(id) = self.catalogue.local(name).map(|local| local.id) else { return };
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        if let crate::queue::Search::OnPage(away) = queue.first_available() {
+            let asked = queue.ask(away);
+            outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
         }
     }
 

@@ -44,6 +44,8 @@ pub struct QueueManager {
     pub(crate) staged_bytes: u64,
     /// Queues that `dispatch` must look at; each has its flag set once.
     pub(crate) changed: VecDeque<QueueId>,
+    /// Queues that need more than `dispatch` may spend; each has its flag set once.
+    pub(crate) unserved: VecDeque<QueueId>,
     /// Effects that wait for the next call with outputs.
     pub(crate) effects: Vec<Effect>,
     pub(crate) scan: Scan,
@@ -92,6 +94,7 @@ impl QueueManager {
             memory_bytes: 0,
             staged_bytes: 0,
             changed: VecDeque::new(),
+            unserved: VecDeque::new(),
             effects: Vec::new(),
             scan: Scan::default(),
             page_cache: PageCache::default(),
@@ -172,6 +175,16 @@ impl QueueManager {
         {
             queue.changed = true;
             self.changed.push_back(id);
+        }
+    }
+
+    /// Has `work` look at this queue.
+    pub(crate) fn mark_unserved(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(&id)
+            && !queue.unserved
+        {
+            queue.unserved = true;
+            self.unserved.push_back(id);
         }
     }
 

@@ -8,7 +8,7 @@ use towline_types::{Payload, Time, limits};
 
 use crate::hash::FastMap;
 use crate::message::Header;
-use crate::queue::{Attention, LANES, Rank, Spot, Visitor};
+use crate::queue::{Attention, Rank, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
 use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
@@ -61,15 +61,15 @@ pub(crate) struct HeldMessage {
 pub(crate) enum Cursor {
     /// Plain: the queue knows what is first.
     None,
-    /// In each lane, the first position not looked at.
-    Lanes(Box<[u64; LANES]>),
+    /// Looks at each message.
+    Lanes(Box<ScanCursor>),
     /// Among the messages of its key, the first position not looked at.
     Key(Rank),
 }
 
 impl Consumer {
     pub(crate) fn visitor(&self) -> Visitor {
-        Visitor { consumer: self.id, attention: self.attention }
+        Visitor { consumer: self.id, attention: self.attention, browses: self.browses() }
     }
 
     pub(crate) fn browses(&self) -> bool {

@@ -98,9 +98,19 @@ impl QueueManager {
         self.queues.get(&id).map(|queue| status(queue))
     }
 
+    /// All objects as they count for requests whose names come after this one, by name.
+    pub fn definitions_after(&self, name: Option<&str>) -> impl Iterator<Item = &Definition> {
+        self.catalogue.after(name).filter(|definition| definition.object_type().is_some())
+    }
+
     /// All local queues at this moment, by name.
     pub fn queue_statuses(&self) -> impl Iterator<Item = QueueStatus> {
-        self.catalogue.iter().filter_map(|definition| match definition {
+        self.queue_statuses_after(None)
+    }
+
+    /// Those whose names come after this one.
+    pub fn queue_statuses_after(&self, name: Option<&str>) -> impl Iterator<Item = QueueStatus> {
+        self.catalogue.after(name).filter_map(|definition| match definition {
             Definition::Local(local) => self.queues.get(&local.id).map(|queue| status(queue)),
             Definition::Alias(_) | Definition::Model(_) | Definition::QueueManager(_) => None,
         })
@@ -109,43 +119,44 @@ impl QueueManager {
     /// All connections that have, or had, something open.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
-        let row =
-            |(id, connection): (&ConnectionId, &crate::sessions::Connection)| ConnectionStatus {
-                connection: *id,
-                units: connection.units.len(),
-                consumers: connection.consumers.len(),
-                producers: connection.outputs.values().map(|count| *count as usize).sum(),
-            };
-        let mut rows: Vec<ConnectionStatus> = self.connections.iter().map(row).collect();
+        let ids = self.connections.keys();
+        let mut rows: Vec<_> = ids.filter_map(|id| self.connection_status(*id)).collect();
         rows.sort_unstable_by_key(|row| row.connection);
         rows
     }
 
-    /// Which queues the connections have open, in no order.
+    /// What a connection has open; `None`: it never had anything.
     #[must_use]
-    pub fn handles(&self) -> Vec<HandleStatus> {
-        let mut rows = Vec::new();
-        for (id, connection) in &self.connections {
-            let mut open: BTreeMap<QueueId, (u32, u32, u32)> = BTreeMap::new();
-            for (queue, count) in &connection.outputs {
-                open.entry(*queue).or_default().2 += count;
-            }
-            let consumers = connection.consumers.iter().filter_map(|id| self.consumers.get(id));
-            for consumer in consumers {
-                let (consumers, browsers, _) = open.entry(consumer.queue).or_default();
-                *(if consumer.browses() { browsers } else { consumers }) += 1;
-            }
-            for (queue, (consumers, browsers, producers)) in open {
-                let Some(queue) = self.queues.get(&queue) else { continue };
-                let connection = *id;
-                let exclusive = queue.exclusive && consumers > 0;
-                let queue = queue.definition.name.clone();
-                let counts =
-                    HandleStatus { connection, queue, consumers, exclusive, browsers, producers };
-                rows.push(counts);
-            }
+    pub fn connection_status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
+        let connection = self.connections.get(&id)?;
+        Some(ConnectionStatus {
+            connection: id,
+            units: connection.units.len(),
+            consumers: connection.consumers.len(),
+            producers: connection.outputs.values().map(|count| *count as usize).sum(),
+        })
+    }
+
+    /// Which queues a connection has open, by id.
+    #[must_use]
+    pub fn handles_of(&self, id: ConnectionId) -> Vec<HandleStatus> {
+        let Some(connection) = self.connections.get(&id) else { return Vec::new() };
+        let mut open: BTreeMap<QueueId, (u32, u32, u32)> = BTreeMap::new();
+        for (queue, count) in &connection.outputs {
+            open.entry(*queue).or_default().2 += count;
         }
-        rows
+        let consumers = connection.consumers.iter().filter_map(|id| self.consumers.get(id));
+        for consumer in consumers {
+            let (consumers, browsers, _) = open.entry(consumer.queue).or_default();
+            *(if consumer.browses() { browsers } else { consumers }) += 1;
+        }
+        let rows = open.into_iter().filter_map(|(queue, (consumers, browsers, producers))| {
+            let queue = self.queues.get(&queue)?;
+            let exclusive = queue.exclusive && consumers > 0;
+            let queue = queue.definition.name.clone();
+            Some(HandleStatus { connection: id, queue, consumers, exclusive, browsers, producers })
+        });
+        rows.collect()
     }
 
     /// Open units of work.
@@ -158,6 +169,12 @@ impl QueueManager {
     #[must_use]
     pub fn bytes_ahead(&self) -> u64 {
         self.units.values().map(|unit| unit.spilled_bytes).sum()
+    }
+
+    /// Whether there are bodies in the log to which no put refers yet.
+    #[must_use]
+    pub fn has_bodies_ahead(&self) -> bool {
+        self.spilled_bodies.len() > 0
     }
 
     /// Bytes of persistent bodies that open units of work keep in memory.

@@ -51,6 +51,13 @@ impl<T> DelegationLock<T> {
         self.value.lock()
     }
 
+    /// Releases the lock; a thread that waits for it has it next, even if this one wants it again
+    /// at once. As with [`lock`](DelegationLock::lock), the caller takes what was posted.
+    #[cfg(not(loom))]
+    pub fn release_fairly(guard: MutexGuard<'_, T>) {
+        MutexGuard::unlock_fair(guard);
+    }
+
     /// Waits for the lock, at most for `patience`; none when it was held for so long. As with
     /// [`lock`](DelegationLock::lock), the caller takes what was posted afterwards.
     #[cfg(not(loom))]

@@ -45,17 +45,15 @@ pub(crate) fn start(
                         // The thread answers when it is done.
                         Ok(()) => continue,
                         Err(error) => {
-                            door.chore_done(
-                                ticket,
-                                json!({ "error": error.to_string() }).to_string(),
-                            );
+                            let json = json!({ "error": error.to_string() }).to_string();
+                            door.chore_done(ticket, json, false);
                             continue;
                         }
                     }
                 }
                 other => json!({ "error": format!("'{other}' cannot be done") }).to_string(),
             };
-            door.chore_done(chore.ticket, json);
+            door.chore_done(chore.ticket, json, false);
         }
     })
 }
@@ -74,7 +72,7 @@ fn start_backup(
     thread.spawn(move || {
         let restricted = (!chore.owner).then_some(&*jobs.backup_folders);
         let json = back_up(&jobs.name, &chore.text, restricted, &door, &images);
-        door.chore_done(chore.ticket, json);
+        door.chore_done(chore.ticket, json, false);
     })?;
     Ok(())
 }

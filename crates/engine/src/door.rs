@@ -9,36 +9,42 @@
 //! Invariants: the instance is stepped under the lock only; with a lease, no step is made without
 //! it; a thread of the log never waits for the lock.
 
+mod page_requests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 use towline_os::sync::OnceLock;
+use towline_os::time::Instant;
 
-use tokio::sync::Notify;
 use towline_admin::catalogue::{
     BODY_UNREADABLE, DISK_FULL, EXTENT_HEADER_REPAIRED, LOG_EXTENT_REFUSED, LOG_FULL,
     LOG_HAS_SPACE, LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
-    MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
+    MESSAGE_STAYS_DAMAGED,
 };
+use towline_admin::status::{QueueStatus, Status};
+use towline_admin::target::Target;
 use towline_core::{
-    ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
-use towline_log::{Listener, Log, LogError, Space, mark_rebuild};
+use towline_log::{Listener, Log, LogError, Space};
 use towline_logging::log;
 use towline_node::{
-    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, RoutedResponse,
-    Whereabouts,
+    Administration, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal,
+    Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
 
-use crate::images::{ImageReport, ImageSource};
 use crate::journal::LogJournal;
 use crate::large::{Arrivals, Departures};
+use crate::list_pieces::in_pieces;
 use crate::outbox::{Filling, Outbox};
 use crate::process_status::{GroupView, ProcessStatus};
 use crate::repairs::Repairs;
+use crate::wake_ups::{InstanceNeeds, ToNotify, WakeUps};
 use crate::workers::Workers;
 
 /// An instance behind its lock; shared by all threads of the process.
@@ -51,8 +57,7 @@ pub struct Door {
     /// In a group: damaged parts of the log are fetched from another instance.
     repairs: OnceLock<Arc<dyn Repairs>>,
     clock: Clock,
-    /// A step left work for the next tick.
-    unfinished: Notify,
+    wake_ups: WakeUps,
     halted: AtomicBool,
     /// The position up to which the log is durable, as its writers reported.
     durable_upto: AtomicU64,
@@ -72,21 +77,26 @@ struct Inner {
     out: Outbound,
     /// The durable position that the instance was stepped with.
     durable_seen: u64,
+    /// What the threads and tasks around the instance were last notified of.
+    needs: InstanceNeeds,
 }
 
 impl Door {
     pub(crate) fn new(
-        instance: Instance,
+        mut instance: Instance,
         workers: Workers,
         process: ProcessStatus,
         clock: Clock,
     ) -> Door {
+        // A script, or a status of ten thousand queues, would be one step.
+        instance.administer_outside();
         let inner = Inner {
             instance,
             outboxes: FastMap::default(),
             next_connection: 1,
             out: Outbound::default(),
             durable_seen: 0,
+            needs: InstanceNeeds::NONE,
         };
         Door {
             inner: DelegationLock::new(inner),
@@ -95,7 +105,7 @@ impl Door {
             process,
             repairs: OnceLock::new(),
             clock,
-            unfinished: Notify::new(),
+            wake_ups: WakeUps::new(),
             halted: AtomicBool::new(false),
             durable_upto: AtomicU64::new(0),
             space_report: AtomicU8::new(SPACE_NO_REPORT),
@@ -149,10 +159,18 @@ impl Door {
     }
 
     /// All that `towline status` shows.
-    pub fn status(&self) -> towline_admin::status::Status {
+    pub fn status(&self) -> Status {
         let now = self.clock.wall();
-        let journal = self.journal();
-        self.look(|instance| instance.status(now, &journal))
+        // Files of /proc, and locks that threads hold that are at work: nobody need wait meanwhile.
+        let surroundings = self.journal().surroundings(now);
+        let status = self.look(|instance| instance.status_without_queues(surroundings));
+        let mut queues = Vec::new();
+        let behind = |last: Option<&QueueStatus>, most| {
+            let last = last.map(|last| last.name.as_str());
+            self.look(|instance| instance.queue_rows_after(now, last, most))
+        };
+        in_pieces(behind, |row| queues.push(row.clone()));
+        Status { queues, ..status }
     }
 
     /// The status shows this group from now on.
@@ -201,12 +219,12 @@ impl Door {
 
     /// Whether time-driven work waits.
     pub(crate) fn tick_is_due(&self) -> bool {
-        self.look(|instance| instance.next_tick()) <= self.clock.wall()
+        self.wake_ups.next_tick() <= self.clock.wall()
     }
 
-    /// Returns when a step left work for the next tick.
-    pub(crate) async fn unfinished(&self) {
-        self.unfinished.notified().await;
+    /// What wakes the tasks of housekeeping.
+    pub(crate) fn wake_ups(&self) -> &WakeUps {
+        &self.wake_ups
     }
 
     /// Checks whether the wall clock was set.
@@ -221,53 +239,40 @@ impl Door {
         self.step_instance(self.clock.wall(), None, Input::Tick);
     }
 
+    /// A slice of work, of at most about `units`; what it cost is taken off. Then a thread that
+    /// waits for the lock has it next.
+    pub(crate) fn slice(&self, units: &mut u32) -> Slice {
+        let mut inner = self.inner.lock();
+        let began = Instant::now();
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, Input::Work { units });
+        let took = began.elapsed();
+        DelegationLock::release_fairly(inner);
+        let slice = Slice { took, more: after.is_unfinished };
+        self.finish(After { is_unfinished: false, ..after });
+        self.take_reports();
+        slice
+    }
+
     /// A body that a selector waits for was read, or cannot be.
     pub(crate) fn content(&self, ticket: FetchTicket, content: Option<Payload>) {
         self.step_instance(self.clock.wall(), None, Input::Content { ticket, content });
     }
 
-    /// A page that was requested was read.
-    pub(crate) fn page(&self, request: PageRequest, content: &[u8]) {
-        self.step_instance(self.clock.wall(), None, Input::Page { request, content });
+    /// An administration job is done; `changed`: its answer waits until what it changed is durable.
+    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String, changed: bool) {
+        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json, changed });
     }
 
-    /// A page that was requested cannot be read. If no block depends on it any more it may have
-    /// been reused, and the requests that waited for it are tried again; else the page file is
-    /// damaged.
-    pub(crate) fn page_unreadable(&self, request: PageRequest, why: &str) {
-        let mut inner = self.inner.lock();
-        if inner.instance.needs_page(request) {
-            self.page_damaged(why);
+    /// Carries out a command of an administrator, as one step.
+    pub(crate) fn administer<R>(&self, act: impl FnOnce(&mut dyn Target) -> R) -> R {
+        let (mut act, mut result) = (Some(act), None);
+        let mut once = |target: &mut dyn Target| result = act.take().map(|act| act(target));
+        let input = Input::Administer(Administration(&mut once));
+        self.step_instance(self.clock.wall(), None, input);
+        match result {
+            Some(result) => result,
+            None => unreachable!("a step carries out what it is given"),
         }
-        let input = Input::Page { request, content: &[] };
-        let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
-        drop(inner);
-        self.finish(after);
-        self.take_reports();
-    }
-
-    /// An administration job is done.
-    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String) {
-        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json });
-    }
-
-    /// Requests the first page of each queue, so that the first gets need not wait for them.
-    pub(crate) fn load_first_pages(&self) {
-        let journal = self.journal();
-        self.with_inner(|Inner { instance, out, .. }| {
-            instance.load_first_pages(&journal, out);
-            out.pages.drain(..).for_each(|request| self.workers.request_page(request));
-        });
-    }
-
-    /// A page cannot be read, or its content is wrong. The log has all of it: the next start
-    /// rebuilds the queues from there.
-    pub(crate) fn page_damaged(&self, why: &str) -> ! {
-        log(&PAGE_DAMAGED, &[why]);
-        if let Err(error) = mark_rebuild(self.workers.rebuild_marker()) {
-            tracing::error!(%error, "the rebuild marker cannot be written");
-        }
-        towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     /// Relocates an old message: logs it again, with the content that was read.
@@ -291,7 +296,7 @@ impl Door {
     }
 
     /// Defines the objects of a new queue manager, when it has no object at all.
-    pub(crate) fn define_defaults(&self) {
+    pub fn define_defaults(&self) {
         let now = self.clock.wall();
         let journal = self.journal();
         self.with_inner(|Inner { instance, out, .. }| {
@@ -386,7 +391,31 @@ impl Door {
         }
         out.pages.drain(..).for_each(|request| self.workers.request_page(request));
         out.chores.drain(..).for_each(|chore| self.workers.administer(chore));
-        for found in out.damaged.drain(..) {
+        // Whoever reads standard error may be slow: they are logged when the lock is released.
+        after.damaged.append(&mut out.damaged);
+        after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
+        if let Some(error) = out.damage.take() {
+            self.page_damaged(&error.to_string());
+        }
+        after.to_notify = self.note_needs(inner);
+        after
+    }
+
+    /// Notes what the instance needs. Each thread that may have changed it does so before it
+    /// releases the lock.
+    fn note_needs(&self, inner: &mut Inner) -> ToNotify {
+        let needs = InstanceNeeds::of(&inner.instance);
+        let before = std::mem::replace(&mut inner.needs, needs);
+        if needs.eviction && !before.eviction {
+            self.workers.evict();
+        }
+        self.wake_ups.changed(before, needs)
+    }
+
+    fn finish(&self, after: After) {
+        after.to_wake.into_iter().for_each(Waker::wake);
+        self.wake_ups.notify(after.to_notify);
+        for found in after.damaged {
             let message = match found.now {
                 Whereabouts::Moved => &MESSAGE_SET_ASIDE,
                 Whereabouts::Stays => &MESSAGE_STAYS_DAMAGED,
@@ -394,39 +423,48 @@ impl Door {
             };
             log(message, &[&found.queue, &found.place]);
         }
-        after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
-        if let Some(error) = out.damage.take() {
-            self.page_damaged(&error.to_string());
-        }
-        after
-    }
-
-    fn finish(&self, after: After) {
-        after.to_wake.into_iter().for_each(Waker::wake);
         if after.is_unfinished {
-            self.unfinished.notify_one();
+            self.workers.work_is_left();
         }
     }
 
     fn with_inner<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
-        let result = act(&mut self.inner.lock());
+        let mut inner = self.inner.lock();
+        let result = act(&mut inner);
+        let to_notify = self.note_needs(&mut inner);
+        drop(inner);
+        self.wake_ups.notify(to_notify);
         self.take_reports();
         result
     }
+}
+
+/// A slice of work that was done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    /// How long the lock was held.
+    pub(crate) took: Duration,
+    /// Something is left.
+    pub(crate) more: bool,
 }
 
 /// Work that a step leaves until the lock is released.
 #[derive(Default)]
 struct After {
     to_wake: Vec<Waker>,
-    /// A tick should come soon.
+    /// A slice of work should follow.
     is_unfinished: bool,
+    to_notify: ToNotify,
+    /// Messages that cannot be read, to be logged.
+    damaged: Vec<DamagedMessage>,
 }
 
 impl After {
     fn join(&mut self, other: After) {
         self.to_wake.extend(other.to_wake);
         self.is_unfinished |= other.is_unfinished;
+        self.to_notify.join(other.to_notify);
+        self.damaged.extend(other.damaged);
     }
 }
 
@@ -457,37 +495,12 @@ fn post(
     }
 }
 
-impl ImageSource for Door {
-    fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
-        Door::look(self, look)
-    }
-
-    fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
-        Some(Door::look(self, look))
-    }
-
-    fn log(&self) -> Log {
-        Door::log(self)
-    }
-
-    fn clock(&self) -> Clock {
-        Door::clock(self)
-    }
-
-    fn log_failed(&self, error: &LogError) {
-        Listener::failed(self, error);
-    }
-
-    fn image_taken(&self, image: &ImageReport, now: Time) {
-        self.process.image_taken(image, now);
-    }
-}
-
 impl Listener for Door {
     fn durable(&self, upto: Lsn) {
         self.durable_upto.fetch_max(upto.0, Ordering::SeqCst);
         self.inner.post();
         self.take_reports();
+        self.wake_ups.durable(upto);
     }
 
     fn failed(&self, error: &LogError) {
@@ -520,5 +533,7 @@ impl Listener for Door {
         self.space_report.store(report, Ordering::SeqCst);
         self.inner.post();
         self.take_reports();
+        // While free space is short, the log is checked however little is logged.
+        self.wake_ups.look_now();
     }
 }

@@ -10,9 +10,7 @@ use towline_os::time::Instant;
 
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
 use towline_log::{Log, LogError, Space, Stats};
-use towline_os::task::{
-    Handle, JoinSet, MissedTickBehavior, interval, sleep, spawn_blocking, timeout,
-};
+use towline_os::task::{Handle, JoinSet, sleep, spawn_blocking, timeout};
 use towline_types::{Lsn, limits};
 
 use crate::door::Door;
@@ -21,22 +19,24 @@ use crate::relocation::{LastRelocation, PART_BETWEEN_LOOKS, relocate_if_due};
 use towline_config::Config;
 use towline_logging::log as say;
 
-/// How often the instance is stepped with the time (expiry scans, ages of units of work).
-const TICK: Duration = Duration::from_millis(250);
-/// The same, while there is more to do than one tick may: a scan of a million messages takes five
-/// seconds, and leaves nearly all of that time to others.
+/// How often it is checked whether the wall clock was set, or the machine slept: the timer of a
+/// tick that is due later does not notice that. Two reads of a clock, without a lock.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the instance is stepped with the time, while runs wait for space in the log or slices
+/// of work are left, which a thread of their own does.
 const TICK_UNFINISHED: Duration = Duration::from_millis(10);
 /// How often the log is checked while units of work are in it: they grow as fast as the disk
 /// writes.
 const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the log is checked otherwise, and how long after a failure it is not checked.
+/// How often the log is checked otherwise, while it grows or free space is short, and how long
+/// after a failure it is not checked.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is checked whether so much was logged that the log is to be checked sooner: an
-/// image is due, or messages that no client gets may have to be relocated while there is free space
-/// for them. Two atomic loads. After a check that failed there are none until the next regular one:
-/// each try may write an image, on a disk that is full or broken.
-const GLANCE_INTERVAL: Duration = Duration::from_millis(20);
+/// The log is checked sooner when so much was logged that an image is due, or that messages which
+/// no client gets may have to be relocated while there is free space for them; but not more often
+/// than this. After a check that failed it is not until the next regular one: each try may write an
+/// image, on a disk that is full or broken.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// Starts all tasks of an active instance on `runtime`; they end when the set is dropped.
 pub(crate) fn start(
@@ -64,8 +64,9 @@ async fn tick(door: Arc<Door>) {
         if door.tick_is_due() {
             sleep(TICK_UNFINISHED).await;
         } else {
-            // Work that the step of a client leaves must not wait for the next regular tick.
-            timeout(TICK, door.unfinished()).await.ok();
+            let wake_ups = door.wake_ups();
+            let rest = wake_ups.plan_tick(door.clock().wall(), CLOCK_INTERVAL);
+            timeout(rest, wake_ups.tick_comes_sooner()).await.ok();
         }
     }
 }
@@ -73,10 +74,10 @@ async fn tick(door: Arc<Door>) {
 /// Ends units of work that fill the log, until dropped.
 async fn relieve(door: Arc<Door>, reserve_bytes: u64) {
     let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
-    let mut ticks = interval(PRESSURE_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        door.wake_ups().bodies_ahead().await;
+        // First: a large message has its body ahead for a moment, and is no unit of work.
+        sleep(PRESSURE_INTERVAL).await;
         pressure.relieve(&door);
     }
 }
@@ -165,16 +166,20 @@ const EXTENTS_PER_IMAGE: u64 = 2;
 
 /// Takes images when they are due, and reclaims extents, until dropped.
 async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, reserve_bytes: u64) {
-    let mut ticks = interval(GLANCE_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = LastImage::at_start(&door.log());
     let mut look = LastLook::at_start(door.log().durable());
     let (mut relocated, mut complaint) = (LastRelocation::default(), Complaint::default());
     loop {
-        ticks.tick().await;
-        // A fast disk writes more in a second than the distance at which an image is due.
         let (now, durable) = (Instant::now(), door.log().durable());
-        if !look.next_is_due(now, durable, &last, policy) {
+        look.is_restless = door.log().space() != Space::Ample || images.owes_rebuilt();
+        if let NextLook::Later { when, beyond } = look.next(now, durable, &last, policy) {
+            // A fast disk writes more in a second than the distance at which an image is due.
+            door.wake_ups().plan_look(beyond, || door.log().durable());
+            let comes = door.wake_ups().look();
+            match when {
+                Some(when) => drop(timeout(when.duration_since(now), comes).await),
+                None => comes.await,
+            }
             continue;
         }
         (look.when, look.durable) = (now, durable);
@@ -192,6 +197,7 @@ async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: ImagePolicy, rese
             }
             Err(error) => last.fails(&error.to_string(), &mut complaint),
         }
+        sleep(LOOK_INTERVAL_MIN).await;
     }
 }
 
@@ -203,28 +209,52 @@ struct LastLook {
     durable: Lsn,
     /// Bytes that puts may fill. Known after the first look.
     usable: u64,
+    /// There is something to do although the log does not grow.
+    is_restless: bool,
+}
+
+/// When the log is to be checked next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextLook {
+    Now,
+    /// At this time, if ever; sooner when it is durable beyond this position.
+    Later {
+        when: Option<Instant>,
+        beyond: Lsn,
+    },
 }
 
 impl LastLook {
     fn at_start(durable: Lsn) -> LastLook {
-        LastLook { when: Instant::now(), durable, usable: u64::MAX }
+        LastLook { when: Instant::now(), durable, usable: u64::MAX, is_restless: true }
     }
 
-    /// Whether the next one is due.
-    fn next_is_due(
-        &self,
-        now: Instant,
-        durable: Lsn,
-        last: &LastImage,
-        policy: ImagePolicy,
-    ) -> bool {
-        let length = durable.0.saturating_sub(last.at.0);
-        let written = durable.0.saturating_sub(self.durable.0);
+    /// When the next one is due; the log is durable up to `durable` now.
+    fn next(&self, now: Instant, durable: Lsn, last: &LastImage, policy: ImagePolicy) -> NextLook {
+        if !last.may_be_followed(now) {
+            let when = last.failed.map(|failed| failed + RECLAIM_INTERVAL);
+            return NextLook::Later { when, beyond: Lsn(u64::MAX) };
+        }
+        let image_at = last.at.0.saturating_add(policy.log_bytes);
         // Without free space for puts there is none to relocate messages into either.
         let part = self.usable / PART_BETWEEN_LOOKS;
-        let is_soon = length >= policy.log_bytes || (part > 0 && written >= part);
-        let is_regular = now.duration_since(self.when) >= RECLAIM_INTERVAL;
-        (is_soon || is_regular) && last.may_be_followed(now)
+        let part_at = if part > 0 { self.durable.0.saturating_add(part) } else { u64::MAX };
+        let soon_at = image_at.min(part_at);
+        let goes_on = durable > self.durable || self.is_restless || last.owes;
+        let regular = self.when + RECLAIM_INTERVAL;
+        let when = if goes_on {
+            Some(regular)
+        } else if durable > last.at {
+            last.taken.checked_add(policy.interval).map(|by_age| by_age.max(regular))
+        } else {
+            None
+        };
+        if durable.0 >= soon_at || when.is_some_and(|when| when <= now) {
+            return NextLook::Now;
+        }
+        // What is logged after a quiet time is looked at as soon as there is some.
+        let beyond = if goes_on { Lsn(soon_at.saturating_sub(1)) } else { self.durable };
+        NextLook::Later { when, beyond }
     }
 }
 
@@ -353,6 +383,7 @@ mod tests {
 
     use towline_os::simulated::crash;
     use towline_os::simulated::fs::{FileSystem, OperationKind, Verdict};
+    use towline_os::task::timeout;
     use towline_process::Clock;
     use towline_standby::Home;
 
@@ -373,10 +404,10 @@ mod tests {
         let mut look = LastLook { usable, ..LastLook::at_start(Lsn(1 << 30)) };
         let began = look.when;
         let image = LastImage { at: Lsn::ZERO, taken: began, owes: false, failed: None };
-        let glances = (0..250).map(|glance| (began + GLANCE_INTERVAL * glance, glance));
+        let glances = (0..250).map(|glance| (began + LOOK_INTERVAL_MIN * glance, glance));
         let looks = glances.filter(|(now, glance)| {
             let durable = Lsn((1 << 30) + u64::from(*glance) * 4_096);
-            let is_due = look.next_is_due(*now, durable, &image, policy);
+            let is_due = look.next(*now, durable, &image, policy) == NextLook::Now;
             if is_due {
                 (look.when, look.durable) = (*now, durable);
             }

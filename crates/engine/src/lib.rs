@@ -4,10 +4,11 @@
 //! Reading order: [`door`] (the one lock around the instance), [`journal`] (the log as the instance
 //! sees it), [`outbox`] (responses on their way to a connection), [`bodies`] (the content of a
 //! delivery), [`workers`] with `fetcher`, `pager` and [`admin_jobs`] (threads that wait for the
-//! disk in its stead), [`images`], [`housekeeping`] and `relocation` (images, reclaim, time),
-//! [`backup`] (copies, and restores), [`replay`] (from a data folder to an instance) with
-//! [`start_error`], [`missing_extents`], `name_file` and [`settings`], [`inspection`] (the same
-//! without a start), [`running`] (an instance is open: start its threads).
+//! disk in its stead), `slices` (what takes longer than a step may), [`images`], [`housekeeping`]
+//! and `relocation` (images, reclaim, time), [`backup`] (copies, and restores), [`replay`] (from a
+//! data folder to an instance) with [`start_error`], [`missing_extents`], `name_file` and
+//! [`settings`], [`inspection`] (the same without a start), [`running`] (an instance is open: start
+//! its threads).
 //!
 //! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
 //! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin_jobs;
+mod administration;
 pub mod backup;
 mod backup_folders;
 pub mod bodies;
@@ -27,6 +29,7 @@ pub mod images;
 pub mod inspection;
 mod journal;
 mod large;
+mod list_pieces;
 pub mod missing_extents;
 pub mod name_file;
 mod outbox;
@@ -39,7 +42,9 @@ mod repairs;
 mod replay;
 mod running;
 pub mod settings;
+mod slices;
 mod start_error;
+mod wake_ups;
 mod workers;
 
 pub use admin_jobs::AdminJobs;

@@ -2,7 +2,8 @@
 //!
 //! Reads come first, as many at once as were requested; between them, while more of the queues is
 //! in memory than the limit allows, a batch of blocks that have not been used is written and
-//! evicted. Not here: which pages (the rules decide); pages of an image (`images`).
+//! evicted. The thread sleeps while there is neither. Not here: which pages (the rules decide);
+//! pages of an image (`images`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,46 +17,76 @@ use towline_types::PageRef;
 
 use crate::door::Door;
 use crate::page_writer::{PAGES_AT_ONCE, write};
+use crate::workers::PageWork;
 use towline_logging::log;
 
-/// How often the thread checks whether too much is in memory.
+/// How often blocks are evicted while there are too many, and few of them may leave.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// So many rounds in a row in which no block could leave are a reason to wait for the next step of
+/// the instance: a round examines 256 blocks, and a block stays for two rounds after it was read.
+/// A thousand queues with two blocks each may be more than there should be, for days.
+const FRUITLESS_ROUNDS_MAX: u32 = 64;
 
 /// Starts the thread; it ends with the process.
 pub(crate) fn start(
-    receiver: Receiver<PageRequest>,
+    receiver: Receiver<PageWork>,
     door: Arc<Door>,
     pages: Pages,
 ) -> std::io::Result<JoinHandle<()>> {
     towline_os::thread::Builder::new().name("pages".into()).spawn(move || {
-        let mut complained = false;
-        let mut pause = LOOK_INTERVAL;
+        let mut eviction = Eviction::default();
         loop {
-            match receiver.recv_timeout(pause) {
+            let first = match eviction.pause {
+                None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(pause) => receiver.recv_timeout(pause),
+            };
+            match first {
                 Ok(first) => {
                     let more = receiver.try_iter().take(PAGES_AT_ONCE - 1);
-                    let requests: Vec<PageRequest> = std::iter::once(first).chain(more).collect();
+                    let requests: Vec<PageRequest> =
+                        std::iter::once(first).chain(more).filter_map(PageWork::request).collect();
                     read(&door, &pages, &requests);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            pause = LOOK_INTERVAL;
-            match evict_some(&door, &pages) {
-                Ok(more) => {
-                    complained = false;
-                    // A request for a page does not wait until all is written.
-                    pause = if more { Duration::ZERO } else { LOOK_INTERVAL };
-                }
-                Err(error) if !complained => {
-                    // Blocks that cannot be written stay in memory; it is tried again.
-                    complained = true;
-                    log(&PAGE_WRITE_FAILED, &[&error.to_string()]);
-                }
-                Err(_) => {}
-            }
+            eviction.round(&door, &pages);
         }
     })
+}
+
+/// Blocks that leave memory.
+#[derive(Debug, Default)]
+struct Eviction {
+    /// How long the thread waits for requests before the next round; `None`: there is none until
+    /// the instance asks for it.
+    pause: Option<Duration>,
+    fruitless_rounds: u32,
+    /// A failure that lasts was logged.
+    complained: bool,
+}
+
+impl Eviction {
+    fn round(&mut self, door: &Door, pages: &Pages) {
+        let mut some_left = false;
+        match evict_some(door, pages) {
+            Ok(some) => (some_left, self.complained) = (some, false),
+            Err(error) if !self.complained => {
+                // Blocks that cannot be written stay in memory; it is tried again.
+                self.complained = true;
+                log(&PAGE_WRITE_FAILED, &[&error.to_string()]);
+            }
+            Err(_) => {}
+        }
+        self.fruitless_rounds = if some_left { 0 } else { self.fruitless_rounds + 1 };
+        let goes_on = self.complained || self.fruitless_rounds < FRUITLESS_ROUNDS_MAX;
+        if !door.evicts_on(goes_on) {
+            (self.pause, self.fruitless_rounds) = (None, 0);
+            return;
+        }
+        // A request for a page does not wait until all is written.
+        self.pause = Some(if some_left { Duration::ZERO } else { LOOK_INTERVAL });
+    }
 }
 
 fn read(door: &Door, pages: &Pages, requests: &[PageRequest]) {

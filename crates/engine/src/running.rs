@@ -15,6 +15,7 @@ use towline_process::{Clock, random};
 use towline_standby::{Home, Lease};
 
 use crate::admin_jobs::{self, AdminJobs};
+use crate::administration;
 use crate::door::Door;
 use crate::fetcher;
 use crate::housekeeping;
@@ -23,6 +24,7 @@ use crate::pager;
 use crate::process_status::ProcessStatus;
 use crate::replay::{ReplayTarget, ReplayedLog, StartOptions, replay};
 use crate::settings::log_bytes_max;
+use crate::slices;
 use crate::start_error::StartError;
 use crate::workers::{WorkQueues, Workers};
 
@@ -125,10 +127,13 @@ impl OpenInstance {
         runtime: &Handle,
     ) -> std::io::Result<RunningInstance> {
         let OpenInstance { door, images, queues } = self;
-        let WorkQueues { fetches, page_requests, admin_jobs } = queues;
+        let WorkQueues { fetches, page_work, admin_jobs, scripts, statuses, slices: work } = queues;
         fetcher::start(fetches, Arc::clone(&door))?;
-        pager::start(page_requests, Arc::clone(&door), images.pages().clone())?;
+        slices::start(work, Arc::clone(&door))?;
+        pager::start(page_work, Arc::clone(&door), images.pages().clone())?;
         admin_jobs::start(admin_jobs, &door, &images, jobs)?;
+        administration::start_scripts(scripts, &door)?;
+        administration::start_status(statuses, &door)?;
         door.define_defaults();
         door.load_first_pages();
         let housekeeping = housekeeping::start(&door, &images, config, runtime);

@@ -2,7 +2,7 @@
 //! them what needs one.
 //!
 //! Not here: the threads ([`fetcher`](crate::fetcher), [`pager`](crate::pager),
-//! [`admin_jobs`](crate::admin_jobs)).
+//! [`admin_jobs`](crate::admin_jobs), [`slices`](crate::slices)).
 
 use std::path::{Path, PathBuf};
 use towline_os::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -13,13 +13,34 @@ use towline_node::{Chore, Fetch};
 /// Administration requests that may wait; each connection waits for the answer to its own.
 const ADMIN_JOBS_MAX: usize = 1_024;
 
+/// What the pager has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageWork {
+    Read(PageRequest),
+    /// Blocks may leave memory, until no more of the queues is there than should be.
+    Evict,
+}
+
+impl PageWork {
+    pub(crate) fn request(self) -> Option<PageRequest> {
+        match self {
+            PageWork::Read(request) => Some(request),
+            PageWork::Evict => None,
+        }
+    }
+}
+
 /// The senders of all queues. When a thread has ended, so has the process.
 pub(crate) struct Workers {
     fetches: Sender<Fetch>,
     /// Unbounded: the rules request a block that is not in memory once, and again only when it was
     /// read and evicted.
-    page_requests: Sender<PageRequest>,
+    page_work: Sender<PageWork>,
     admin_jobs: SyncSender<Chore>,
+    /// A step left work. One is enough: the thread goes on until nothing is left.
+    slices: SyncSender<()>,
+    scripts: SyncSender<Chore>,
+    statuses: SyncSender<Chore>,
     /// The file that makes the next start rebuild the queues.
     rebuild_marker: PathBuf,
 }
@@ -27,19 +48,34 @@ pub(crate) struct Workers {
 /// The receivers, each for one thread.
 pub(crate) struct WorkQueues {
     pub(crate) fetches: Receiver<Fetch>,
-    pub(crate) page_requests: Receiver<PageRequest>,
+    pub(crate) page_work: Receiver<PageWork>,
     pub(crate) admin_jobs: Receiver<Chore>,
+    pub(crate) slices: Receiver<()>,
+    pub(crate) scripts: Receiver<Chore>,
+    pub(crate) statuses: Receiver<Chore>,
 }
 
 impl Workers {
     pub(crate) fn new(rebuild_marker: &Path) -> (Workers, WorkQueues) {
         let (fetches, fetch_queue) = channel();
-        let (page_requests, page_queue) = channel();
+        let (page_work, page_queue) = channel();
         let (admin_jobs, admin_queue) = sync_channel(ADMIN_JOBS_MAX);
+        let (slices, slice_queue) = sync_channel(1);
+        let (scripts, script_queue) = sync_channel(ADMIN_JOBS_MAX);
+        let (statuses, status_queue) = sync_channel(ADMIN_JOBS_MAX);
         let rebuild_marker = rebuild_marker.to_owned();
-        let queues =
-            WorkQueues { fetches: fetch_queue, page_requests: page_queue, admin_jobs: admin_queue };
-        (Workers { fetches, page_requests, admin_jobs, rebuild_marker }, queues)
+        let queues = WorkQueues {
+            fetches: fetch_queue,
+            page_work: page_queue,
+            admin_jobs: admin_queue,
+            slices: slice_queue,
+            scripts: script_queue,
+            statuses: status_queue,
+        };
+        (
+            Workers { fetches, page_work, admin_jobs, slices, scripts, statuses, rebuild_marker },
+            queues,
+        )
     }
 
     /// Requests a body; [`Input::Content`](towline_node::Input) answers it later.
@@ -51,17 +87,35 @@ impl Workers {
 
     /// Requests a page; [`Input::Page`](towline_node::Input) answers it later.
     pub(crate) fn request_page(&self, request: PageRequest) {
-        if self.page_requests.send(request).is_err() {
+        if self.page_work.send(PageWork::Read(request)).is_err() {
             tracing::debug!("a page was requested while the process ends");
+        }
+    }
+
+    /// More of the queues is in memory than should be.
+    pub(crate) fn evict(&self) {
+        if self.page_work.send(PageWork::Evict).is_err() {
+            tracing::debug!("memory was short while the process ends");
         }
     }
 
     /// Requests an administration job. If the queue is full the request gets no answer, and the
     /// client times out.
     pub(crate) fn administer(&self, chore: Chore) {
-        if let Err(error) = self.admin_jobs.try_send(chore) {
+        let queue = match chore.kind.as_str() {
+            "mqsc" => &self.scripts,
+            "status" => &self.statuses,
+            _ => &self.admin_jobs,
+        };
+        if let Err(error) = queue.try_send(chore) {
             tracing::warn!(%error, "an administration request is not carried out");
         }
+    }
+
+    /// A step left work: [`Input::Work`](towline_node::Input) should follow.
+    pub(crate) fn work_is_left(&self) {
+        // When it is full, the thread has not looked since the last one.
+        self.slices.try_send(()).ok();
     }
 
     /// See [`towline_log::mark_rebuild`].

@@ -1,17 +1,18 @@
 //! Administration: MQSC scripts, and the status of the queue manager.
 
+mod lists;
+
 use towline_admin::command as mqsc;
 use towline_admin::run_script;
-use towline_admin::status::{QueueManagerState, QueueStatus};
+use towline_admin::status::{QueueManagerState, Status};
 use towline_admin::target::{
-    ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
-    Usage,
+    ConnectionRow, DefinitionRow, HandleRow, QueueManagerRow, QueueStatusRow, Target,
 };
-use towline_core::{ConnectionId, Decision, FastMap, MoveCounts, QueueManager, Refusal};
+use towline_core::{ConnectionId, Decision, MoveCounts, QueueManager, Refusal};
 use towline_types::Time;
 
-use crate::damaged::DamagedMessages;
-use crate::instance::{Chore, ChoreTicket, ConnectedClient, Instance, Outbound, RoutedResponse};
+pub use self::lists::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
+use crate::instance::{Chore, ChoreTicket, Instance, Outbound, RoutedResponse};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
@@ -35,25 +36,52 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        if matches!(kind, "image" | "backup") {
-            let ticket = ChoreTicket { connection, token };
-            let kind = kind.to_owned();
-            let text = text.to_owned();
+        let ticket = ChoreTicket { connection, token };
+        let is_chore = match kind {
+            "image" | "backup" => true,
+            "mqsc" | "status" => self.is_administered_outside,
+            _ => false,
+        };
+        if is_chore {
+            let (kind, text) = (kind.to_owned(), text.to_owned());
             out.chores.push(Chore { ticket, kind, text, owner });
             return;
         }
-        let AdminOutcome { json, changed } = match kind {
-            "mqsc" => self.run_script(now, text, journal, out),
+        let (json, changed) = match kind {
+            "mqsc" => {
+                let mut reply = None;
+                let run = &mut |target: &mut dyn Target| reply = Some(run_script(target, text));
+                let changed = self.administered(now, run, journal, out);
+                (in_json(&reply), changed)
+            }
             "status" => {
-                let status = self.status(now, journal);
-                AdminOutcome { json: json(&status), changed: false }
+                let status = self.status(now, journal.surroundings(now));
+                (in_json(&status), false)
             }
             other => {
                 let why = format!("administration request of kind '{other}' is unknown");
-                let json = serde_json::json!({ "error": why }).to_string();
-                AdminOutcome { json, changed: false }
+                (serde_json::json!({ "error": why }).to_string(), false)
             }
         };
+        self.answer_administrator(ticket, json, changed, journal, out);
+    }
+
+    /// From now on scripts and the status are [`Chore`]s: a thread of the surroundings makes them
+    /// by [`Input::Administer`](crate::Input) and in looks for a few rows at a time. Without it
+    /// each is one step, however long.
+    pub fn administer_outside(&mut self) {
+        self.is_administered_outside = true;
+    }
+
+    /// Answers when all that was decided is durable: what was shown, or confirmed, stays.
+    pub(crate) fn answer_administrator(
+        &mut self,
+        ChoreTicket { connection, token }: ChoreTicket,
+        json: String,
+        changed: bool,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
         let response = Response::Admin(AdminReply { token, json });
         if !changed && self.is_stalled() {
             // Freeing log space may need the operator, and the operator looks at the state first.
@@ -63,24 +91,18 @@ impl Instance {
         self.answer_durable(connection, response, journal, out);
     }
 
-    fn run_script(
+    /// Lets an administrator act; yields whether something was changed.
+    pub(crate) fn administered(
         &mut self,
         now: Time,
-        text: &str,
+        act: &mut dyn FnMut(&mut dyn Target),
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) -> AdminOutcome {
-        let mut target = Administered {
-            name: &self.name,
-            now,
-            rules: &mut self.rules,
-            connections: &self.connections,
-            damaged: &self.damaged,
-            decisions: Vec::new(),
-            stopped: Vec::new(),
-        };
-        let reply = run_script(&mut target, text);
-        let Administered { decisions, stopped, .. } = target;
+    ) -> bool {
+        let (decisions, stopped, emptied) = (Vec::new(), Vec::new(), Vec::new());
+        let mut target = Administered { instance: self, now, decisions, stopped, emptied };
+        act(&mut target);
+        let Administered { decisions, stopped, emptied, .. } = target;
         for connection in stopped {
             out.routed.push(RoutedResponse { connection, response: Response::Stopped });
         }
@@ -89,14 +111,21 @@ impl Instance {
             self.carry_out_decision(now, decision, journal, out);
         }
         // What a MOVE left may be away, and another one is not to find it so.
-        self.load_first_pages(journal, out);
-        AdminOutcome { json: json(&reply), changed }
+        emptied.iter().for_each(|name| self.load_first_page(name, journal, out));
+        changed
     }
 
-    /// All that `towline status` shows.
+    /// All that `towline status` shows. `surroundings`: [`Journal::surroundings`].
     #[must_use]
-    pub fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
-        let mut status = journal.surroundings(now);
+    pub fn status(&self, now: Time, surroundings: Status) -> Status {
+        let status = self.status_without_queues(surroundings);
+        Status { queues: self.queue_rows_after(now, None, usize::MAX), ..status }
+    }
+
+    /// The same without the queues: see [`Instance::queue_rows_after`].
+    #[must_use]
+    pub fn status_without_queues(&self, surroundings: Status) -> Status {
+        let mut status = surroundings;
         status.name.clone_from(&self.name);
         status.state = if self.is_quiescing() {
             QueueManagerState::Quiescing
@@ -111,43 +140,26 @@ impl Instance {
         let paging = self.rules.paging_status();
         status.index.bytes = paging.index_bytes;
         status.index.bytes_max = paging.index_bytes_max;
-        for queue in self.rules.queue_statuses() {
-            status.queues.push(QueueStatus {
-                oldest_message_age_s: queue.oldest_put_at.map(|at| now.since(at).as_secs()),
-                depth: queue.depth,
-                uncommitted: queue.uncommitted,
-                puts: queue.totals.puts,
-                gets: queue.totals.gets,
-                backouts: queue.totals.backouts,
-                expired: queue.totals.expired,
-                damaged: self.damaged.in_queue(queue.queue),
-                set_aside: self.damaged.moved_from(queue.queue),
-                consumers: u64::from(queue.open_input) + u64::from(queue.open_browse),
-                producers: u64::from(queue.open_output),
-                name: queue.name,
-            });
-        }
-        status.queues.sort_by(|left, right| left.name.cmp(&right.name));
         status
     }
 }
 
 /// The rules as the administration language sees them.
 struct Administered<'a> {
-    name: &'a str,
+    instance: &'a mut Instance,
     now: Time,
-    rules: &'a mut QueueManager,
-    connections: &'a FastMap<ConnectionId, ConnectedClient>,
-    damaged: &'a DamagedMessages,
     /// One for each command that changed something.
     decisions: Vec<Decision>,
     /// Connections to be closed.
     stopped: Vec<ConnectionId>,
+    /// Queues of which messages were moved to others.
+    emptied: Vec<String>,
 }
 
 impl Administered<'_> {
     fn damaged_in(&self, name: &str) -> u64 {
-        self.rules.damaged_in(name, &|queue, sequence| self.damaged.has(queue, sequence))
+        let Instance { rules, damaged, .. } = &*self.instance;
+        rules.damaged_in(name, &|queue| damaged.known_in(queue))
     }
 
     fn change(
@@ -155,7 +167,7 @@ impl Administered<'_> {
         decide: impl FnOnce(&mut QueueManager, &mut Decision) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let mut decision = Decision::default();
-        decide(self.rules, &mut decision)?;
+        decide(&mut self.instance.rules, &mut decision)?;
         self.decisions.push(decision);
         Ok(())
     }
@@ -163,77 +175,27 @@ impl Administered<'_> {
 
 impl Target for Administered<'_> {
     fn queue_manager(&self) -> QueueManagerRow {
-        let limits = self.rules.limits();
-        QueueManagerRow {
-            name: self.name.to_owned(),
-            description: self.rules.queue_manager_attributes().description,
-            dead_letter_queue: limits.dead_letter_queue.clone(),
-            message_bytes_max: limits.message_bytes_max,
-            unit_messages_max: limits.unit_messages_max,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
+        self.instance.queue_manager_row()
     }
 
     fn definitions(&self, each: &mut dyn FnMut(DefinitionRow<'_>)) {
-        for definition in self.rules.definitions() {
-            let status = self.rules.queue_status(definition.name());
-            each(DefinitionRow {
-                definition,
-                usage: status.as_ref().map(usage),
-                created_at: None,
-                altered_at: None,
-            });
-        }
+        let rows = self.instance.definitions_after(None, usize::MAX);
+        rows.iter().for_each(|row| each(row.row()));
     }
 
     fn queue_status(&self, each: &mut dyn FnMut(QueueStatusRow<'_>)) {
-        for status in self.rules.queue_statuses() {
-            each(QueueStatusRow {
-                name: &status.name,
-                usage: usage(&status),
-                uncommitted: status.uncommitted,
-                oldest_message_age_s: status.oldest_put_at.map(|at| self.now.since(at).as_secs()),
-                last_put_at: status.last_put_at,
-                last_get_at: status.last_get_at,
-                puts: status.totals.puts,
-                gets: status.totals.gets,
-                damaged: self.damaged.in_queue(status.queue),
-            });
-        }
+        let rows = self.instance.queue_statuses_after(None, usize::MAX);
+        rows.iter().for_each(|row| each(row.row(self.now)));
     }
 
     fn connections(&self, each: &mut dyn FnMut(ConnectionRow<'_>)) {
-        let statuses = self.rules.connections();
-        for (id, connected) in self.connections {
-            let at = statuses.binary_search_by_key(id, |status| status.connection);
-            let status = at.ok().and_then(|at| statuses.get(at));
-            // One that opened nothing has no row.
-            let count = |of: fn(&towline_core::ConnectionStatus) -> usize| {
-                status.map_or(0, |status| of(status) as u64)
-            };
-            each(ConnectionRow {
-                links: count(|status| status.consumers + status.producers),
-                units: count(|status| status.units),
-                ..connection(*id, connected)
-            });
-        }
+        let rows = self.instance.connections_after(None, usize::MAX);
+        rows.iter().for_each(|row| each(row.row()));
     }
 
     fn handles(&self, each: &mut dyn FnMut(HandleRow<'_>)) {
-        for handle in self.rules.handles() {
-            let Some(connected) = self.connections.get(&handle.connection) else { continue };
-            each(HandleRow {
-                queue: &handle.queue,
-                connection: connection(handle.connection, connected),
-                input: match (handle.consumers > 0, handle.exclusive) {
-                    (false, _) => OpenInput::No,
-                    (true, false) => OpenInput::Shared,
-                    (true, true) => OpenInput::Exclusive,
-                },
-                browse: handle.browsers > 0,
-                output: handle.producers > 0,
-            });
-        }
+        let rows = self.instance.handles_after(None, usize::MAX).0;
+        rows.iter().for_each(|row| each(row.row()));
     }
 
     fn define_local(&mut self, command: mqsc::DefineLocal) -> Result<(), Refusal> {
@@ -296,48 +258,20 @@ impl Target for Administered<'_> {
             counts = rules.move_messages(now, &name, &to, add, out)?;
             Ok(())
         })?;
+        self.emptied.push(name);
         Ok(counts)
     }
 
     fn stop_connection(&mut self, command: mqsc::StopConnection) -> bool {
         let connection = ConnectionId(command.id);
-        let there = self.connections.contains_key(&connection);
+        let there = self.instance.connections.contains_key(&connection);
         self.stopped.extend(there.then_some(connection));
         there
     }
 }
 
-/// What an administration request led to.
-struct AdminOutcome {
-    /// The reply.
-    json: String,
-    /// Whether anything was changed.
-    changed: bool,
-}
-
 /// An answer as JSON; one that cannot be written as that says so.
-fn json(answer: &impl serde::Serialize) -> String {
+fn in_json(answer: &impl serde::Serialize) -> String {
     serde_json::to_string(answer)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string())
-}
-
-/// What is known of a connection without asking what it has open.
-fn connection(id: ConnectionId, connected: &ConnectedClient) -> ConnectionRow<'_> {
-    ConnectionRow {
-        id: id.0,
-        user: connected.user.as_deref().unwrap_or_default(),
-        container: &connected.container,
-        address: &connected.address,
-        sessions: 0,
-        links: 0,
-        units: 0,
-    }
-}
-
-fn usage(status: &towline_core::QueueStatus) -> Usage {
-    Usage {
-        depth: status.depth,
-        consumers: u64::from(status.open_input) + u64::from(status.open_browse),
-        producers: u64::from(status.open_output),
-    }
 }

@@ -23,7 +23,7 @@ pub(crate) struct MessageAnnotations {
     by_age: BTreeMap<u64, MessageSequence>,
     next_age: u64,
     /// What is said in open units of work counts when they commit.
-    staged: HashMap<(ConnectionId, UnitId), Vec<(MessageSequence, Map)>>,
+    staged: BTreeMap<(ConnectionId, UnitId), Vec<(MessageSequence, Map)>>,
     /// Messages that lost theirs because too many were annotated.
     forgotten: u64,
 }
@@ -75,7 +75,13 @@ impl MessageAnnotations {
 
     /// A connection has ended, and its units with it.
     pub(crate) fn end_connection(&mut self, connection: ConnectionId) {
-        self.staged.retain(|(of, _), _| *of != connection);
+        let first = (connection, UnitId(0));
+        while let Some((unit, _)) = self.staged.range(first..).next()
+            && unit.0 == connection
+        {
+            let unit = *unit;
+            self.staged.remove(&unit);
+        }
     }
 
     /// Follows a message to where it goes, or forgets it when it is gone.

@@ -4,7 +4,7 @@
 //!
 //! Invariant: memory is bounded; beyond the bound a message may be reported and counted twice.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use towline_core::{MessageSequence, QueueId, SetAside, Unreadable};
 
@@ -36,7 +36,7 @@ pub enum Whereabouts {
 /// All that this process found.
 #[derive(Debug, Default)]
 pub(crate) struct DamagedMessages {
-    known: HashSet<(QueueId, MessageSequence)>,
+    known: BTreeSet<(QueueId, MessageSequence)>,
     counts: HashMap<QueueId, u64>,
     /// Those that were moved to the dead-letter queue.
     moved: HashMap<QueueId, u64>,
@@ -67,9 +67,10 @@ impl DamagedMessages {
         Some(DamagedMessage { queue, place: found.place.clone(), now })
     }
 
-    /// Whether a message was found to be damaged where it is.
-    pub(crate) fn has(&self, queue: QueueId, sequence: MessageSequence) -> bool {
-        self.known.contains(&(queue, sequence))
+    /// The messages that were found to be damaged where they are.
+    pub(crate) fn known_in(&self, queue: QueueId) -> BTreeSet<MessageSequence> {
+        let all = (queue, MessageSequence(0))..=(queue, MessageSequence(u64::MAX));
+        self.known.range(all).map(|(_, sequence)| *sequence).collect()
     }
 
     /// How many were found in a queue.

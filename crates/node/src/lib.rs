@@ -22,10 +22,12 @@ mod request;
 mod restart;
 mod selection;
 
+pub use admin::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
 pub use damaged::{DamagedMessage, Whereabouts};
 pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
-    Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound, RoutedResponse,
+    Administration, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound,
+    RoutedResponse,
 };
 pub use journal::Journal;
 pub use live::{MESSAGE_OVERHEAD_BYTES, SparseExtents};

@@ -142,17 +142,26 @@ impl Viewer<'_> {
         let mut out = Outbound::default();
         let input = Input::Requests { connection: VIEWER, requests: &mut requests };
         self.instance.step(self.now, input, self.journal, &mut out);
+        self.work(&mut out);
         while let Some(request) = out.pages.pop() {
             let content = self.disk.page(request.page);
             let content = content.ok_or_else(|| format!("page {:?} is gone", request.page))?;
             let input = Input::Page { request, content: &content };
             self.instance.step(self.now, input, self.journal, &mut out);
+            self.work(&mut out);
             if let Some(error) = &out.damage {
                 return Err(format!("page {:?} is damaged: {error}", request.page));
             }
         }
         let routed = out.routed.into_iter().filter(|routed| routed.connection == VIEWER);
         Ok(routed.map(|routed| routed.response).collect())
+    }
+
+    fn work(&mut self, out: &mut Outbound) {
+        while self.instance.has_work() {
+            let input = Input::Work { units: &mut { 1_000_000 } };
+            self.instance.step(self.now, input, self.journal, out);
+        }
     }
 
     fn row(&self, queue: &str, delivery: &Delivery) -> Result<Row, String> {

@@ -27,6 +27,12 @@ pub const CONTROL_ANSWER_MAX: Duration = Duration::from_secs(30);
 pub const CONTROL_ANSWER_STALLED: Duration = Duration::from_secs(1);
 /// Longest administration request.
 pub const ADMIN_REQUEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Administration requests of one link that may wait for their answers: they are carried out one
+/// after the other, beside the clients, and each may be a long script.
+pub const ADMIN_REQUESTS_WAITING_MAX: u32 = 8;
+/// Rows of a list of administration that are made under the lock of the instance at once: about a
+/// tenth of a millisecond. A list of more is made in pieces, between which clients go on.
+pub const ADMIN_ROWS_AT_ONCE_MAX: usize = 256;
 /// Largest value MAXDEPTH can take, as in IBM MQ; also its default here (docs/adr).
 pub const QUEUE_DEPTH_MAX: u64 = 999_999_999;
 /// MAXUMSGS: messages put and got in one unit of work unless configured otherwise, as in IBM MQ.
@@ -120,6 +126,21 @@ pub const SELECTOR_BYTES_MAX: usize = 4_096;
 pub const SELECTOR_WALK_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// So many bytes to walk through count as one message more to look at.
 pub const SELECTOR_LOOK_BYTES: usize = 1_024;
+/// Plain consumers that are served by a step of the instance: all clients wait for it. The rest is
+/// done in slices. About a millisecond.
+pub const DELIVERIES_PER_STEP: u32 = 512;
+/// Messages that a step looks at for consumers that choose: what a put of one message costs beside
+/// some dozens of them. About a tenth of a millisecond.
+pub const LOOKS_PER_STEP: u32 = 64;
+/// Looks, or deliveries, of one queue before the next one has its turn.
+pub const LOOKS_PER_TURN: u32 = 256;
+/// Looks that an expired message costs: its end is a run of the log of its own.
+pub const LOOKS_PER_EXPIRED: u32 = 8;
+/// Places of one queue where messages came back, until all selectors that had looked there have
+/// taken note; beyond it, those that have not look at everything from the first of them on.
+pub const RETURNED_PLACES_MAX: usize = 65_536;
+/// The same of one selector, until it has looked there.
+pub const RETURNED_PER_SCANNER_MAX: usize = 4_096;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.

@@ -33,6 +33,37 @@ pub(crate) struct Unsettled {
     old: BTreeMap<u64, Entry>,
     /// Deliveries reported to the driver but not settled, by link and key.
     reported: BTreeMap<(u16, u64), u64>,
+    /// By index: a link that ends is not searched for among the deliveries of all others.
+    links: Vec<LinkIds>,
+}
+
+/// The open deliveries of one link.
+#[derive(Debug, Default)]
+struct LinkIds {
+    /// Ascending; some may be closed.
+    ids: VecDeque<u64>,
+    open: usize,
+}
+
+/// Closed ids that a link may always have.
+const CLOSED_SPARE: usize = 64;
+
+impl LinkIds {
+    fn close(&mut self, id: u64) {
+        self.open = self.open.saturating_sub(1);
+        if self.ids.front() == Some(&id) {
+            self.ids.pop_front();
+        }
+        if self.open == 0 {
+            self.ids.clear();
+        }
+    }
+}
+
+fn close_of(links: &mut [LinkIds], link: u16, id: u64) {
+    if let Some(of) = links.get_mut(usize::from(link)) {
+        of.close(id);
+    }
 }
 
 impl Unsettled {
@@ -49,10 +80,36 @@ impl Unsettled {
             Some(entry) => {
                 self.ring.push_back(Some(entry));
                 self.live += 1;
+                self.open(entry.link, id);
             }
         }
         self.trim();
         wire(id)
+    }
+
+    fn open(&mut self, link: u16, id: u64) {
+        let index = usize::from(link);
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, LinkIds::default);
+        }
+        let Some(of) = self.links.get_mut(index) else { return };
+        of.ids.push_back(id);
+        of.open += 1;
+        if of.ids.len() > CLOSED_SPARE + 2 * of.open {
+            let mut ids = std::mem::take(&mut of.ids);
+            ids.retain(|id| self.get(*id).is_some_and(|entry| entry.link == link));
+            if let Some(of) = self.links.get_mut(index) {
+                of.ids = ids;
+            }
+        }
+    }
+
+    fn get(&self, id: u64) -> Option<&Entry> {
+        let offset = id.checked_sub(self.base).and_then(|offset| usize::try_from(offset).ok());
+        match offset {
+            Some(offset) => self.ring.get(offset)?.as_ref(),
+            None => self.old.get(&id),
+        }
     }
 
     /// Lets go the settled front of the ring, and moves stragglers out of it.
@@ -87,7 +144,7 @@ impl Unsettled {
         }
         let mut left = most;
         let mut rest = None;
-        let mut gone = Vec::new();
+        let mut gone: Vec<(u64, u16)> = Vec::new();
         for (id, entry) in self.old.range_mut(first..=last) {
             if left == 0 {
                 rest = Some(*id);
@@ -95,11 +152,12 @@ impl Unsettled {
             }
             left -= 1;
             if !note(&mut self.reported, *id, entry, &mut visit) {
-                gone.push(*id);
+                gone.push((*id, entry.link));
             }
         }
-        for id in gone {
+        for (id, link) in gone {
             self.old.remove(&id);
+            close_of(&mut self.links, link, id);
         }
         let start = usize::try_from(first.saturating_sub(self.base)).unwrap_or(usize::MAX);
         let count = match last.checked_sub(self.base) {
@@ -117,6 +175,7 @@ impl Unsettled {
             }
             left -= 1;
             if !note(&mut self.reported, id, entry, &mut visit) {
+                close_of(&mut self.links, entry.link, id);
                 *slot = None;
                 self.live -= 1;
             }
@@ -137,6 +196,7 @@ impl Unsettled {
             self.live -= 1;
             self.trim();
         }
+        close_of(&mut self.links, link, id);
         Some(wire(id))
     }
 
@@ -166,12 +226,20 @@ impl Unsettled {
 
     /// Forgets all deliveries of a link.
     pub(crate) fn forget_link(&mut self, link: u16) {
-        self.old.retain(|_, entry| entry.link != link);
-        self.reported.retain(|(owner, _), _| *owner != link);
-        for slot in &mut self.ring {
-            if slot.is_some_and(|entry| entry.link == link) {
-                *slot = None;
-                self.live -= 1;
+        let Some(of) = self.links.get_mut(usize::from(link)) else { return };
+        for id in std::mem::take(of).ids {
+            if self.get(id).is_none_or(|entry| entry.link != link) {
+                continue;
+            }
+            let entry = match id.checked_sub(self.base).map(usize::try_from) {
+                Some(offset) => {
+                    self.live -= 1;
+                    offset.ok().and_then(|offset| self.ring.get_mut(offset)?.take())
+                }
+                None => self.old.remove(&id),
+            };
+            if let Some(entry) = entry.filter(|entry| entry.reported) {
+                self.reported.remove(&(link, entry.key));
             }
         }
         self.trim();
@@ -243,6 +311,44 @@ mod tests {
         assert_eq!(settled_by(&mut unsettled, 2, 5), [2, 4, 5]);
         assert_eq!(settled_by(&mut unsettled, 0, u32::MAX / 2), [1, 7, 8]);
         assert_eq!(unsettled.slots(), (0, 0));
+    }
+
+    #[test]
+    fn a_link_that_ends_costs_no_walk_over_the_deliveries_of_others() {
+        const LINKS: u16 = 500;
+        let mut unsettled = Unsettled::default();
+        let mut key = 0;
+        for _ in 0..20 {
+            for link in 0..LINKS {
+                unsettled.push(Some(Entry { link, key, reported: false }));
+                key += 1;
+            }
+        }
+        // In and out of order, and a straggler in the tree.
+        for key in (0..u64::from(LINKS) * 10).rev().filter(|key| key % 3 > 0 && key % 500 != 7) {
+            assert!(unsettled.settle(u16::try_from(key % 500).unwrap(), key).is_some());
+        }
+        for link in 0..LINKS {
+            let open = unsettled.links[usize::from(link)].open;
+            let known = unsettled.links[usize::from(link)].ids.len();
+            assert!(known <= CLOSED_SPARE + 2 * open + 20, "{known} for {open}");
+            let before = unsettled.live + unsettled.old.len();
+            unsettled.forget_link(link);
+            assert_eq!(before - unsettled.live - unsettled.old.len(), open);
+        }
+        assert_eq!((unsettled.slots(), unsettled.live), ((0, 0), 0));
+        assert!(unsettled.reported.is_empty());
+    }
+
+    #[test]
+    fn the_ids_of_a_link_stay_few_whatever_is_settled_first() {
+        let mut unsettled = Unsettled::default();
+        unsettled.push(Some(entry(0)));
+        for key in 1..10_000 {
+            unsettled.push(Some(entry(key)));
+            assert!(unsettled.settle(0, key).is_some());
+        }
+        assert!(unsettled.links[0].ids.len() <= CLOSED_SPARE + 4);
     }
 
     #[test]

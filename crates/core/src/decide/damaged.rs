@@ -4,6 +4,8 @@
 //! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the
 //! location of its content wherever it goes: when the log is repaired, it is whole.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use towline_types::{BodyLocation, PageRef, Time};
 
@@ -122,23 +124,25 @@ impl QueueManager {
     }
 
     /// How many messages of a queue are known to be damaged: notes of messages that were set aside
-    /// there, and those that stay, which are `known` to the caller. Looks at all that are in
-    /// memory.
-    pub fn damaged_in(&self, name: &str, known: &dyn Fn(QueueId, MessageSequence) -> bool) -> u64 {
+    /// there, and those that stay, which are `known` to the caller. Of blocks in memory only; at
+    /// the cost of those messages, and of a look at each block.
+    pub fn damaged_in(
+        &self,
+        name: &str,
+        known: &dyn Fn(QueueId) -> BTreeSet<MessageSequence>,
+    ) -> u64 {
         let Ok(local) = self.catalogue.local(name) else { return 0 };
         let Some(queue) = self.queues.get(&local.id) else { return 0 };
-        let is_note = |lane, sequence| {
-            let extra = queue.extra(Spot { lane, sequence });
-            extra.and_then(|it| it.dead_letter.as_ref()).map(|it| it.reason)
-                == Some(DeadLetterReason::Damaged)
-        };
-        let live = queue.iter().filter(|(_, entry)| entry.state != EntryState::Gone);
-        let damaged = live.filter(|(lane, entry)| {
-            let sequence = entry.sequence;
-            known(local.id, MessageSequence(sequence))
-                || (entry.marks.has_extra() && is_note(*lane, sequence))
+        let extras = queue.all_blocks().filter_map(|(_, block)| block.sheet());
+        let extras = extras.flat_map(|sheet| &sheet.extras);
+        let notes = extras.filter(|(_, extra)| {
+            let letter = extra.dead_letter.as_ref();
+            letter.is_some_and(|letter| letter.reason == DeadLetterReason::Damaged)
         });
-        damaged.count() as u64
+        let mut damaged = known(local.id);
+        damaged.retain(|sequence| queue.spot_of(sequence.0).is_some());
+        damaged.extend(notes.map(|(sequence, _)| MessageSequence(*sequence)));
+        damaged.len() as u64
     }
 
     /// Where the contents of all notes are, or parts of large ones: of messages that were set

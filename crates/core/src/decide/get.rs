@@ -7,7 +7,7 @@ use towline_types::Time;
 use super::LazyFacts;
 use super::open::{Access, OpenQueue};
 use crate::hash::FastMap;
-use crate::queue::{Attention, LANES, Rank, Spot};
+use crate::queue::{Attention, Rank, Spot};
 use crate::request::{ConsumerMode, ConsumerSpec, Decision};
 use crate::sessions::{Consumer, Cursor};
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, QueueId, QueueManager, Refusal};
@@ -49,7 +49,7 @@ impl QueueManager {
             refused: BTreeSet::new(),
             cursor: match attention {
                 Attention::Plain => Cursor::None,
-                Attention::Scanner => Cursor::Lanes(Box::new([0; LANES])),
+                Attention::Scanner => Cursor::Lanes(Box::default()),
                 Attention::Keyed(_) => Cursor::Key(Rank::FIRST),
             },
             fetching: None,
@@ -65,6 +65,7 @@ impl QueueManager {
             queue.index_key(key);
         }
         queue.waiting.open(consumer.visitor());
+        queue.consumers.insert(id);
         self.connections.entry(connection).or_default().consumers.insert(id);
         self.consumers.insert(id, consumer);
         Ok((id, name))
@@ -117,10 +118,10 @@ impl QueueManager {
         consumer.waiting |= wakes && plain;
         let Some(found) = self.queues.get_mut(&queue) else { return };
         if starts_drain {
-            found.waiting.draining.push(visitor.consumer);
+            found.waiting.draining.insert(visitor.consumer);
         }
         if stops_drain {
-            found.waiting.draining.retain(|other| *other != visitor.consumer);
+            found.waiting.draining.remove(&visitor.consumer);
         }
         if wakes {
             found.waiting.wake(visitor);
@@ -153,6 +154,7 @@ impl QueueManager {
             return;
         };
         queue.waiting.close(consumer.visitor());
+        queue.consumers.remove(&consumer.id);
         if consumer.browses() {
             queue.open_browse -= 1;
         } else {
@@ -177,14 +179,9 @@ impl QueueManager {
 
     /// Starts to close all consumers and browsers of a queue. They keep what they have not settled.
     pub(super) fn dismiss_consumers(&mut self, queue: QueueId, reason: &Refusal) {
-        let mut dismissed: Vec<ConsumerId> = self
-            .consumers
-            .values()
-            .filter(|consumer| consumer.queue == queue && !consumer.closing)
-            .map(|consumer| consumer.id)
-            .collect();
-        dismissed.sort_unstable();
-        for id in dismissed {
+        let opened = self.queues.get(&queue).into_iter().flat_map(|queue| &queue.consumers);
+        let opened: Vec<ConsumerId> = opened.copied().collect();
+        for id in opened {
             self.dismiss(id, reason.clone());
         }
     }
@@ -211,7 +208,7 @@ impl QueueManager {
         for waiter in found.waiting.fetched(sequence.0) {
             if let Some(consumer) = self.consumers.get_mut(&waiter) {
                 consumer.fetching = None;
-                found.waiting.wake(consumer.visitor());
+                found.waiting.wake_first(consumer.visitor());
             }
         }
         self.mark_changed(queue);

@@ -5,7 +5,7 @@ use towline_types::{Time, limits};
 use super::LazyFacts;
 use crate::fact::{Durability, Fact};
 use crate::message::DeadLetterReason;
-use crate::queue::{Attention, EntryState, LANES, Spot};
+use crate::queue::{Attention, EntryState, Spot};
 use crate::request::{Decision, Outcome, Settlement};
 use crate::sessions::{Cursor, HeldMessage, StagedGet};
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, QueueManager, Refusal, UnitId};
@@ -170,13 +170,13 @@ impl QueueManager {
             return;
         }
         let Some(queue) = self.queues.get_mut(&consumer.queue) else { return };
-        queue.waiting.close(consumer.visitor());
+        queue.waiting.is_plain_no_more(id);
         consumer.attention = Attention::Scanner;
-        consumer.cursor = Cursor::Lanes(Box::new([0; LANES]));
+        consumer.cursor = Cursor::Lanes(Box::default());
         consumer.waiting = false;
         queue.waiting.open(consumer.visitor());
         if consumer.drain {
-            queue.waiting.draining.push(id);
+            queue.waiting.draining.insert(id);
         }
         if consumer.wants() {
             queue.waiting.wake(consumer.visitor());

@@ -4,7 +4,7 @@
 //! only, so that the first of a key is at hand however many of them are held. A hash may stand for
 //! several ids: a caller that finds a message here still evaluates its filter.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 use towline_types::fitting;
 
@@ -52,7 +52,8 @@ impl Rank {
 enum Ranks {
     /// The ordinary case: ids are unique.
     One(Rank),
-    Many(VecDeque<Rank>),
+    /// A million messages may share one, and come back in any order.
+    Many(BTreeSet<Rank>),
 }
 
 /// One kind of key.
@@ -70,13 +71,11 @@ impl Keys {
             }
             Some(Ranks::One(other)) => {
                 assert_ne!(*other, rank, "a message is indexed once");
-                let pair = [rank.min(*other), rank.max(*other)];
-                self.0.insert(hash, Ranks::Many(VecDeque::from(pair)));
+                let pair = BTreeSet::from([rank, *other]);
+                self.0.insert(hash, Ranks::Many(pair));
             }
             Some(Ranks::Many(ranks)) => {
-                let at = ranks.partition_point(|other| *other < rank);
-                assert_ne!(ranks.get(at), Some(&rank), "a message is indexed once");
-                ranks.insert(at, rank);
+                assert!(ranks.insert(rank), "a message is indexed once");
             }
         }
     }
@@ -86,9 +85,7 @@ impl Keys {
             None => false,
             Some(Ranks::One(only)) => *only == rank,
             Some(Ranks::Many(ranks)) => {
-                if let Ok(at) = ranks.binary_search(&rank) {
-                    ranks.remove(at);
-                }
+                ranks.remove(&rank);
                 ranks.is_empty()
             }
         };
@@ -100,7 +97,7 @@ impl Keys {
     fn next(&self, hash: u64, from: Rank) -> Option<Rank> {
         match self.0.get(&hash)? {
             Ranks::One(rank) => (*rank >= from).then_some(*rank),
-            Ranks::Many(ranks) => ranks.get(ranks.partition_point(|rank| *rank < from)).copied(),
+            Ranks::Many(ranks) => ranks.range(from..).next().copied(),
         }
     }
 

@@ -15,9 +15,11 @@ mod lane;
 pub(crate) mod page;
 mod paged_blocks;
 mod removed;
+mod returned;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time, fitting};
@@ -38,7 +40,8 @@ pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, LanePosition, Walk};
 pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
 pub(crate) use removed::{Attention, RemovedMessage, Visitor, body_bytes};
-pub(crate) use waiting::WaitingConsumers;
+pub(crate) use returned::ScanCursor;
+pub(crate) use waiting::{WaitingConsumers, WokenConsumer};
 
 mod waiting;
 
@@ -68,6 +71,8 @@ pub(crate) struct Queue {
     pub(crate) deleting: bool,
     /// `dispatch` will look at it.
     pub(crate) changed: bool,
+    /// `work` will look at it.
+    pub(crate) unserved: bool,
     /// The connection that a TEMPDYN queue belongs to.
     pub(crate) owner: Option<ConnectionId>,
     /// Only its owner may consume from it.
@@ -80,6 +85,8 @@ pub(crate) struct Queue {
     pub(crate) clearing: u32,
     /// The consumers that wait for a page, by lane and the block's first sequence.
     loading: FastMap<(u8, u64), Vec<ConsumerId>>,
+    /// All that are open: consumers and browsers.
+    pub(crate) consumers: BTreeSet<ConsumerId>,
     /// Messages that it holds, in any state.
     pub(crate) live: u64,
     /// Of these: available.
@@ -113,6 +120,7 @@ impl Queue {
             definition,
             deleting: false,
             changed: false,
+            unserved: false,
             owner: None,
             private: false,
             lanes: std::array::from_fn(|_| Lane::new(Arc::clone(census))),
@@ -120,6 +128,7 @@ impl Queue {
             index: None,
             clearing: 0,
             loading: FastMap::default(),
+            consumers: BTreeSet::new(),
             live: 0,
             available: 0,
             expiring: 0,

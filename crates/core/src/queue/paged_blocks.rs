@@ -9,7 +9,7 @@ use towline_types::{PageRef, Time, fitting};
 
 use super::keys::KeyFilter;
 use super::page;
-use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk};
+use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, ScanCursor, Sheet, Spot, Walk};
 use crate::ConsumerId;
 use crate::page_key::{PageKey, PageRequest};
 use crate::request::FilterKey;
@@ -56,9 +56,35 @@ impl Queue {
         Search::Nothing
     }
 
-    /// The first available message in order of delivery of which none is before its lane's cursor.
-    pub(crate) fn next_available(&self, cursor: &[u64; LANES]) -> Search {
-        let mut rest = self.occupied;
+    /// The first available message in order of delivery that a scanner has not looked at. Places
+    /// that it was to look at, and where nothing is available by now, are forgotten.
+    pub(crate) fn next_for(&self, cursor: &mut ScanCursor) -> Search {
+        while let Some(rank) = cursor.returned.first().copied() {
+            let (lane, sequence) = (rank.lane(), rank.sequence());
+            let entries = &self.lanes[usize::from(lane)];
+            let back = match entries.find(sequence) {
+                Walk::At(at) if entries.entry(at).state == EntryState::Available => {
+                    Search::Found(Spot { lane, sequence })
+                }
+                Walk::OnPage(block) => Search::OnPage(PagedBlock { lane, block }),
+                Walk::At(_) | Walk::End => {
+                    cursor.returned.pop_first();
+                    continue;
+                }
+            };
+            // It is before all that was not looked at in its lane, and in the lanes below.
+            return match self.next_available(&cursor.lanes, u16::MAX << lane << 1) {
+                Search::Nothing => back,
+                above @ (Search::Found(_) | Search::OnPage(_)) => above,
+            };
+        }
+        self.next_available(&cursor.lanes, u16::MAX)
+    }
+
+    /// The first available message in order of delivery, in these lanes, of which none is before
+    /// its lane's cursor.
+    fn next_available(&self, cursor: &[u64; LANES], lanes: u16) -> Search {
+        let mut rest = self.occupied & lanes;
         while self.available > 0 && rest != 0 {
             let lane: u8 = fitting(rest.ilog2());
             rest &= !(1 << lane);
@@ -109,10 +135,13 @@ impl Queue {
     fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<PagedBlock> {
         for lane in (0..10_u8).rev() {
             let entries = &self.lanes[usize::from(lane)];
-            if entries.away() == 0 {
+            if entries.away() == 0 || lane > from.lane() {
                 continue;
             }
-            for (number, block) in entries.blocks().iter().enumerate() {
+            // What is before the position was searched.
+            let searched = if lane == from.lane() { from.sequence() } else { 0 };
+            let first = entries.block_for(searched).unwrap_or(0);
+            for (number, block) in entries.blocks().iter().enumerate().skip(first) {
                 if upto.is_some_and(|upto| Rank::new(lane, block.first) > upto) {
                     return None;
                 }

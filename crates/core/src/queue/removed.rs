@@ -77,4 +77,5 @@ impl Attention {
 pub(crate) struct Visitor {
     pub(crate) consumer: ConsumerId,
     pub(crate) attention: Attention,
+    pub(crate) browses: bool,
 }

@@ -2,91 +2,103 @@
 //! consumers are woken when there may be something for them. Knows neither credit nor messages: a
 //! woken consumer may find nothing.
 //!
+//! A consumer that closes stays in the rings until it is met there, or until half of them are such:
+//! ten thousand that close at once are not searched for one by one.
+//!
 //! Invariant: a consumer is at most once in each of `plain`, `ring` and `draining`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::entry::Hashes;
-use super::{Attention, LANES, Rank, Spot, Visitor};
+use super::returned::ReturnedPlaces;
+use super::{Attention, Rank, Spot, Visitor};
 use crate::ConsumerId;
 use crate::hash::FastMap;
 use crate::request::FilterKey;
 
 /// See the module's description.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WaitingConsumers {
     /// Plain consumers with credit; the first one is served next.
     pub(crate) plain: VecDeque<ConsumerId>,
     /// Scanners and keyed consumers that are to look again; the first one looks next.
     pub(crate) ring: VecDeque<ConsumerId>,
     /// Consumers that want to know when there is nothing more for them.
-    pub(crate) draining: Vec<ConsumerId>,
-    scanners: Vec<ConsumerId>,
-    keyed: FastMap<FilterKey, Vec<ConsumerId>>,
-    /// To be added to `ring` by the next dispatch, and the position that a keyed one must not miss.
-    woken: Vec<(ConsumerId, Option<Rank>)>,
+    pub(crate) draining: BTreeSet<ConsumerId>,
+    /// What scanners must look at behind their cursors.
+    pub(crate) returned: ReturnedPlaces,
+    /// Scanners that have looked at everything, and wait for the next message.
+    resting: BTreeSet<ConsumerId>,
+    keyed: FastMap<FilterKey, BTreeSet<ConsumerId>>,
+    /// To be added to `ring` by the next dispatch.
+    woken: Vec<WokenConsumer>,
     scanners_woken: bool,
-    /// For each lane the lowest position that became available since scanners last looked.
-    rewind: [u64; LANES],
+    /// Closed, and still in one of the rings, perhaps.
+    closed: BTreeSet<ConsumerId>,
     /// Messages with content on its way, and the consumers that wait for it.
     fetching: FastMap<u64, Vec<ConsumerId>>,
 }
 
-impl Default for WaitingConsumers {
-    fn default() -> WaitingConsumers {
-        WaitingConsumers {
-            plain: VecDeque::new(),
-            ring: VecDeque::new(),
-            draining: Vec::new(),
-            scanners: Vec::new(),
-            keyed: FastMap::default(),
-            woken: Vec::new(),
-            scanners_woken: false,
-            rewind: [u64::MAX; LANES],
-            fetching: FastMap::default(),
-        }
-    }
+/// A consumer that is to look again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WokenConsumer {
+    pub(crate) consumer: ConsumerId,
+    /// A keyed one must not miss this position.
+    pub(crate) rank: Option<Rank>,
+    /// Before the others: what it waited for is at hand now, and may not be for long.
+    pub(crate) first: bool,
 }
 
-/// What scanners need to know before they look again.
-#[derive(Debug)]
-pub(crate) struct Wake {
-    pub(crate) woken: Vec<(ConsumerId, Option<Rank>)>,
-    pub(crate) rewind: Option<[u64; LANES]>,
-}
+/// Fewer closed consumers than this are not worth a walk through the rings.
+const CLOSED_MIN: usize = 64;
 
 impl WaitingConsumers {
     /// A consumer is opened.
     pub(crate) fn open(&mut self, visitor: Visitor) {
         match visitor.attention {
             Attention::Plain => {}
-            Attention::Scanner => self.scanners.push(visitor.consumer),
-            Attention::Keyed(key) => self.keyed.entry(key).or_default().push(visitor.consumer),
+            Attention::Scanner if visitor.browses => {}
+            Attention::Scanner => self.returned.open(visitor.consumer),
+            Attention::Keyed(key) => {
+                self.keyed.entry(key).or_default().insert(visitor.consumer);
+            }
         }
     }
 
     /// A consumer is closed, or gets nothing from now on.
     pub(crate) fn close(&mut self, visitor: Visitor) {
-        let stays = |other: &ConsumerId| *other != visitor.consumer;
-        self.draining.retain(stays);
+        let id = visitor.consumer;
+        self.draining.remove(&id);
         match visitor.attention {
-            Attention::Plain => self.plain.retain(stays),
+            Attention::Plain => {}
             Attention::Scanner => {
-                self.scanners.retain(stays);
-                self.ring.retain(stays);
-                self.woken.retain(|(other, _)| stays(other));
+                self.returned.close(id);
+                self.resting.remove(&id);
             }
             Attention::Keyed(key) => {
                 if let Some(consumers) = self.keyed.get_mut(&key) {
-                    consumers.retain(stays);
+                    consumers.remove(&id);
                     if consumers.is_empty() {
                         self.keyed.remove(&key);
                     }
                 }
-                self.ring.retain(stays);
-                self.woken.retain(|(other, _)| stays(other));
             }
         }
+        self.closed.insert(id);
+        let waiting = self.plain.len() + self.ring.len() + self.woken.len();
+        if self.closed.len() >= CLOSED_MIN && self.closed.len() * 2 >= waiting {
+            let closed = std::mem::take(&mut self.closed);
+            let stays = |id: &ConsumerId| !closed.contains(id);
+            self.plain.retain(stays);
+            self.ring.retain(stays);
+            self.woken.retain(|woken| stays(&woken.consumer));
+        }
+    }
+
+    /// A plain consumer chooses from now on: it is opened anew, as a scanner.
+    pub(crate) fn is_plain_no_more(&mut self, id: ConsumerId) {
+        self.draining.remove(&id);
+        self.plain.retain(|other| *other != id);
     }
 
     /// A consumer got credit, or must look again for another reason of its own. A plain one must
@@ -95,37 +107,56 @@ impl WaitingConsumers {
         match visitor.attention {
             Attention::Plain => self.plain.push_back(visitor.consumer),
             Attention::Scanner | Attention::Keyed(_) => {
-                self.woken.push((visitor.consumer, None));
+                let consumer = visitor.consumer;
+                self.woken.push(WokenConsumer { consumer, rank: None, first: false });
             }
+        }
+    }
+
+    /// What a scanner or keyed consumer waited for is at hand.
+    pub(crate) fn wake_first(&mut self, visitor: Visitor) {
+        assert_ne!(visitor.attention, Attention::Plain, "a plain consumer stays in its ring");
+        self.woken.push(WokenConsumer { consumer: visitor.consumer, rank: None, first: true });
+    }
+
+    /// A consumer found nothing more. A keyed one is woken by its key.
+    pub(crate) fn rest(&mut self, visitor: Visitor) {
+        if visitor.attention == Attention::Scanner {
+            self.resting.insert(visitor.consumer);
         }
     }
 
     /// A message arrived or came back.
     pub(crate) fn message_available(&mut self, spot: Spot, hashes: Hashes) {
-        if !self.scanners.is_empty() {
-            self.scanners_woken = true;
-            let rewind = &mut self.rewind[usize::from(spot.lane)];
-            *rewind = spot.sequence.min(*rewind);
-        }
+        self.returned.available(spot);
+        self.scanners_woken |= !self.resting.is_empty();
         if !self.keyed.is_empty() {
             let correlation = FilterKey::Correlation(hashes.correlation);
             for key in [correlation, FilterKey::MessageId(hashes.message_id)] {
                 let rank = Some(Rank::new(spot.lane, spot.sequence));
                 let waiters = self.keyed.get(&key).into_iter().flatten();
-                self.woken.extend(waiters.map(|waiter| (*waiter, rank)));
+                let woken =
+                    |waiter: &ConsumerId| WokenConsumer { consumer: *waiter, rank, first: false };
+                self.woken.extend(waiters.map(woken));
             }
         }
     }
 
-    /// The consumers that must look again, and how far back the scanners among them must go.
-    pub(crate) fn take_woken(&mut self) -> Wake {
+    /// The consumers that must look again.
+    pub(crate) fn take_woken(&mut self) -> Vec<WokenConsumer> {
         let mut woken = std::mem::take(&mut self.woken);
-        if !self.scanners_woken {
-            return Wake { woken, rewind: None };
+        if std::mem::take(&mut self.scanners_woken) {
+            let resting = std::mem::take(&mut self.resting).into_iter();
+            let looks = |consumer| WokenConsumer { consumer, rank: None, first: false };
+            woken.extend(resting.map(looks));
         }
-        self.scanners_woken = false;
-        woken.extend(self.scanners.iter().map(|scanner| (*scanner, None)));
-        Wake { woken, rewind: Some(std::mem::replace(&mut self.rewind, [u64::MAX; LANES])) }
+        woken
+    }
+
+    /// Entries in the rings, those of closed consumers too.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.plain.len() + self.ring.len() + self.woken.len() + self.closed.len()
     }
 
     /// Notes that content of a message is needed; true when it was not requested before.
@@ -151,7 +182,5 @@ impl WaitingConsumers {
         };
         unique(self.plain.iter().copied().collect());
         unique(self.ring.iter().copied().collect());
-        unique(self.draining.clone());
-        unique(self.scanners.clone());
     }
 }

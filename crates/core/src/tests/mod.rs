@@ -15,5 +15,6 @@ mod relocated;
 mod replay;
 mod rig;
 mod settlements;
+mod slices;
 mod spill;
 mod units;

@@ -56,7 +56,7 @@ fn a_page_of_a_queue_that_was_cleared_may_hold_anything_by_now() {
     let browse = ConsumerSpec { mode: ConsumerMode::Browse, ..spec("Q") };
     let browser = rig.open_get(&browse).unwrap();
     rig.core.set_credit(browser, 100, false);
-    while rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs) {}
+    rig.serve();
     rig.take_outputs();
     let requests = std::mem::take(&mut rig.loads);
     assert!(!requests.is_empty() && rig.core.needs_page(requests[0]));
@@ -85,7 +85,7 @@ fn a_consumer_whose_page_was_given_up_looks_again() {
     let filter = first_byte(b'0', None);
     let id = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
     rig.core.set_credit(id, 100, false);
-    while rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs) {}
+    rig.serve();
     rig.take_outputs();
     let requests = std::mem::take(&mut rig.loads);
     // Another reader has the blocks read, they change, are written elsewhere and leave again.

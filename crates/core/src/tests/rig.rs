@@ -331,7 +331,7 @@ impl Rig {
     /// Dispatches until there is nothing more to do; yields the deliveries in order.
     pub(crate) fn dispatch(&mut self) -> Vec<Delivery> {
         loop {
-            while self.core.dispatch(self.now, &mut self.cold, &mut self.outputs) {}
+            self.serve();
             self.take_outputs();
             if !self.load() {
                 return std::mem::take(&mut self.deliveries);
@@ -359,7 +359,7 @@ impl Rig {
     pub(crate) fn dispatch_in_no_memory(&mut self) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         loop {
-            while self.core.dispatch(self.now, &mut self.cold, &mut self.outputs) {}
+            self.serve();
             self.take_outputs();
             deliveries.append(&mut self.deliveries);
             self.evict();
@@ -480,6 +480,9 @@ impl Rig {
 
     pub(crate) fn tick(&mut self) {
         self.core.tick(self.now, &mut self.outputs);
+        if self.core.scan.can_go_on() {
+            self.slice(2_000);
+        }
         self.take_outputs();
     }
 

@@ -6,9 +6,42 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use towline_os::simulated::fs::FileSystem;
+use towline_os::simulated::{Process, World};
 use towline_standby::lease::{Claim, Loss};
 
 use super::*;
+use crate::backup_folders::BackupFolders;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// What wakes up while no client is there costs power on every machine that runs a queue manager
+/// for a rare need. A new poll is noticed here: one of 50 ms are 1,200 wake-ups a minute.
+#[test]
+fn an_idle_instance_wakes_up_once_a_second_to_look_at_the_clock_and_for_its_ticks() {
+    /// Looks at the clock, the ticks of `expiry_interval_s` (10 s), and what one of them wakes.
+    const WAKE_UPS_MAX: u64 = 60 + 6 + 4;
+    let (files, process, world) = (FileSystem::new(), Process(1), World::new(1));
+    assert!(files.make_folder("/data"));
+    world.mount(process, &files);
+    world.start(process, "work", || {
+        let home = Home::single(std::path::Path::new("/data"));
+        let (config, options) = (Config::default(), StartOptions::default());
+        let open = OpenInstance::open("QM1", &home, &config, options, Clock::start()).unwrap();
+        let backup_folders = Arc::new(BackupFolders::new(&[]));
+        let jobs = AdminJobs { name: "QM1".into(), backup_folders };
+        let running = open.start(&config, jobs, &Handle::current()).unwrap();
+        let (_stop, never) = towline_os::sync::mpsc::channel::<()>();
+        assert!(never.recv().is_err(), "it ends with the world");
+        drop(running);
+    });
+    world.run_until(30 * SECOND_US);
+    let before = world.switches();
+    world.run_until(90 * SECOND_US);
+    assert_eq!(world.ended(process), None);
+    let wake_ups = world.switches() - before;
+    assert!(wake_ups <= WAKE_UPS_MAX, "{wake_ups} wake-ups in a minute");
+}
 
 /// Also when nothing that it does needs the log: another instance may have given the same message
 /// to another client by then.

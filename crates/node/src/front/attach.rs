@@ -109,7 +109,8 @@ impl Front {
             }
             LinkPurpose::Admin => {
                 self.check_administrator()?;
-                let used_for = LinkUse::AdminRequests { credit: limits::PRODUCER_CREDIT };
+                let used_for =
+                    LinkUse::AdminRequests { credit: limits::ADMIN_REQUESTS_WAITING_MAX };
                 self.accept_producer(attached, used_for, None, limits::ADMIN_REQUEST_BYTES_MAX);
             }
         }
@@ -290,6 +291,10 @@ impl Front {
         message_bytes_max: u64,
     ) {
         let link = attached.link;
+        let credit = match &used_for {
+            LinkUse::AdminRequests { credit } => *credit,
+            _ => limits::PRODUCER_CREDIT,
+        };
         match self.links.get_mut(link) {
             Some(known) => known.used_for = used_for,
             None => {
@@ -316,7 +321,7 @@ impl Front {
             ..AttachReply::default()
         };
         self.machine.accept_attach(link, reply);
-        self.machine.set_credit(link, limits::PRODUCER_CREDIT);
+        self.machine.set_credit(link, credit);
     }
 
     fn accept_consumer(&mut self, attached: &PeerAttach, address: &str, mode: SenderSettleMode) {

@@ -166,11 +166,16 @@ impl Front {
 
     /// Grants credit again when half of it is used up.
     pub(super) fn refill(&mut self, link: LinkId) {
+        let waiting = u32::try_from(self.admin_correlations.len()).unwrap_or(u32::MAX);
         let Some(known) = self.links.get_mut(link) else { return };
         let (credit, whole) = match &mut known.used_for {
-            LinkUse::Producer { credit, .. }
-            | LinkUse::AnonymousProducer { credit, .. }
-            | LinkUse::AdminRequests { credit } => (credit, limits::PRODUCER_CREDIT),
+            LinkUse::Producer { credit, .. } | LinkUse::AnonymousProducer { credit, .. } => {
+                (credit, limits::PRODUCER_CREDIT)
+            }
+            // What waits for its answer counts: an answer to one of them is no room for eight.
+            LinkUse::AdminRequests { credit } => {
+                (credit, limits::ADMIN_REQUESTS_WAITING_MAX.saturating_sub(waiting))
+            }
             LinkUse::Coordinator { credit, .. } => (credit, CONTROL_CREDIT),
             LinkUse::Opening(_)
             | LinkUse::Abandoned

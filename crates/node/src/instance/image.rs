@@ -115,6 +115,17 @@ impl Instance {
         self.take_outputs(journal, out);
     }
 
+    /// The same for one queue.
+    pub(crate) fn load_first_page(
+        &mut self,
+        queue: &str,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        self.rules.first_page(queue, &mut self.outputs);
+        self.take_outputs(journal, out);
+    }
+
     /// Bytes of one extent of the log.
     #[must_use]
     pub fn extent_bytes(&self) -> u64 {

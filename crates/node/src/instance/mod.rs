@@ -12,7 +12,7 @@ mod image;
 mod step;
 mod units;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 use towline_core::{
@@ -24,14 +24,14 @@ use towline_types::{Lsn, Time};
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
-pub use self::step::{Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
+pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
 use self::units::reusable;
 use crate::annotated::MessageAnnotations;
 use crate::damaged::DamagedMessages;
 use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::{DurableRun, Pending};
-use crate::request::{AdminReply, Response};
+use crate::request::Response;
 use crate::selection::{Contents, FetchTicket};
 
 /// One instance of a queue manager.
@@ -49,10 +49,13 @@ pub struct Instance {
     contents: Contents,
     producers: Slab<Producer>,
     consumers: FastMap<ConsumerId, Consumer>,
-    pub(crate) connections: FastMap<ConnectionId, ConnectedClient>,
+    /// In order, so that a list of them is made in pieces.
+    pub(crate) connections: BTreeMap<ConnectionId, ConnectedClient>,
     containers: Containers,
     holdings: Holdings,
     quiescing: bool,
+    /// Scripts and the status are chores of the surroundings.
+    pub(crate) is_administered_outside: bool,
     /// Runs that found no space in the log, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
     /// Units of work that were rolled back for the sake of the log.
@@ -121,10 +124,11 @@ impl Instance {
             contents: Contents::default(),
             producers: Slab::new(),
             consumers: FastMap::default(),
-            connections: FastMap::default(),
+            connections: BTreeMap::new(),
             containers: Containers::default(),
             holdings: Holdings::default(),
             quiescing: false,
+            is_administered_outside: false,
             stalled: VecDeque::new(),
             units_ended_for_log: 0,
             damaged: DamagedMessages::default(),
@@ -168,9 +172,16 @@ impl Instance {
                 self.rules.scan_on(now, &mut self.outputs);
                 self.take_outputs(journal, out);
             }
-            Input::ChoreDone { ticket: ChoreTicket { connection, token }, json } => {
-                let response = Response::Admin(AdminReply { token, json });
-                out.routed.push(RoutedResponse { connection, response });
+            Input::ChoreDone { ticket, json, changed } => {
+                self.answer_administrator(ticket, json, changed, journal, out);
+            }
+            Input::Administer(Administration(act)) => {
+                self.administered(now, act, journal, out);
+            }
+            Input::Work { units } => {
+                let mut selection = self.contents.selection(journal);
+                self.rules.work(now, units, &mut selection, &mut self.outputs);
+                self.take_outputs(journal, out);
             }
             Input::Tick => {
                 self.retry_stalled(journal);
@@ -221,6 +232,12 @@ impl Instance {
     pub fn next_tick(&self) -> Time {
         // Runs that wait for log space are retried at every tick.
         if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
+    }
+
+    /// Whether [`Input::Work`] has anything to do.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.rules.has_work()
     }
 
     /// Where the body of a fetch is now; see [`Instance::body_now`].
@@ -396,18 +413,9 @@ impl Instance {
 
     /// Hands available messages to consumers, then does what followed from it.
     fn dispatch(&mut self, now: Time, journal: &dyn Journal, out: &mut Outbound) {
-        // A selector looks at content: a round of it takes about ten milliseconds, and every other
-        // client waits that long. The rest is done by the steps and ticks that follow.
-        const ROUNDS_MAX: usize = 2;
-        for _ in 0..ROUNDS_MAX {
-            let mut selection = self.contents.selection(journal);
-            let more = self.rules.dispatch(now, &mut selection, &mut self.outputs);
-            self.take_outputs(journal, out);
-            if !more {
-                return;
-            }
-        }
-        out.is_unfinished = true;
+        let mut selection = self.contents.selection(journal);
+        out.is_unfinished = self.rules.dispatch(now, &mut selection, &mut self.outputs);
+        self.take_outputs(journal, out);
     }
 
     /// Logs the facts that no client asked for, and turns effects into responses.

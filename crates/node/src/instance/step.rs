@@ -2,6 +2,9 @@
 //!
 //! Not here: the step itself ([`Instance::step`](super::Instance::step)).
 
+use std::fmt;
+
+use towline_admin::target::Target;
 use towline_core::{
     Body, ConnectionId, MessageSequence, PageRequest, QueueId, RecordError, SetAside, Unreadable,
 };
@@ -43,6 +46,11 @@ pub enum Input<'a> {
     },
     /// Time passed.
     Tick,
+    /// Do a slice of what takes longer than a step may ([`Outbound::is_unfinished`]).
+    Work {
+        /// About as many looks at messages; what it cost is taken off.
+        units: &'a mut u32,
+    },
     /// The log has no free space for new messages, or has some again.
     LogFull(bool),
     /// A page was read. One that is not what it should be is reported in [`Outbound::damage`].
@@ -58,7 +66,11 @@ pub enum Input<'a> {
         ticket: ChoreTicket,
         /// The answer, JSON.
         json: String,
+        /// It changed something: the answer waits until that is durable.
+        changed: bool,
     },
+    /// A command of an administrator, from a [`Chore`].
+    Administer(Administration<'a>),
     /// The clock of the instance was set, by so many microseconds: the next `now` is after that.
     ClockStepped(i64),
     /// The log is nearly full, in percent: the unit of work that holds its oldest position must go.
@@ -69,13 +81,22 @@ pub enum Input<'a> {
     End(Farewell),
 }
 
+/// A command of an administrator: it acts on the instance within one step.
+pub struct Administration<'a>(pub &'a mut dyn FnMut(&mut dyn Target));
+
+impl fmt::Debug for Administration<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Administration")
+    }
+}
+
 /// What an administrator asked for and the instance cannot do alone: do it, then step the instance
 /// with [`Input::ChoreDone`].
 #[derive(Clone, Debug)]
 pub struct Chore {
     /// Comes back.
     pub ticket: ChoreTicket,
-    /// What: `image`, `backup`.
+    /// What: `image`, `backup`; `mqsc`, `status` too if `Instance::administer_outside` was called.
     pub kind: String,
     /// What more there is to say, as JSON; may be empty.
     pub text: String,
@@ -126,6 +147,7 @@ pub struct Outbound {
     pub damaged: Vec<DamagedMessage>,
     /// A page says something else than it should: the queue manager must not go on with it.
     pub damage: Option<RecordError>,
-    /// There is more to hand to consumers than one step may: [`Input::Tick`] should come soon.
+    /// There is work that takes longer than a step may: [`Input::Work`] should come soon, and again
+    /// until this is false.
     pub is_unfinished: bool,
 }

@@ -31,6 +31,13 @@ impl Instance {
         self.rules.oldest_unit_in_log().map(|(_, at)| at)
     }
 
+    /// Whether there may be bodies in the log to which no put refers yet, those of open units of
+    /// work among them. Cheap: asked after each step.
+    #[must_use]
+    pub fn has_bodies_ahead(&self) -> bool {
+        self.rules.has_bodies_ahead()
+    }
+
     /// What units of work take.
     #[must_use]
     pub fn units_status(&self) -> UnitsStatus {

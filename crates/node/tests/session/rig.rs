@@ -223,6 +223,7 @@ impl Rig {
         for _ in 0..10 {
             let durable = Lsn(self.log.durable.get());
             self.instance.step(self.now, Input::Durable(durable), &self.log, &mut self.out);
+            self.slices();
             self.carry_out_fetches();
         }
         let routed = self.out.routed.drain(..);
@@ -443,6 +444,23 @@ impl Rig {
         let (content, message_format) = (text.encode(), text.format);
         let outgoing = Outgoing { content, message_format, ..Outgoing::default() };
         client.machine.send(link, key, outgoing);
+        self.exchange(client);
+    }
+
+    /// Deliveries that the server lets this client send.
+    pub(crate) fn allowance(&self, client: &Client, link: LinkId) -> u32 {
+        client.machine.allowance(link).credit
+    }
+
+    /// A message of these bytes.
+    pub(crate) fn send_content(
+        &mut self,
+        client: &mut Client,
+        link: LinkId,
+        key: u64,
+        content: Payload,
+    ) {
+        client.machine.send(link, key, Outgoing { content, ..Outgoing::default() });
         self.exchange(client);
     }
 

@@ -18,7 +18,7 @@ fn a_selector_that_looks_for_long_lets_other_clients_in_between() {
     let mut other = rig.connect();
     let link = rig.selecting_receiver(&mut other, "Q", "color = 'red'");
     assert!(rig.one_step(&mut other, link), "all of a deep queue in one step");
-    assert!(rig.ticks() < 4, "the rest follows");
+    assert!((20..30).contains(&rig.slices()), "the rest follows, a thousand looks at a time");
     rig.exchange(&mut other);
     let got = rig.received_whole(&mut other);
     assert_eq!(got.iter().map(|got| got.body()).collect::<Vec<_>>(), ["red"]);

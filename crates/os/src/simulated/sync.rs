@@ -95,6 +95,13 @@ pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
 }
 
+impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// As `parking_lot::MutexGuard::unlock_fair`. In a world, who is next is drawn.
+    pub fn unlock_fair(guard: MutexGuard<'a, T>) {
+        drop(guard);
+    }
+}
+
 impl<T> Mutex<T> {
     /// A lock around a value.
     pub const fn new(value: T) -> Mutex<T> {

@@ -186,8 +186,18 @@ impl World {
         if active.instance.next_tick() <= local {
             self.step(at, Input::Tick);
         }
+        self.work(at);
         if self.dice.chance(30) {
             self.change_scratch(at);
+        }
+    }
+
+    /// Does what takes longer than a step, a slice at each tick.
+    fn work(&mut self, at: At) {
+        const UNITS: u32 = 512;
+        let Some(process) = self.process(at) else { return };
+        if process.active().is_some_and(|active| active.instance.has_work()) {
+            self.step(at, Input::Work { units: &mut { UNITS } });
         }
     }
 

@@ -68,6 +68,7 @@ impl Rig {
         let requests = &mut narrow.requests;
         let input = Input::Requests { connection: narrow.client.id, requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
+        self.slices();
         self.narrow_routes(narrow);
     }
 

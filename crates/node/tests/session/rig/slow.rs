@@ -83,6 +83,7 @@ impl Rig {
         let requests = &mut slow.requests;
         let input = Input::Requests { connection: slow.client.id, requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
+        self.slices();
         self.route_to(slow);
     }
 
@@ -91,6 +92,7 @@ impl Rig {
         self.log.durable.set(self.log.tail.get());
         let durable = Lsn(self.log.durable.get());
         self.instance.step(self.now, Input::Durable(durable), &self.log, &mut self.out);
+        self.slices();
         self.route_to(slow);
     }
 

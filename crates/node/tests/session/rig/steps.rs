@@ -15,13 +15,19 @@ impl Rig {
         std::mem::take(&mut self.out.is_unfinished)
     }
 
-    /// Ticks until nothing is left; how many it took.
-    pub(crate) fn ticks(&mut self) -> usize {
-        for ticks in 1..100 {
-            self.instance.step(self.now, Input::Tick, &self.log, &mut self.out);
-            if !std::mem::take(&mut self.out.is_unfinished) {
-                return ticks;
+    /// Works in slices of 1,000 units until nothing is left; how many it took.
+    pub(crate) fn slices(&mut self) -> usize {
+        for slices in 0..1_000 {
+            if !self.instance.has_work() {
+                return slices;
             }
+            let units = &mut 1_000;
+            self.instance.step(self.now, Input::Work { units }, &self.log, &mut self.out);
+            assert_eq!(
+                self.out.is_unfinished,
+                self.instance.has_work(),
+                "what is left is reported"
+            );
         }
         panic!("it never comes to an end");
     }

@@ -1,0 +1,80 @@
+//! Administration requests that the surroundings carry out, beside the clients.
+
+use towline_amqp::codec::Value;
+use towline_amqp::sections::{MessageBuilder, MessageId, Properties};
+use towline_amqp::types::DeliveryState;
+use towline_node::{Chore, Input};
+use towline_types::{Payload, limits};
+
+use crate::rig::Rig;
+use crate::text::message;
+
+fn script(text: &str) -> Payload {
+    let correlation_id = Some(MessageId::String("1"));
+    let request = MessageBuilder::new()
+        .properties(Properties { correlation_id, ..Properties::default() })
+        .application_property("kind", Value::String("mqsc"));
+    Payload::from(request.value(Value::String(text)))
+}
+
+impl Rig {
+    /// The oldest chore is done.
+    fn do_chore(&mut self, changed: bool) -> Chore {
+        let chore = self.out.chores.remove(0);
+        let done = Input::ChoreDone { ticket: chore.ticket, json: "{}".into(), changed };
+        self.instance.step(self.now, done, &self.log, &mut self.out);
+        chore
+    }
+}
+
+#[test]
+fn a_client_has_so_many_administration_requests_waiting_and_no_more() {
+    const MOST: usize = limits::ADMIN_REQUESTS_WAITING_MAX as usize;
+    let mut rig = Rig::new();
+    rig.instance.administer_outside();
+    let mut client = rig.connect();
+    let link = rig.sender(&mut client, "$admin");
+    let all: Vec<String> =
+        (0..3 * MOST).map(|number| format!("DISPLAY QLOCAL({number})")).collect();
+    let mut unsent = all.iter().zip(0..).peekable();
+    let mut done = Vec::new();
+    while done.len() < all.len() {
+        while unsent.peek().is_some() && rig.allowance(&client, link) > 0 {
+            let (text, key) = unsent.next().unwrap();
+            rig.send_content(&mut client, link, key, script(text));
+        }
+        let waiting = MOST.min(all.len() - done.len());
+        assert_eq!(rig.out.chores.len(), waiting, "after {}", done.len());
+        done.push(rig.do_chore(false).text);
+        rig.exchange(&mut client);
+    }
+    assert_eq!(done, all, "in order");
+}
+
+#[test]
+fn the_answer_to_a_script_that_changed_something_waits_for_the_log_and_a_full_log_keeps_no_other() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.instance.administer_outside();
+    let mut client = rig.connect();
+    let (admin, sender) = (rig.sender(&mut client, "$admin"), rig.sender(&mut client, "Q"));
+    rig.hold_log();
+    rig.send(&mut client, sender, 7, message("x").durable());
+    for changed in [true, false] {
+        rig.send_content(&mut client, admin, 1, script("DISPLAY QMGR"));
+        rig.do_chore(changed);
+        rig.exchange(&mut client);
+        assert_eq!(rig.outcomes(&mut client), [], "what it shows may be lost still");
+    }
+    rig.release_log(&mut [&mut client]);
+    assert_eq!(rig.outcomes(&mut client).len(), 3);
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    rig.log.full.set(true);
+    rig.settle(&mut client, got[0].delivery, DeliveryState::Accepted);
+    rig.send_content(&mut client, admin, 1, script("DISPLAY QMGR"));
+    rig.do_chore(false);
+    rig.exchange(&mut client);
+    assert_eq!(rig.outcomes(&mut client).len(), 1, "an operator looks before making room");
+}
