@@ -287,7 +287,7 @@ impl Complaint {
 /// Writes the length of the log into the time index, for a restore to a time of day: of what is
 /// answered, because what only this instance of a group has may be cut off, and then other work
 /// stands there.
-fn note_time(door: &Door, images: &Images) {
+pub(crate) fn note_time(door: &Door, images: &Images) {
     let applied = door.look(|instance| instance.applied());
     // The position is read before the clock: it was durable at that time.
     let now = door.clock().wall();

@@ -22,7 +22,10 @@ impl CopySource for OpenReplica {
             })?),
             // It leads, and what it has is not committed yet: perhaps only with this copy. Where a
             // new image cannot be written, an older one does.
-            None => self.images.take(self.replica.as_ref()).ok().flatten(),
+            None => self.images.take(self.replica.as_ref()).unwrap_or_else(|error| {
+                tracing::warn!(%error, "no new image can be taken for a copy");
+                None
+            }),
         };
         match taken {
             Some(taken) => {

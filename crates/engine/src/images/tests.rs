@@ -7,12 +7,13 @@ use bytes::Bytes;
 use towline_config::Config;
 use towline_core::{ConnectionId, NewMessage, Pages as Trust};
 use towline_log::disk::{CrashPoint, CrashRule, Fault, FaultOn};
-use towline_log::{Listener, LogId, MemoryDisk, Recovery};
+use towline_log::{Listener, LogId, MemoryDisk, Recovery, Space};
 use towline_node::{PutTo, Request, Restart};
 use towline_types::Payload;
 
 use super::*;
 use crate::door::Door;
+use crate::housekeeping::note_time;
 use crate::process_status::ProcessStatus;
 use crate::settings::{options, rules};
 use crate::workers::{WorkQueues, Workers};
@@ -42,6 +43,11 @@ fn recovered(disk: &MemoryDisk) -> Recovery {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::with(|door| door)
+    }
+
+    /// The log reports to `listener` of the door.
+    fn with(listener: impl FnOnce(Arc<Door>) -> Arc<dyn Listener>) -> Bench {
         let disk = MemoryDisk::recording();
         let mut recovery = recovered(&disk);
         let extent_bytes = recovery.extent_bytes();
@@ -53,8 +59,7 @@ impl Bench {
         let status = ProcessStatus::new(clock, pages.clone());
         let door =
             Arc::new(Door::new(restart.unwrap().finish(report.tail), workers, status, clock));
-        let listener: Arc<dyn Listener> = door.clone();
-        let log = recovery.start(listener).unwrap();
+        let log = recovery.start(listener(door.clone())).unwrap();
         door.set_log(log.clone());
         let images = Images::open(Arc::new(disk.clone()), log.durable(), pages);
         door.define_defaults();
@@ -69,6 +74,13 @@ impl Bench {
     }
 
     fn put_all(&self, count: u64, content: Bytes) {
+        self.send(count, content);
+        while self.door.look(|instance| instance.runs_pending()) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    fn send(&self, count: u64, content: Bytes) {
         let put = |token| Request::Put {
             token,
             target: PutTo::Name(QUEUE.into()),
@@ -86,9 +98,6 @@ impl Bench {
         };
         let mut requests: Vec<Request> = (0..count).map(put).collect();
         self.door.step(self.door.clock().now(), self.connection, &mut requests);
-        while self.door.look(|instance| instance.runs_pending()) > 0 {
-            std::thread::yield_now();
-        }
     }
 
     fn image(&self) -> ImageReport {
@@ -291,4 +300,41 @@ fn a_replica_that_applied_more_than_its_disk_has_reclaims_no_further_than_that()
     let ahead = Ahead { bench, instance };
     assert!(ahead.look(|instance| instance.keep_from()) > ahead.log().durable());
     ahead.bench.images.reclaim(&ahead).unwrap();
+}
+
+/// As in a group: the door hears what is committed, and not what its own disk has.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn durable(&self, _upto: Lsn) {}
+
+    fn failed(&self, error: &LogError) {
+        panic!("{error}");
+    }
+
+    fn space(&self, _space: Space) {}
+}
+
+/// What only one disk of a group has may be cut off, and then other work stands there: a restore to
+/// this time would include it.
+#[test]
+fn a_time_stands_for_what_is_applied_and_not_for_what_only_the_own_disk_has() {
+    let bench = Bench::with(|_| Arc::new(Deaf));
+    let log = bench.door.log();
+    let rows = || bench.images.time_index().unwrap().rows();
+    bench.send(3, Bytes::from_static(b"content"));
+    while log.durable() < log.tail() {
+        std::thread::yield_now();
+    }
+    note_time(&bench.door, &bench.images);
+    let applied = bench.door.look(|instance| instance.applied());
+    assert!(
+        applied < log.durable() && rows().iter().all(|row| row.upto <= applied),
+        "{:?}",
+        rows()
+    );
+    // The group commits it.
+    Listener::durable(bench.door.as_ref(), log.durable());
+    note_time(&bench.door, &bench.images);
+    assert_eq!(rows().last().map(|row| row.upto), Some(log.durable()));
 }
