@@ -16,29 +16,23 @@ use towline_replication::copy::CopySource;
 impl CopySource for OpenReplica {
     fn source(&self, log: &Log) -> Result<Source, String> {
         let words = |error: BackupError| error.to_string();
-        let taken = match self.door() {
-            Some(door) => Some(patiently(|| {
-                self.images.take(door.as_ref()).map_err(|error| error.to_string())
-            })?),
-            // It leads, and what it has is not committed yet: perhaps only with this copy. Where a
-            // new image cannot be written, an older one does.
-            None => self.images.take(self.replica.as_ref()).unwrap_or_else(|error| {
-                tracing::warn!(%error, "no new image can be taken for a copy");
-                None
-            }),
-        };
-        match taken {
-            Some(taken) => {
-                patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))
-            }
-            // The pages of queues that were rebuilt may have taken the place of those of an image.
-            None if self.images.owes_rebuilt() => {
-                Err("its queues are being rebuilt; try again".into())
-            }
-            // What is committed ends within a unit of work, and nothing more is before this copy is
-            // given.
-            None => patiently(|| Source::behind_newest_image(log).map_err(words)),
+        if let Some(door) = self.door() {
+            let take = || self.images.take(door.as_ref()).map_err(|error| error.to_string());
+            let taken = patiently(take)?;
+            return patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words));
         }
+        // It leads, and what it has is not committed yet: perhaps only with this copy. No image can
+        // be taken within a unit of work, and where none can be written, an older one does.
+        if let Err(error) = self.images.take(self.replica.as_ref()) {
+            tracing::warn!(%error, "no new image can be taken for a copy");
+        }
+        // The pages of queues that were rebuilt may have taken the place of those of an image.
+        if self.images.owes_rebuilt() {
+            return Err("its queues are being rebuilt; try again".into());
+        }
+        // What is known to be committed may need bodies that were reclaimed since: behind it, the
+        // log says that these messages are gone.
+        patiently(|| Source::behind_newest_image(log).map_err(words))
     }
 
     fn hold_pages(&self) -> Box<dyn Send + '_> {

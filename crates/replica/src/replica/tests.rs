@@ -229,3 +229,20 @@ fn one_of_which_only_half_a_unit_of_work_is_committed_gives_a_copy_behind_its_ne
     };
     assert_eq!(crash::in_process(&files, 4, gives).unwrap(), (true, true));
 }
+
+/// As after a power cut: that the removals of these messages are committed was known before it.
+#[test]
+fn one_that_does_not_know_yet_that_reclaimed_messages_are_gone_gives_a_copy_without_them() {
+    let files = data_folder();
+    let gives = || {
+        drop(read_back(Some(0)).unwrap());
+        let opened = replica();
+        let log = opened.driver.log().clone();
+        let keep_from = opened.replica.look(|instance| instance.keep_from());
+        assert!(keep_from < log.first_held(), "{keep_from}: what is applied has these messages");
+        let source = opened.source(&log).unwrap();
+        assert!(source.image().is_some());
+        (source.first() == log.first_held(), source.end() == log.durable())
+    };
+    assert_eq!(crash::in_process(&files, 3, gives).unwrap(), (true, true));
+}
