@@ -16,6 +16,8 @@ use crate::damaged_batch::DamagedBatch;
 pub enum BackupError {
     /// The log, or a file of the backup, cannot be read or written.
     Log(LogError),
+    /// A page that the image of a copy refers to cannot be read, or is damaged.
+    Page(LogError),
     /// Another backup into the folder is being made.
     Busy {
         /// The folder.
@@ -134,7 +136,7 @@ pub enum BackupError {
 impl fmt::Display for BackupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BackupError::Log(error) => error.fmt(out),
+            BackupError::Log(error) | BackupError::Page(error) => error.fmt(out),
             BackupError::Busy { folder, pid } => busy(folder, *pid, out),
             BackupError::NotABackup { folder, file } if file.is_empty() => {
                 write!(out, "there is no backup in {folder}")
@@ -249,7 +251,7 @@ fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
 impl std::error::Error for BackupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            BackupError::Log(error) => Some(error),
+            BackupError::Log(error) | BackupError::Page(error) => Some(error),
             BackupError::Stream(error) => Some(error),
             BackupError::Busy { .. }
             | BackupError::NotABackup { .. }

@@ -79,13 +79,28 @@ impl Source {
     /// [`LogError`], when the newest image is damaged or cannot be read, or there is none. `None`:
     /// as of [`Source::running`].
     pub fn behind_newest_image(log: &Log) -> Result<Option<Source>, BackupError> {
+        Source::behind_image(log, true)
+    }
+
+    /// The same, without pages: who starts with it finds the messages in the log. For an instance
+    /// that rebuilt its queues so, and has no image of them yet. An image may be damaged that is
+    /// newer than the one that is used.
+    ///
+    /// # Errors
+    /// [`LogError`], when an image cannot be read, or none is whole. `None`: as of
+    /// [`Source::running`].
+    pub fn to_rebuild(log: &Log) -> Result<Option<Source>, BackupError> {
+        Source::behind_image(log, false)
+    }
+
+    fn behind_image(log: &Log, with_pages: bool) -> Result<Option<Source>, BackupError> {
         let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
         let (end, extent_bytes) = (End::of(mark.seam()), log.extent_bytes());
         let (disk, log_id) = (Arc::clone(log.disk()), log.id());
         let folder = Folder::list(disk.as_ref())?;
         let images = Images::load(disk.as_ref(), &folder, log_id, Lsn(end.lsn + 1))?;
         // The pages of one before a damaged one may have been used again.
-        if let Some(damaged) = images.findings.into_iter().next() {
+        if let Some(damaged) = images.findings.into_iter().next().filter(|_| with_pages) {
             return Err(LogError::Damaged(damaged).into());
         }
         let held = log.first_held().0 / extent_bytes;

@@ -148,7 +148,7 @@ impl Replica {
         match fed {
             Ok(()) => {}
             Err(FeedError::Record { error: error @ RestartError::Page { .. }, .. }) => {
-                self.page_damaged(&error)
+                self.page_damaged(&error.to_string())
             }
             Err(error) => cannot_apply(&error.to_string()),
         }
@@ -161,8 +161,8 @@ impl Replica {
     /// The log has all that is on pages: the next start rebuilds the queues from there. Without the
     /// marker it would come to the same page again, if what needs it is not known to be committed
     /// when the log is read back.
-    fn page_damaged(&self, error: &RestartError) -> ! {
-        say(&PAGE_DAMAGED, &[&error.to_string()]);
+    pub(crate) fn page_damaged(&self, why: &str) -> ! {
+        say(&PAGE_DAMAGED, &[why]);
         if let Err(error) = mark_rebuild(&self.marker) {
             tracing::error!(%error, "the rebuild marker cannot be written");
         }

@@ -17,12 +17,13 @@ use std::time::Duration;
 use towline_os::fs::{self, File};
 use towline_os::time::Instant;
 
-use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
-use towline_backup::{Progress, ReceivedCopy, Source, give as give_log, take as take_log};
+use towline_backup::{
+    BackupError, Progress, ReceivedCopy, Source, give as give_log, take as take_log,
+};
 use towline_log::time_index::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
 use towline_os::task::{Handle, timeout};
@@ -48,23 +49,22 @@ const WHOLE: u8 = b'+';
 /// What a copy is made of besides the log: an image, the pages that it refers to, and when the log
 /// was how long.
 pub trait CopySource: Send + Sync {
-    /// Takes an image, and yields it with the log behind it as the source of a copy.
+    /// Takes an image, and yields it with the log behind it as the source of a copy, and the pages
+    /// that belong to it. Without pages that the image refers to, the taker rebuilds its queues.
     ///
     /// # Errors
     /// Why not, in words for the operator.
-    fn source(&self, log: &Log) -> Result<Source, String>;
+    fn source(&self, log: &Log) -> Result<(Source, Vec<PageRef>), String>;
 
     /// No page that an image refers to is used again before the result is dropped.
     fn hold_pages(&self) -> Box<dyn Send + '_>;
 
-    /// The pages that an image refers to.
-    ///
-    /// # Errors
-    /// When it cannot be read, in words for the operator.
-    fn pages_of(&self, image: &Bytes) -> Result<Vec<PageRef>, String>;
-
     /// The page file.
     fn pages(&self) -> &Pages;
+
+    /// A page of the source cannot be read: each later copy would fail there. Ends the process, and
+    /// its next start rebuilds the queues.
+    fn page_damaged(&self, why: &str) -> !;
 
     /// When the log was how long.
     fn times(&self) -> Vec<Row>;
@@ -95,9 +95,8 @@ fn give_all(
     // Before the image is taken: what it refers to must not go meanwhile.
     let giving = driver.retention().begin(peer, log);
     let mut pages_hold = Some(from.hold_pages());
-    let source = from.source(log)?;
+    let (source, used) = from.source(log)?;
     giving.hold().only_from(source.first());
-    let used = source.image().map_or_else(|| Ok(Vec::new()), |image| from.pages_of(image))?;
     let rows = from.times();
     let first = source.first().0 / log.extent_bytes();
     let mut progress = |now: Progress| {
@@ -108,7 +107,11 @@ fn give_all(
     };
     let pages = from.pages();
     let given = give_log(&source, pages, &used, &rows, giving.hold(), &mut stream, &mut progress);
-    let bytes = given.map_err(|error| error.to_string())?;
+    let bytes = match given {
+        Ok(bytes) => bytes,
+        Err(BackupError::Page(error)) => from.page_damaged(&error.to_string()),
+        Err(error) => return Err(error.to_string()),
+    };
     match stream.answer() {
         Ok(WHOLE) => {
             giving.given();

@@ -32,7 +32,8 @@ const PAGES_AT_ONCE: usize = 64;
 ///
 /// # Errors
 /// [`BackupError::LetGo`] when the hold was let go meanwhile; [`BackupError::Stream`] what the
-/// stream said; [`BackupError::Log`] when something cannot be read.
+/// stream said; [`BackupError::Page`] when a page cannot be read; [`BackupError::Log`] when
+/// something else cannot.
 pub fn give(
     source: &Source,
     pages: &Pages,
@@ -53,7 +54,7 @@ pub fn give(
     out.put(&table)?;
     for some in used.chunks(PAGES_AT_ONCE) {
         for (page, content) in some.iter().zip(pages.read_all(some)) {
-            let content = content?;
+            let content = content.map_err(BackupError::Page)?;
             let mut row = Vec::with_capacity(PAGE_HEAD_BYTES + content.len());
             for number in [page.unit, page.bytes, page.checksum] {
                 row.extend_from_slice(&number.to_le_bytes());

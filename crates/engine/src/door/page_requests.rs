@@ -57,7 +57,7 @@ impl Door {
 
     /// A page cannot be read, or its content is wrong. The log has all of it: the next start
     /// rebuilds the queues from there.
-    pub(crate) fn page_damaged(&self, why: &str) -> ! {
+    pub fn page_damaged(&self, why: &str) -> ! {
         log(&PAGE_DAMAGED, &[why]);
         if let Err(error) = mark_rebuild(self.workers.rebuild_marker()) {
             tracing::error!(%error, "the rebuild marker cannot be written");

@@ -3,21 +3,23 @@
 //! Its data folder has an image, and behind it the end of messages that are in the image. The first
 //! extent held nothing else, and was reclaimed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use towline_backup::{give, take};
 use towline_config::{Config, GroupConfig};
 use towline_core::NewMessage;
 use towline_engine::{
     AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, RunningInstance, StartError,
     StartOptions, replay,
 };
-use towline_log::REBUILD_MARKER;
+use towline_link::LinkStream;
+use towline_log::{Disk, LinuxDisk, REBUILD_MARKER};
 use towline_node::{Farewell, PutTo, Request};
 use towline_os::simulated::fs::FileSystem;
 use towline_os::simulated::{ProcessEnd, crash};
 use towline_os::task::{Handle, sleep};
-use towline_replication::copy::CopySource;
+use towline_replication::copy::{CopySource, give as give_copy};
 use towline_replication::membership;
 use towline_standby::Home;
 use towline_types::Payload;
@@ -29,6 +31,8 @@ const EXTENT_BYTES: u64 = 1 << 20;
 /// More than fit into an extent.
 const PUTS: u64 = 12;
 const CONTENT_BYTES: usize = 100_000;
+/// As much as a copy takes.
+const PIPE_BYTES: usize = 64 << 20;
 const LIVES: Duration = Duration::from_secs(10);
 
 fn config() -> (Config, GroupConfig) {
@@ -47,6 +51,10 @@ fn read_back(known: Option<u64>) -> Result<ReplayedLog, StartError> {
     let (config, group) = config();
     let target = ReplayTarget { new_id: membership::log_id("QMS", &group.name), known };
     replay("QMS", &Home::single(Path::new(DATA)), &config, StartOptions::default(), target)
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(DATA).join(name)
 }
 
 fn is_marked() -> bool {
@@ -148,6 +156,49 @@ fn a_replica_that_was_rebuilt_takes_no_image_before_all_that_its_log_had_is_appl
     assert_eq!(live.unwrap(), Ok(0), "all of them expired");
 }
 
+/// Its pages are not those of its image, and its group may wait for the copy.
+#[test]
+fn a_replica_that_was_rebuilt_gives_a_copy_that_is_rebuilt() {
+    let files = FileSystem::new();
+    assert!(files.make_folder(DATA));
+    crash::in_process(&files, 1, || drop(read_back(None).unwrap())).unwrap();
+    let puts_all = || {
+        let running = puts(PUTS, CONTENT_BYTES);
+        let door = Arc::clone(running.door());
+        waits(|| running.images().take(door.as_ref()).unwrap().is_some());
+        ends(running);
+    };
+    crash::in_process(&files, 2, puts_all).unwrap();
+    let gives = || {
+        let whole = read_back(Some(0)).unwrap();
+        assert!(!whole.status.rebuilt);
+        let live = whole.restart.live_extents();
+        drop(whole);
+        mark_rebuild(&path(REBUILD_MARKER)).unwrap();
+        let opened = replica();
+        let own = opened.driver.log().clone();
+        let (source, pages) = opened.source(&own).unwrap();
+        assert!(opened.images.owes_rebuilt() && pages.is_empty());
+        let (mut bytes, hold) = (Vec::new(), own.hold(Lsn::ZERO));
+        let page_file = opened.images.pages();
+        give(&source, page_file, &pages, &[], &hold, &mut bytes, &mut |_| ()).unwrap();
+        towline_os::fs::create_dir_all(path("copy")).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&path("copy")).unwrap());
+        take(&disk, own.id(), &mut bytes.as_slice(), &mut |_| ()).unwrap();
+        live
+    };
+    let live = crash::in_process(&files, 3, gives).unwrap();
+    assert!(live.len() > 1, "{live:?}");
+    let starts = || {
+        towline_os::fs::remove_dir_all(path("log")).unwrap();
+        towline_os::fs::rename(path("copy"), path("log")).unwrap();
+        towline_os::fs::remove_file(path(REBUILD_MARKER)).unwrap();
+        let found = read_back(None).unwrap();
+        (found.status.rebuilt, found.restart.live_extents())
+    };
+    assert_eq!(crash::in_process(&files, 4, starts).unwrap(), (true, live));
+}
+
 /// With all of its log applied nothing can be missing.
 #[test]
 fn a_replica_that_was_rebuilt_takes_an_image_when_all_that_its_log_had_is_applied() {
@@ -167,6 +218,12 @@ fn a_replica_that_was_rebuilt_takes_an_image_when_all_that_its_log_had_is_applie
     let live = || read_back(None).map(|found| found.restart.live_extents().len());
     let live = crash::in_process(&files, 4, move || live().map_err(|error| error.to_string()));
     assert_eq!(live.unwrap(), Ok(0), "all of them expired");
+}
+
+fn damage_a_page(files: &FileSystem) {
+    let pages = files.bytes("/data/log/pages").unwrap();
+    let damaged = pages.iter().position(|byte| *byte != 0).unwrap() as u64 * 8;
+    assert!(files.flip_bit("/data/log/pages", damaged));
 }
 
 /// Applies what the group would have committed.
@@ -191,9 +248,7 @@ fn apply(opened: &crate::OpenReplica, places: &[BatchPlace]) {
 #[test]
 fn a_damaged_page_that_a_replica_comes_to_is_the_last_time() {
     let files = data_folder();
-    let pages = files.bytes("/data/log/pages").unwrap();
-    let damaged = pages.iter().position(|byte| *byte != 0).unwrap() as u64 * 8;
-    assert!(files.flip_bit("/data/log/pages", damaged));
+    damage_a_page(&files);
     let applies = || {
         let places = read_back(Some(0)).unwrap().recovery.places().batches;
         let opened = replica();
@@ -201,6 +256,26 @@ fn a_damaged_page_that_a_replica_comes_to_is_the_last_time() {
         apply(&opened, &places);
     };
     let end = crash::in_process(&files, 3, applies).unwrap_err();
+    assert_eq!(end, ProcessEnd::Exited(towline_process::EXIT_LOG_FAILED));
+    let rebuilt = || replica().restart.rebuilt;
+    assert!(crash::in_process(&files, 4, rebuilt).unwrap());
+}
+
+/// Each later copy would come to it again.
+#[test]
+fn a_copy_that_comes_to_a_damaged_page_is_the_last_one_before_a_rebuild() {
+    let files = data_folder();
+    damage_a_page(&files);
+    let gives = || {
+        drop(read_back(Some(0)).unwrap());
+        let opened = replica();
+        assert!(!opened.restart.rebuilt, "no start reads the page");
+        let (giver, _taker) = tokio::io::duplex(PIPE_BYTES);
+        let driver = Arc::clone(&opened.driver);
+        give_copy(driver, opened, 1, LinkStream::piped(giver));
+        Handle::current().block_on(sleep(Duration::from_mins(1)));
+    };
+    let end = crash::in_process(&files, 3, gives).unwrap_err();
     assert_eq!(end, ProcessEnd::Exited(towline_process::EXIT_LOG_FAILED));
     let rebuilt = || replica().restart.rebuilt;
     assert!(crash::in_process(&files, 4, rebuilt).unwrap());
@@ -223,7 +298,7 @@ fn one_of_which_only_half_a_unit_of_work_is_committed_gives_a_copy_behind_its_ne
         });
         assert!(half.is_some_and(|at| at + 1 < places.len()), "{half:?} of {}", places.len());
         assert!(opened.images.take(opened.replica.as_ref()).unwrap().is_none(), "not now");
-        let source = opened.source(&log).unwrap();
+        let (source, _) = opened.source(&log).unwrap();
         assert!(source.image().is_some());
         (source.first() == log.first_held(), source.end() == log.durable())
     };
@@ -240,7 +315,7 @@ fn one_that_does_not_know_yet_that_reclaimed_messages_are_gone_gives_a_copy_with
         let log = opened.driver.log().clone();
         let keep_from = opened.replica.look(|instance| instance.keep_from());
         assert!(keep_from < log.first_held(), "{keep_from}: what is applied has these messages");
-        let source = opened.source(&log).unwrap();
+        let (source, _) = opened.source(&log).unwrap();
         assert!(source.image().is_some());
         (source.first() == log.first_held(), source.end() == log.durable())
     };
