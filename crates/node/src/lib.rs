@@ -29,7 +29,7 @@ pub use instance::{
     Administration, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound,
     RoutedResponse,
 };
-pub use journal::Journal;
+pub use journal::{Journal, NotAppended};
 pub use live::{MESSAGE_OVERHEAD_BYTES, SparseExtents};
 pub use request::{
     AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,

@@ -88,6 +88,18 @@ pub const DISPATCHED_AHEAD_MAX: u64 = 1_024;
 pub const DISPATCHED_AHEAD_OF_CONNECTION_MAX: u64 = 8_192;
 /// The least share: a few deliveries are less memory than the link that they are for.
 pub const DISPATCHED_AHEAD_MIN: u64 = 16;
+/// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
+/// to it waits with its connection, and producers of persistent messages get no further credit.
+pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;
+/// When no more than this are not written, a log that was behind is not any more.
+pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
+/// A persistent message longer than this goes to the log in pieces, with the turns of others
+/// between them.
+pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
+/// Requests of one connection that the instance takes in one step: others have their turn between.
+pub const STEP_REQUESTS_MAX: usize = 256;
+/// Bytes of messages of one step; one more is taken while they are fewer.
+pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
@@ -145,12 +157,20 @@ pub const RETURNED_PER_SCANNER_MAX: usize = 4_096;
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.
 pub const PRODUCER_CREDIT: u32 = 1_000;
+/// The same for all producers of a connection together, in equal shares.
+pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
+/// The least share: so few messages are less work than the link that they come on.
+pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
+const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
+const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
 const _: () =
     assert!(SELECTOR_BYTES_MAX as u64 / 2 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
 const _: () = assert!(CONTROL_ANSWER_STALLED.as_millis() < CONTROL_ANSWER_MAX.as_millis());
+const _: () = assert!(PRODUCER_CREDIT_MIN <= PRODUCER_CREDIT);
+const _: () = assert!(PRODUCER_CREDIT <= CREDIT_OF_CONNECTION_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);

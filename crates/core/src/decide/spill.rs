@@ -91,6 +91,21 @@ impl QueueManager {
         unit.staged_bytes = 0;
     }
 
+    /// Adds a put with a body that went to the log on its own.
+    pub(super) fn stage_spilled(
+        &mut self,
+        id: UnitId,
+        put: StagedPut,
+        (body, bytes): (BodyId, u64),
+    ) {
+        self.memory_bytes += put.memory_bytes();
+        let Some(unit) = self.units.get_mut(&id) else { unreachable!("{id:?} was found open") };
+        unit.bytes += bytes;
+        unit.spilled_bytes += bytes;
+        unit.puts.push(put);
+        unit.went_ahead(body, 1);
+    }
+
     /// A staged put is decided, or given up: its memory is free, but for a body that is not
     /// persistent and is `kept`.
     pub(super) fn unstage(&mut self, put: &StagedPut, kept: bool) {

@@ -103,7 +103,7 @@ impl Front {
                 requests.push(Request::OpenProducer { link, terminus });
             }
             LinkPurpose::Anonymous => {
-                let credit = limits::PRODUCER_CREDIT;
+                let credit = self.producer_credit();
                 let used_for = LinkUse::AnonymousProducer { credit, rejects };
                 self.accept_producer(attached, used_for, None, limits::TRANSFER_BYTES_MAX);
             }
@@ -211,7 +211,7 @@ impl Front {
                     .as_deref()
                     .is_none_or(|source| refused::knows_rejected(&source.outcomes));
                 self.nodes.attached(&attached, &address);
-                let credit = limits::PRODUCER_CREDIT;
+                let credit = self.producer_credit();
                 let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
                 let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
                 self.accept_producer(attached, used_for, Some(&address), message_bytes_max);
@@ -291,10 +291,7 @@ impl Front {
         message_bytes_max: u64,
     ) {
         let link = attached.link;
-        let credit = match &used_for {
-            LinkUse::AdminRequests { credit } => *credit,
-            _ => limits::PRODUCER_CREDIT,
-        };
+        let credit = used_for.credit();
         match self.links.get_mut(link) {
             Some(known) => known.used_for = used_for,
             None => {

@@ -62,6 +62,22 @@ pub(super) enum LinkUse {
     },
 }
 
+impl LinkUse {
+    /// Deliveries that the peer may still send.
+    pub(super) fn credit(&self) -> u32 {
+        match self {
+            LinkUse::Producer { credit, .. }
+            | LinkUse::AnonymousProducer { credit, .. }
+            | LinkUse::Coordinator { credit, .. }
+            | LinkUse::AdminRequests { credit } => *credit,
+            LinkUse::Opening(_)
+            | LinkUse::Abandoned
+            | LinkUse::Consumer { .. }
+            | LinkUse::AdminReplies { .. } => 0,
+        }
+    }
+}
+
 /// A link that the instance was asked about.
 #[derive(Debug)]
 pub(super) struct Opening {
@@ -75,6 +91,8 @@ pub(super) struct Opening {
 pub(super) struct Link {
     pub(super) id: LinkId,
     pub(super) used_for: LinkUse,
+    /// The last message that arrived on it was persistent.
+    pub(super) logs: bool,
 }
 
 /// The link of a consumer, to look at.
@@ -100,7 +118,7 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse) -> LinkToken {
-        let slot = self.links.insert(Link { id, used_for });
+        let slot = self.links.insert(Link { id, used_for, logs: false });
         self.by_id.insert(id, slot);
         LinkToken(slot as u64)
     }
@@ -118,7 +136,7 @@ impl Links {
     /// A consumer's link, to look at.
     pub(super) fn consumer(&self, token: LinkToken) -> Option<ConsumerLink<'_>> {
         match self.links.get(slot_of(token))? {
-            Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
+            Link { id, used_for: LinkUse::Consumer { settling, supply, .. }, .. } => {
                 Some(ConsumerLink { id: *id, settling: *settling, supply })
             }
             _ => None,
@@ -150,6 +168,18 @@ impl Links {
     /// How many consumers there are.
     pub(super) fn consumers(&self) -> usize {
         self.by_consumer.len()
+    }
+
+    /// How many links are no consumer's: messages arrive on nearly all of them.
+    pub(super) fn producers(&self) -> usize {
+        self.links.len() - self.by_consumer.len()
+    }
+
+    /// The last message that arrived on this link was persistent, or was not.
+    pub(super) fn logs(&mut self, id: LinkId, persistent: bool) {
+        if let Some(link) = self.get_mut(id) {
+            link.logs = persistent;
+        }
     }
 
     /// Frames of the window of this link's session that are kept for deliveries of its links.
@@ -199,7 +229,7 @@ impl Links {
 
     /// Moves a consumer's link to this line.
     pub(super) fn stand(&mut self, token: LinkToken, place: TargetLine) {
-        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. } }) =
+        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. }, .. }) =
             self.links.get_mut(slot_of(token))
         else {
             return;

@@ -15,6 +15,7 @@ mod links;
 mod message;
 mod outbound;
 mod presettled;
+mod producer_credit;
 mod redirect;
 mod refused;
 mod topics;
@@ -93,6 +94,10 @@ pub struct Front {
     units: FastMap<UnitId, OpenUnit>,
     admin_replies: VecDeque<Outgoing>,
     admin_correlations: HashMap<u64, String>,
+    /// See [`Front::set_log_behind`].
+    log_behind: bool,
+    /// Links that get no credit until the log has caught up.
+    withheld: HashSet<LinkId>,
     /// See [`Front::looks`].
     looks: u64,
     /// Header sections are cut from here, many to one allocation.
@@ -165,6 +170,8 @@ impl Front {
             units: FastMap::default(),
             admin_replies: VecDeque::new(),
             admin_correlations: HashMap::new(),
+            log_behind: false,
+            withheld: HashSet::new(),
             looks: 0,
             prefixes: BytesMut::new(),
             ahead_us: 0,

@@ -10,6 +10,8 @@ mod arriving;
 mod asking;
 mod full;
 mod log;
+mod pieces;
+mod producer_credit;
 mod restarting;
 mod rig;
 mod selection;

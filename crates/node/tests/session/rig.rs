@@ -1,6 +1,7 @@
 //! The bench on which client and instance stand.
 
 mod any;
+mod credit;
 mod narrow;
 mod raw;
 mod slow;
