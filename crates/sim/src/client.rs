@@ -43,6 +43,8 @@ pub(crate) struct Client {
     pub(crate) acts: u64,
     /// When something that it asked for was last acknowledged.
     pub(crate) progress_at: u64,
+    /// When a put was last refused because messages fill the memory, and how much that is.
+    no_memory: Option<(u64, u64)>,
     pub(crate) stopping: bool,
 }
 
@@ -81,6 +83,8 @@ pub(crate) enum Answer {
     Declared(usize, Option<UnitId>),
     /// A put, a settlement, the end of a unit: acknowledged or not.
     Done(bool),
+    /// A put is refused: messages take all of so many bytes of memory.
+    NoMemory(u64),
     Closed,
 }
 
@@ -137,8 +141,8 @@ impl Client {
             credit: dice.between(1, 12),
         };
         let connection = None;
-        let stopping = false;
-        Client { number, habits, connection, acts: 0, progress_at: 0, stopping }
+        let (stopping, no_memory) = (false, None);
+        Client { number, habits, connection, acts: 0, progress_at: 0, no_memory, stopping }
     }
 
     /// What it asks for first on a new connection.
@@ -174,6 +178,15 @@ impl Client {
             history.discharge(unit.number, false);
         }
         history.connection_ended(lost.id);
+    }
+
+    /// Whether something that it asked for was acknowledged since then, or refused for a reason:
+    /// messages that no client gets may fill the memory. That they are, by the history, is told
+    /// from an account that lost count.
+    pub(crate) fn is_served(&self, since: u64, history: &History) -> bool {
+        let is_full = |bytes_max| history.bytes_in_memory() * 2 >= bytes_max;
+        let refused = self.no_memory.filter(|(at, _)| *at > since);
+        self.progress_at > since || refused.is_some_and(|(_, bytes_max)| is_full(bytes_max))
     }
 
     /// Whether it has waited too long for an answer.
@@ -263,6 +276,7 @@ impl Client {
                     self.progress_at = now;
                 }
             }
+            Answer::NoMemory(bytes_max) => self.no_memory = Some((now, bytes_max)),
             Answer::Closed => self.lose(history),
         }
         Vec::new()

@@ -227,6 +227,12 @@ impl History {
         Err(format!("instances {first} and {node} both acknowledge in term {term}"))
     }
 
+    /// Bytes of messages that are in memory only, and may be there.
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
+        let live = |put: &&Put| !put.persistent && put.fate != Fate::No && put.gets.is_empty();
+        self.puts.iter().filter(live).map(|put| put.bytes as u64).sum()
+    }
+
     pub(crate) fn put_answered(
         &mut self,
         speaker: Speaker,

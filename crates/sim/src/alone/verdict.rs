@@ -93,7 +93,8 @@ impl Alone {
                 return Some(format!("machine {node} neither serves nor stands by"));
             }
         }
-        let waits = self.clients.iter().find(|client| client.progress_at <= since)?;
+        let history = self.ledger.history.lock();
+        let waits = self.clients.iter().find(|client| !client.is_served(since, &history))?;
         Some(format!("client {} was not served", waits.number))
     }
 

@@ -141,7 +141,8 @@ impl Cluster {
                 return Some(format!("instance {node} has a damaged disk"));
             }
         }
-        let waits = self.clients.iter().find(|client| client.progress_at <= since)?;
+        let history = self.shared.history.lock();
+        let waits = self.clients.iter().find(|client| !client.is_served(since, &history))?;
         Some(format!("client {} was not served", waits.number))
     }
 

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
-use towline_core::{ConnectionId, Delivery};
+use towline_core::{ConnectionId, Delivery, Refusal};
 use towline_engine::{Door, Outbox};
 use towline_log::LogError;
 use towline_node::{Request, Response};
@@ -189,7 +189,10 @@ fn promise(
         Response::Put { token, result, .. } => {
             history.answers(ends.number, Some(number(token)), None);
             history.put_answered(speaker, number(token), result.is_ok())?;
-            Answer::Done(result.is_ok())
+            match result {
+                Err(Refusal::MemoryFull { bytes_max }) => Answer::NoMemory(bytes_max),
+                _ => Answer::Done(result.is_ok()),
+            }
         }
         Response::Settled { link, result, .. } => {
             history.get_answered(speaker, number(link.0), result.is_ok())?;
