@@ -19,6 +19,7 @@ mod dispatch;
 mod effect;
 mod expiry;
 mod fact;
+mod garbage;
 mod ghosts;
 mod hash;
 mod ids;

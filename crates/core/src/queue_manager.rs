@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
+use crate::garbage::Garbage;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
@@ -43,6 +44,8 @@ pub struct QueueManager {
     pub(crate) large_puts: BTreeMap<LargePutId, LargePut>,
     /// What they still need of `log_room`.
     pub(crate) large_room: u64,
+    /// Messages that left their queues, and with bodies that are not given up yet.
+    pub(crate) garbage: Garbage,
     /// Bodies in the log that no put refers to yet.
     pub(crate) spilled_bodies: SpilledBodies,
     pub(crate) next: Counters,
@@ -95,6 +98,7 @@ impl QueueManager {
             ended_units: BTreeMap::new(),
             large_puts: BTreeMap::new(),
             large_room: 0,
+            garbage: Garbage::default(),
             spilled_bodies: SpilledBodies::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,
