@@ -109,6 +109,13 @@ impl Connection {
         self.sessions.iter().map(|(_, session)| session.waiting_bytes()).sum()
     }
 
+    /// Deliveries that were sent and are not settled, of all sessions together, and settled ones
+    /// whose places are kept because an older one is open.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.sessions.iter().map(|(_, session)| session.unsettled()).sum()
+    }
+
     /// Transfer frames that a delivery of so many bytes takes, at most.
     #[must_use]
     pub fn frames_max(&self, bytes: usize) -> u32 {

@@ -152,6 +152,12 @@ impl Session {
         self.waiting_bytes
     }
 
+    /// Deliveries that the peer has and did not settle, and their like: see
+    /// [`Connection::unsettled`](crate::Connection::unsettled).
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.places()
+    }
+
     pub(crate) fn id(&self) -> SessionId {
         SessionId { index: self.index, generation: self.generation }
     }

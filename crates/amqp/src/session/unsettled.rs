@@ -67,6 +67,11 @@ fn close_of(links: &mut [LinkIds], link: u16, id: u64) {
 }
 
 impl Unsettled {
+    /// Deliveries that are open, and the places of those that are settled before them.
+    pub(crate) fn places(&self) -> usize {
+        self.ring.len() + self.old.len()
+    }
+
     fn next(&self) -> u64 {
         self.base + self.ring.len() as u64
     }
