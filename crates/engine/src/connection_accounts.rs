@@ -87,7 +87,7 @@ mod tests {
         let count = limits::CONNECTIONS_BYTES_MAX / EACH;
         let mut shares: Vec<_> = (0..count).map(|_| all.join()).collect();
         let mut ordinary = all.join();
-        assert_eq!(ordinary.holds(1_000, EACH), EACH, "nobody holds anything");
+        assert_eq!(ordinary.holds(1_000, EACH), EACH, "none holds anything");
         shares.iter_mut().for_each(|share| {
             share.holds(EACH, EACH);
         });

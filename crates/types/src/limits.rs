@@ -110,6 +110,8 @@ pub const HELD_DELIVERY_BYTES: u64 = 640;
 /// Memory counted for one delivery that the client has not settled, here and at its queue, whose
 /// entry cannot leave memory meanwhile. Measured with 260,000 of them.
 pub const UNSETTLED_DELIVERY_BYTES: u64 = 352;
+/// Memory counted for one delivery that is settled before an older one of its session.
+pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 /// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
 /// to it waits with its connection, and producers of persistent messages get no further credit.
 pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;

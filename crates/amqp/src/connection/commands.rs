@@ -6,7 +6,7 @@ use crate::event::{
 };
 use crate::link::{Direction, Link};
 use crate::sasl::ScramCredentials;
-use crate::session::Session;
+use crate::session::{Session, UnsettledCount};
 use crate::types::{DeliveryState, Error, Role, SaslCode};
 
 impl Connection {
@@ -109,11 +109,13 @@ impl Connection {
         self.sessions.iter().map(|(_, session)| session.waiting_bytes()).sum()
     }
 
-    /// Deliveries that were sent and are not settled, of all sessions together, and settled ones
-    /// whose places are kept because an older one is open.
+    /// Deliveries that were sent and are not settled, of all sessions together.
     #[must_use]
-    pub fn unsettled(&self) -> usize {
-        self.sessions.iter().map(|(_, session)| session.unsettled()).sum()
+    pub fn unsettled(&self) -> UnsettledCount {
+        self.sessions.iter().fold(UnsettledCount::default(), |all, (_, session)| {
+            let UnsettledCount { open, holes } = session.unsettled();
+            UnsettledCount { open: all.open + open, holes: all.holes + holes }
+        })
     }
 
     /// Transfer frames that a delivery of so many bytes takes, at most.

@@ -13,8 +13,8 @@ use crate::types::{
     DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,
 };
 
-/// What came of an unfinished delivery is copied into pieces of about this size. A slice of the read
-/// buffer would keep all of it (128 KiB), and one read may bring a single frame of a few bytes.
+/// What came of an unfinished delivery is copied into pieces of about this size. A slice of the
+/// read buffer would keep all of it (128 KiB), and one read may bring a frame of a few bytes.
 const PIECE_BYTES: usize = 64 * 1_024;
 /// A delivery that is too long for its link is read, and dropped, up to here: a program that sends
 /// one such message hears of it by its outcome and keeps the link.

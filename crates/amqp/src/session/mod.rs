@@ -26,6 +26,7 @@ use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
 
 pub(crate) use incoming::Outcomes;
 pub(crate) use unfinished::UnfinishedDeliveries;
+pub use unsettled::UnsettledCount;
 
 use outgoing::Waiting;
 use settlements::Settlements;
@@ -152,10 +153,9 @@ impl Session {
         self.waiting_bytes
     }
 
-    /// Deliveries that the peer has and did not settle, and their like: see
-    /// [`Connection::unsettled`](crate::Connection::unsettled).
-    pub(crate) fn unsettled(&self) -> usize {
-        self.unsettled.places()
+    /// Deliveries that the peer has and did not settle.
+    pub(crate) fn unsettled(&self) -> UnsettledCount {
+        self.unsettled.count()
     }
 
     pub(crate) fn id(&self) -> SessionId {

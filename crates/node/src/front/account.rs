@@ -59,13 +59,15 @@ impl Front {
     #[must_use]
     pub fn account(&self) -> ConnectionAccount {
         let held = self.links.held() as u64 * limits::HELD_DELIVERY_BYTES;
-        let unsettled = self.machine.unsettled() as u64 * limits::UNSETTLED_DELIVERY_BYTES;
+        let unsettled = self.machine.unsettled();
+        let open = unsettled.open as u64 * limits::UNSETTLED_DELIVERY_BYTES;
+        let holes = unsettled.holes as u64 * limits::SETTLED_DELIVERY_BYTES;
         let bodies = self.machine.begun_bytes() + self.links.leaving_bytes();
         ConnectionAccount {
             arriving: self.machine.unfinished_bytes(),
             unanswered: self.incoming_bytes as u64,
             links: self.links.bytes(),
-            deliveries: held + unsettled,
+            deliveries: held + open + holes,
             departing: (bodies + self.machine.output_bytes()) as u64,
             replies: self.admin_replies_bytes as u64,
         }
@@ -118,12 +120,12 @@ impl Front {
         }
     }
 
-    /// Whether one more link of so many bytes has its place.
+    /// Whether one more link of so many bytes fits.
     ///
     /// # Errors
-    /// `amqp:resource-limit-exceeded` when it has not.
+    /// `amqp:resource-limit-exceeded` when it does not.
     pub(super) fn check_link(&self, bytes: u64) -> Result<(), Error> {
-        if self.links.bytes() + bytes <= self.bytes_max / limits::LINKS_SHARE {
+        if self.links.bytes() + bytes <= self.full_at / limits::LINKS_SHARE {
             return Ok(());
         }
         let text = "the links of this connection, with their names and selectors, take too much \

@@ -1,5 +1,5 @@
-//! What one connection may make the instance hold: beyond it messages stay in their queue, and links
-//! are refused.
+//! What one connection may make the instance hold: beyond it messages stay in their queue, and
+//! links are refused.
 
 use towline_amqp::types::{DeliveryState, condition};
 use towline_types::limits;
@@ -8,10 +8,10 @@ use super::rig::Rig;
 use super::text::message;
 
 const BYTES_MAX: u64 = 1024 * 1024;
-const UNSETTLED_MAX: usize = (BYTES_MAX / limits::UNSETTLED_DELIVERY_BYTES) as usize;
+const UNSETTLED_MAX: u64 = BYTES_MAX / limits::UNSETTLED_DELIVERY_BYTES;
 /// What the instance may have dispatched before it was stopped.
-const AHEAD: usize = limits::DISPATCHED_AHEAD_MAX as usize;
-const MESSAGES: usize = UNSETTLED_MAX + 2 * AHEAD;
+const AHEAD: u64 = limits::DISPATCHED_AHEAD_MAX;
+const MESSAGES: u64 = UNSETTLED_MAX + 2 * AHEAD;
 
 /// Q with more messages than a client may have unsettled.
 fn filled() -> Rig {
@@ -20,7 +20,7 @@ fn filled() -> Rig {
     rig.define("Q");
     let mut client = rig.connect();
     let sender = rig.sender(&mut client, "Q");
-    for key in 0..MESSAGES as u64 {
+    for key in 0..MESSAGES {
         rig.send_ahead(&mut client, sender, key, message("text"));
     }
     rig.exchange(&mut client);
@@ -34,16 +34,16 @@ fn what_a_client_does_not_settle_is_bounded_and_more_comes_when_it_settles() {
     let receiver = rig.receiver(&mut client, "Q");
     rig.credit(&mut client, receiver, 1_000_000);
     let first = rig.received_whole(&mut client);
-    assert!((UNSETTLED_MAX..UNSETTLED_MAX + AHEAD).contains(&first.len()), "{}", first.len());
+    let count = first.len() as u64;
+    assert!((UNSETTLED_MAX..UNSETTLED_MAX + AHEAD).contains(&count), "{count}");
     // Another link is no way around it.
     let other = rig.receiver(&mut client, "Q");
     rig.credit(&mut client, other, 1_000_000);
     assert_eq!(rig.received_whole(&mut client).len(), 0);
-    let count = first.len();
     first.into_iter().for_each(|got| {
         rig.settle(&mut client, got.delivery, DeliveryState::Accepted);
     });
-    assert_eq!(count + rig.received_whole(&mut client).len(), MESSAGES);
+    assert_eq!(count + rig.received_whole(&mut client).len() as u64, MESSAGES);
 }
 
 #[test]
@@ -52,14 +52,14 @@ fn a_drain_is_answered_although_there_is_no_memory_for_what_is_left() {
     let mut client = rig.connect();
     let receiver = rig.receiver(&mut client, "Q");
     rig.credit(&mut client, receiver, 1_000_000);
-    let before = rig.received_whole(&mut client).len();
+    let before = rig.received_whole(&mut client).len() as u64;
     assert!(rig.drain(&mut client, receiver, 1_000_000), "not answered");
     assert_eq!(rig.received_whole(&mut client).len(), 0);
     // What is left is another client's.
     let mut next = rig.connect();
     let receiver = rig.receiver(&mut next, "Q");
     rig.credit(&mut next, receiver, 1_000_000);
-    assert_eq!(before + rig.received_whole(&mut next).len(), MESSAGES);
+    assert_eq!(before + rig.received_whole(&mut next).len() as u64, MESSAGES);
 }
 
 #[test]
