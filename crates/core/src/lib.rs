@@ -47,12 +47,12 @@ pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Durability, Fact};
 pub use hash::FastMap;
 pub use ids::{BodyId, ConnectionId, ConsumerId, LargePutId, MessageSequence, QueueId, UnitId};
-pub use message::{Body, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
+pub use message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
 pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
 pub use page_key::{PageKey, PageRequest};
 pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
-pub use record::{RecordError, ReplayError};
+pub use record::{LaterFormat, RecordError, ReplayError};
 pub use refusal::Refusal;
 pub use relocate::{RelocationCursor, RelocationSearch};
 pub use request::{

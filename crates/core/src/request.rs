@@ -43,7 +43,7 @@ pub struct Limits {
     /// Length of the log's extents.
     pub extent_bytes: u64,
     /// Memory for the indexes of all queues together; what is beyond it is kept on pages. At least
-    /// 64 blocks of 21 KiB are kept in any case.
+    /// 64 blocks of 19 KiB are kept in any case.
     pub index_bytes_max: u64,
 }
 

@@ -20,7 +20,8 @@ use towline_os::sync::OnceLock;
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    BODY_UNREADABLE, FORMAT_LEVEL_RAISED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
+    MESSAGE_STAYS_DAMAGED,
 };
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
@@ -35,7 +36,7 @@ use towline_node::{
     Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{Lsn, Payload, Time};
+use towline_types::{FORMAT_LEVEL, Lsn, Payload, Time};
 
 use crate::backlog::Backlog;
 use crate::journal::LogJournal;
@@ -334,6 +335,29 @@ impl Door {
             crate::defaults::define(instance, now, &journal, out);
             crate::defaults::warn_of_undefined_names(instance);
         });
+    }
+
+    /// Raises the format level of the log: all programs that read it know the newest one. Yields
+    /// whether it is the newest, from the next record on; it is not when the log is full.
+    pub fn raise_format_level(&self) -> bool {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        let raised = self.with_inner(|Inner { instance, out, .. }| {
+            let is_new = instance.object_names().next().is_none();
+            let raised = instance.raise_format_level(now, &journal, out);
+            // Of a log that begins now no other program knows.
+            raised.map(|raised| raised && !is_new)
+        });
+        match raised {
+            Ok(true) => {
+                let level = FORMAT_LEVEL.to_string();
+                log(&FORMAT_LEVEL_RAISED, &[&level, towline_types::program_version()]);
+            }
+            Ok(false) => {}
+            // There is no free space, which is reported.
+            Err(_) => return false,
+        }
+        true
     }
 
     /// Bytes of one extent of the log.

@@ -7,6 +7,7 @@ mod filters;
 mod given_up;
 mod history;
 mod large;
+mod levels;
 mod move_messages;
 mod objects;
 mod paging;

@@ -199,13 +199,15 @@ impl Instance {
         out: &mut Outbound,
     ) {
         let Settlement { consumer, sequence, outcome, unit, reply_wanted, .. } = settlement;
-        let annotations = annotations.filter(|_| self.rules.has_delivery(consumer, sequence));
+        let queue = self.rules.queue_of_delivery(consumer, sequence);
+        let annotations = queue.zip(annotations);
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
-        if let (Ok(()), Some(annotations)) = (&result, annotations) {
+        if let (Ok(()), Some((queue, annotations))) = (&result, annotations) {
+            let message = (queue, sequence);
             match unit {
-                None => self.annotated.add(sequence, &annotations),
+                None => self.annotated.add(message, &annotations),
                 Some(unit) => {
-                    self.annotated.stage((caller.connection, unit), sequence, *annotations);
+                    self.annotated.stage((caller.connection, unit), message, *annotations);
                 }
             }
         }

@@ -483,7 +483,7 @@ impl Instance {
         let (connection, response) = match effect {
             Effect::Deliver(mut delivery) => {
                 if !self.annotated.is_empty() {
-                    delivery.annotations = self.annotated.of(delivery.sequence);
+                    delivery.annotations = self.annotated.of((delivery.queue, delivery.sequence));
                 }
                 // Its credit counts from here: one that is not counted would be one too many.
                 let Some(consumer) = self.consumers.get_mut(&delivery.consumer) else {
