@@ -27,6 +27,7 @@ mod message;
 pub mod object;
 mod page_cache;
 mod page_key;
+mod principal;
 mod queue;
 mod queue_manager;
 pub mod record;
@@ -50,6 +51,7 @@ pub use ids::{BodyId, ConnectionId, ConsumerId, LargePutId, MessageSequence, Que
 pub use message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
 pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
 pub use page_key::{PageKey, PageRequest};
+pub use principal::Principal;
 pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
 pub use record::{LaterFormat, RecordError, ReplayError};

@@ -26,7 +26,7 @@ use towline_admin::catalogue::{
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
 use towline_core::{
-    ConnectionId, ConsumerId, FastMap, MessageSequence, QueueId, SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
 use towline_log::{Log, LogError};
@@ -296,10 +296,14 @@ impl Door {
     }
 
     /// Carries out a command of an administrator, as one step.
-    pub(crate) fn administer<R>(&self, act: impl FnOnce(&mut dyn Target) -> R) -> R {
+    pub(crate) fn administer<R>(
+        &self,
+        principal: &Principal,
+        act: impl FnOnce(&mut dyn Target) -> R,
+    ) -> R {
         let (mut act, mut result) = (Some(act), None);
         let mut once = |target: &mut dyn Target| result = act.take().map(|act| act(target));
-        let input = Input::Administer(Administration(&mut once));
+        let input = Input::Administer(Administration { principal, act: &mut once });
         self.step_instance(self.clock.wall(), None, input);
         match result {
             Some(result) => result,

@@ -6,6 +6,7 @@
 pub(crate) mod damaged;
 mod dead_letter;
 pub(crate) mod define;
+mod enter;
 mod get;
 mod large;
 mod leave;

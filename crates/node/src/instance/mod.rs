@@ -191,8 +191,8 @@ impl Instance {
             Input::ChoreDone { ticket, json, changed } => {
                 self.answer_administrator(ticket, json, changed, journal, out);
             }
-            Input::Administer(Administration(act)) => {
-                self.administered(now, act, journal, out);
+            Input::Administer(Administration { principal, act }) => {
+                self.administered(now, principal, act, journal, out);
             }
             Input::Work { units } => {
                 let mut selection = self.contents.selection(journal);

@@ -3,7 +3,8 @@
 use towline_amqp::codec::Value;
 use towline_amqp::sections::{MessageBuilder, MessageId, Properties};
 use towline_amqp::types::DeliveryState;
-use towline_node::{Chore, Input};
+use towline_core::{ConnectionId, Principal};
+use towline_node::{Chore, Input, Request};
 use towline_types::{Payload, limits};
 
 use crate::rig::Rig;
@@ -77,4 +78,25 @@ fn the_answer_to_a_script_that_changed_something_waits_for_the_log_and_a_full_lo
     rig.do_chore(false);
     rig.exchange(&mut client);
     assert_eq!(rig.outcomes(&mut client).len(), 1, "an operator looks before making room");
+}
+
+#[test]
+fn a_script_is_run_on_behalf_of_the_user_that_logged_in_on_its_connection() {
+    let mut rig = Rig::new();
+    rig.instance.administer_outside();
+    for (number, user) in [(90, Some("alice")), (91, None)] {
+        let connected = Request::Connected {
+            container: number.to_string(),
+            user: user.map(str::to_owned),
+            address: "here".into(),
+            sole: false,
+        };
+        let (kind, text) = ("mqsc".into(), "DISPLAY QMGR".into());
+        let script = Request::Admin { token: 0, kind, text, owner: false };
+        let connection = ConnectionId(number);
+        let requests = &mut vec![connected, script];
+        let input = Input::Requests { connection, requests };
+        rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+        assert_eq!(rig.do_chore(false).principal, Principal::of_client(user));
+    }
 }
