@@ -12,7 +12,7 @@ use towline_e2e::peer::Peer;
 use towline_e2e::{Try, fail, paths, require};
 
 /// Versions of which there is a folder in `golden/`.
-const VERSIONS: [&str; 3] = ["version-1", "version-2", "version-3"];
+const VERSIONS: [&str; 4] = ["version-1", "version-2", "version-3", "version-4"];
 
 /// A site with a golden data folder.
 fn golden(version: &str) -> Try<Site> {
