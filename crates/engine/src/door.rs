@@ -38,6 +38,7 @@ use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
 
 use crate::backlog::Backlog;
+use crate::connection_accounts::ConnectionAccounts;
 use crate::journal::LogJournal;
 use crate::large::{Arrivals, Departures};
 use crate::list_pieces::in_pieces;
@@ -171,6 +172,11 @@ impl Door {
     /// Large messages on their way out.
     pub fn departures(&self) -> &Arc<Departures> {
         &self.process.departures
+    }
+
+    /// What connections hold.
+    pub fn connections(&self) -> &Arc<ConnectionAccounts> {
+        &self.process.connections
     }
 
     /// The URLs that clients can use, for the status.

@@ -93,6 +93,8 @@ pub(super) struct Link {
     pub(super) used_for: LinkUse,
     /// The last message that arrived on it was persistent.
     pub(super) logs: bool,
+    /// Memory that is counted for it.
+    bytes: u64,
 }
 
 /// The link of a consumer, to look at.
@@ -112,13 +114,19 @@ pub(super) struct Links {
     reserved: Vec<u32>,
     /// Bytes of what is leaving, of all links together.
     leaving_bytes: usize,
+    /// Responses that are held, of all links together.
+    held: usize,
+    /// Memory that is counted for all links.
+    bytes: u64,
     /// The links that have something to send and are to be looked at.
     pub(super) lines: Lines,
 }
 
 impl Links {
-    pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse) -> LinkToken {
-        let slot = self.links.insert(Link { id, used_for, logs: false });
+    /// Adds a link for which so many bytes of memory are counted.
+    pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse, bytes: u64) -> LinkToken {
+        let slot = self.links.insert(Link { id, used_for, logs: false, bytes });
+        self.bytes += bytes;
         self.by_id.insert(id, slot);
         LinkToken(slot as u64)
     }
@@ -215,6 +223,40 @@ impl Links {
         self.leaving_bytes
     }
 
+    /// Responses that are held, of all links together.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// So many more are held.
+    pub(super) fn now_held(&mut self, count: usize) {
+        self.held += count;
+    }
+
+    /// So many are not held any more.
+    pub(super) fn held_no_more(&mut self, count: usize) {
+        // The bound on what the connection holds counts on it.
+        assert!(self.held >= count, "a response was held that was not counted");
+        self.held -= count;
+    }
+
+    /// Memory that is counted for all links.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// All of them, to change.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.links.iter_mut().map(|(_, link)| link)
+    }
+
+    fn take(&mut self, slot: usize) -> Option<Link> {
+        let link = self.links.try_remove(slot)?;
+        assert!(self.bytes >= link.bytes, "a link that was not counted");
+        self.bytes -= link.bytes;
+        Some(link)
+    }
+
     /// A body begins to leave.
     pub(super) fn leaves(&mut self, bytes: usize) {
         self.leaving_bytes += bytes;
@@ -270,9 +312,10 @@ impl Links {
         if matches!(link.used_for, LinkUse::Opening(_)) {
             return Some(std::mem::replace(&mut link.used_for, LinkUse::Abandoned));
         }
-        let link = self.links.remove(slot);
+        let link = self.take(slot)?;
         if let LinkUse::Consumer { consumer, supply, .. } = &link.used_for {
             self.by_consumer.remove(consumer);
+            self.held_no_more(supply.held.len());
             self.lines.leave(id.session(), supply.standing);
             self.left(supply.leaving.bytes());
             self.move_reserved(id, supply.leaving.kept, 0);
@@ -284,7 +327,7 @@ impl Links {
 
     /// Forgets an abandoned link for good.
     pub(super) fn forget(&mut self, token: LinkToken) {
-        if let Some(link) = self.links.try_remove(slot_of(token)) {
+        if let Some(link) = self.take(slot_of(token)) {
             self.by_id.remove(&link.id);
         }
     }
@@ -299,6 +342,13 @@ impl Links {
 
     pub(super) fn of_session(&self, session: SessionId) -> Vec<LinkId> {
         self.by_id.keys().copied().filter(|id| id.is_of(session)).collect()
+    }
+
+    /// The links on which administration requests arrive.
+    pub(super) fn admin_requests(&self) -> Vec<LinkId> {
+        let links = self.links.iter().map(|(_, link)| link);
+        let found = links.filter(|link| matches!(link.used_for, LinkUse::AdminRequests { .. }));
+        found.map(|link| link.id).collect()
     }
 
     /// The link on which answers to administration requests leave.

@@ -41,13 +41,19 @@ impl Front {
     /// Grants credit again when half of it is used up.
     pub(super) fn refill(&mut self, link: LinkId) {
         let share = self.producer_credit();
-        let waiting = u32::try_from(self.admin_correlations.len()).unwrap_or(u32::MAX);
+        let unread = match self.links.admin_replies() {
+            Some(_) => self.admin_replies.len(),
+            None => 0,
+        };
+        let waiting = self.admin_correlations.len() + unread;
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
         let Some(known) = self.links.get_mut(link) else { return };
         let (credit, whole) = match &mut known.used_for {
             LinkUse::Producer { credit, .. } | LinkUse::AnonymousProducer { credit, .. } => {
                 (credit, share)
             }
-            // What waits for its answer counts: an answer to one of them is no room for eight.
+            // What waits for its answer counts: an answer to one of them is no room for eight. So
+            // does an answer that the client does not read: it may be long.
             LinkUse::AdminRequests { credit } => {
                 (credit, limits::ADMIN_REQUESTS_WAITING_MAX.saturating_sub(waiting))
             }

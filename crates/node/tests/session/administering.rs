@@ -78,3 +78,25 @@ fn the_answer_to_a_script_that_changed_something_waits_for_the_log_and_a_full_lo
     rig.exchange(&mut client);
     assert_eq!(rig.outcomes(&mut client).len(), 1, "an operator looks before making room");
 }
+
+#[test]
+fn a_client_that_does_not_read_its_answers_gets_no_credit_for_more_requests() {
+    const MOST: usize = limits::ADMIN_REQUESTS_WAITING_MAX as usize;
+    let mut rig = Rig::new();
+    rig.instance.administer_outside();
+    let mut client = rig.connect();
+    let (link, replies) = (rig.sender(&mut client, "$admin"), rig.receiver(&mut client, "$admin"));
+    let mut sent = 0;
+    while rig.allowance(&client, link) > 0 {
+        assert!(sent < MOST as u64, "more than are read");
+        rig.send_content(&mut client, link, sent, script("DISPLAY QMGR"));
+        rig.do_chore(false);
+        rig.exchange(&mut client);
+        sent += 1;
+    }
+    assert!(client.account().replies > 0);
+    rig.credit(&mut client, replies, 100);
+    assert_eq!(rig.received_whole(&mut client).len() as u64, sent);
+    assert_eq!(rig.allowance(&client, link) as usize, MOST);
+    assert_eq!(client.account().replies, 0);
+}

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod account;
 mod administering;
 mod annotations;
 mod any_frames;

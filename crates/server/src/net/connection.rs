@@ -35,7 +35,7 @@ use crate::net::parting::part;
 use crate::net::portion;
 use crate::net::turn;
 use towline_access::Gate;
-use towline_engine::{Arrival, Departure, Door, Outbox};
+use towline_engine::{AccountShare, Arrival, Departure, Door, Outbox};
 use towline_link::scratch;
 use towline_process::Clock;
 
@@ -89,6 +89,7 @@ pub(crate) struct ConnectionTask<S> {
     place: ConnectionSlot,
     arrival: Arrival,
     departure: Departure,
+    account: AccountShare,
     /// Until the client has logged in.
     gate: Option<Arc<Gate>>,
     /// No output before: too many wrong passwords came from there.
@@ -151,6 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             place: entrance.place,
             arrival: door.arrivals().join(),
             departure: door.departures().join(),
+            account: door.connections().join(),
             gate: Some(entrance.gate),
             held: None,
             comparing: None,
@@ -210,6 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             }
             self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
             self.front.set_log_behind(self.log_is_behind);
+            self.count();
             let mut progress = self.poll_login(context, now);
             progress |= self.poll_input(context, now);
             progress |= self.step_node(now);
@@ -235,6 +238,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             false => turn::soon(context),
         }
         Poll::Pending
+    }
+
+    /// Counts what the connection holds.
+    fn count(&mut self) {
+        let here = self.output_bytes as u64 + self.reading_bytes;
+        let bytes = self.front.account().bytes() + here;
+        let bytes_max = self.account.holds(bytes, self.front.bytes_max());
+        self.front.set_full_at(bytes_max);
     }
 
     fn finished(&mut self, context: &mut Context<'_>) -> Option<End> {
