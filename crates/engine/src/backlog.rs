@@ -6,6 +6,7 @@
 //!
 //! Invariant: a task that waits is woken when it is over, whichever of both comes first.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Waker};
 
@@ -22,7 +23,24 @@ pub(crate) struct Backlog {
     has_work: AtomicBool,
     /// A task waits.
     is_awaited: AtomicBool,
-    waiting: Mutex<FastMap<ConnectionId, Waker>>,
+    waiting: Mutex<WaitingTasks>,
+}
+
+/// In the order in which they came: those for which nothing was left the last time wait again before
+/// the others do, and are woken first.
+#[derive(Debug, Default)]
+struct WaitingTasks {
+    next: u64,
+    turns: FastMap<ConnectionId, u64>,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl WaitingTasks {
+    fn enter(&mut self, connection: ConnectionId, waker: Waker) {
+        let turn = *self.turns.entry(connection).or_insert(self.next);
+        self.next += 1;
+        self.wakers.insert(turn, waker);
+    }
 }
 
 impl Backlog {
@@ -40,7 +58,7 @@ impl Backlog {
         context: &Context<'_>,
         unsynced_bytes: impl Fn() -> u64,
     ) -> bool {
-        self.waiting.lock().insert(connection, context.waker().clone());
+        self.waiting.lock().enter(connection, context.waker().clone());
         self.is_awaited.store(true, Ordering::SeqCst);
         // What was written before is seen here, or this by the thread that wrote it.
         fence(Ordering::SeqCst);
@@ -77,8 +95,8 @@ impl Backlog {
             return;
         }
         self.is_awaited.store(false, Ordering::SeqCst);
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.into_values().for_each(Waker::wake);
+        let WaitingTasks { wakers, .. } = std::mem::take(&mut *self.waiting.lock());
+        wakers.into_values().for_each(Waker::wake);
     }
 }
 
@@ -110,6 +128,28 @@ mod tests {
         assert!(backlog.is_behind(HIGH + 1, false));
         assert!(backlog.is_behind(LOW + 1, true));
         assert!(!backlog.is_behind(LOW, true));
+    }
+
+    /// Notes in which order tasks are woken.
+    struct InOrder(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl Wake for InOrder {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().push(self.0);
+        }
+    }
+
+    #[test]
+    fn tasks_are_woken_in_the_order_in_which_they_came_whatever_their_numbers_are() {
+        let (backlog, order) = (Backlog::default(), Arc::default());
+        let wait = |number: u64| {
+            let waker = Waker::from(Arc::new(InOrder(number, Arc::clone(&order))));
+            let context = Context::from_waker(&waker);
+            assert!(backlog.wake_later(ConnectionId(number), &context, || HIGH));
+        };
+        [40, 1, 27, 2, 1, 40].into_iter().for_each(wait);
+        backlog.look(|| LOW);
+        assert_eq!(*order.lock(), [40, 1, 27, 2]);
     }
 
     #[test]

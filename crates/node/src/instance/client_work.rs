@@ -41,6 +41,21 @@ pub(super) struct PutInPieces {
     pub(super) reply: Option<u64>,
 }
 
+impl BusyClient {
+    /// Of the credit of a consumer the newest counts: one that sends it again and again takes no
+    /// more memory.
+    fn waits(&mut self, request: Request) {
+        if let Request::Credit { consumer: newest, drain: false, .. } = &request
+            && let Some(last) = self.waiting.back_mut()
+            && matches!(last, Request::Credit { consumer, drain: false, .. } if consumer == newest)
+        {
+            *last = request;
+        } else {
+            self.waiting.push_back(request);
+        }
+    }
+}
+
 impl ClientWork {
     /// Whether no client has any.
     pub(super) fn is_empty(&self) -> bool {
@@ -84,7 +99,7 @@ impl Instance {
             (Some(_), Request::Disconnect { lost }) => {
                 self.end_client_work(now, connection, *lost, journal, out);
             }
-            (Some(client), _) => return client.waiting.push_back(request),
+            (Some(client), _) => return client.waits(request),
         }
         self.look_at_free_space(journal);
         self.request(now, connection, request, journal, out);
@@ -95,10 +110,17 @@ impl Instance {
         !self.client_work.is_empty() && !self.is_stalled() && !journal.is_behind()
     }
 
-    /// Whether clients have work that waits until the log has caught up.
+    /// Whether clients have work that waits until the log has caught up. Behind runs that wait for
+    /// the log it waits for them.
     #[must_use]
     pub fn has_work_for_log(&self) -> bool {
-        !self.client_work.is_empty()
+        !self.client_work.is_empty() && !self.is_stalled()
+    }
+
+    /// How many requests of a client wait behind its put.
+    #[must_use]
+    pub fn requests_waiting(&self, connection: ConnectionId) -> usize {
+        self.client_work.clients.get(&connection).map_or(0, |client| client.waiting.len())
     }
 
     /// A slice of it; what it cost is taken off `units`.
@@ -178,6 +200,12 @@ impl Instance {
                 if lost {
                     self.rules.abandon_large(put.id, &mut self.decision);
                     self.carry_out(now, None, journal, out);
+                    // Its commit may be among what waits.
+                    if let Some(unit) = put.unit
+                        && self.rules.has_unit(connection, unit)
+                    {
+                        self.holdings.doomed.insert(connection, unit);
+                    }
                 } else {
                     while self.rules.next_piece(put.id, &mut self.decision) {
                         self.carry_out(now, None, journal, out);

@@ -274,8 +274,8 @@ impl Instance {
     /// Runs that are decided and not durable yet, but for those that wait for space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
-        let stalled = if self.log_is_full() { 0 } else { self.stalled.len() };
-        self.pending.len() + stalled + self.client_work.len()
+        let waiting = self.stalled.len() + self.client_work.len();
+        self.pending.len() + if self.log_is_full() { 0 } else { waiting }
     }
 
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
@@ -401,7 +401,10 @@ impl Instance {
     /// Gives a run to the log, or parks it behind those that it did not take. Returns an empty
     /// vector to use again.
     fn log_run(&mut self, mut run: StalledRun, journal: &dyn Journal) -> Vec<Fact> {
-        self.retry_stalled(journal);
+        // A log that has caught up says so: with many runs, each of them would try in vain.
+        if !self.waits_for_log() {
+            self.retry_stalled(journal);
+        }
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
             self.stalled_room += run.log_room();
             self.stalled.push_back(run);

@@ -90,6 +90,53 @@ fn a_client_that_is_lost_in_the_middle_leaves_nothing_of_its_message() {
     assert_eq!(depth(&rig), 1, "the short one was complete");
 }
 
+/// The commit came behind a message of which only a part came to the log.
+#[test]
+fn a_client_that_is_lost_in_the_middle_of_a_unit_leaves_nothing_of_the_unit() {
+    for pieces in [0, 1, 8] {
+        let mut rig = rig();
+        let declare = Request::Declare { token: 9 };
+        let requests = &mut vec![declare];
+        let input = Input::Requests { connection: LARGE, requests };
+        rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+        let declared = rig.out.routed.drain(..).next().unwrap().response;
+        let Response::Declared { result: Ok(unit), .. } = declared else { panic!("{declared:?}") };
+        let within = |request| match request {
+            Request::Put { token, target, message, reply_wanted, .. } => {
+                Request::Put { token, target, message, unit: Some(unit), reply_wanted }
+            }
+            other => other,
+        };
+        let (short, long) = (within(put(1, 1, true)), within(put(2, BYTES, true)));
+        let commit = Request::Discharge { token: 3, unit, fail: false };
+        assert!(ask(&mut rig, LARGE, vec![long, commit]).is_empty());
+        let mut short = vec![short];
+        let input = Input::Requests { connection: LARGE, requests: &mut short };
+        rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+        for _ in 0..pieces {
+            step(&mut rig, Input::Work { units: &mut 1 });
+        }
+        let requests = &mut vec![Request::Disconnect { lost: true }];
+        let input = Input::Requests { connection: LARGE, requests };
+        rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+        rig.out.routed.clear();
+        let upto = towline_types::Lsn(rig.log.durable.get());
+        rig.instance.step(rig.now, Input::Durable(upto), &rig.log, &mut rig.out);
+        assert_eq!(depth(&rig), 0, "{pieces} pieces");
+        assert!(!rig.instance.has_work());
+    }
+}
+
+#[test]
+fn credit_that_is_sent_again_and_again_behind_a_large_message_takes_no_memory() {
+    let mut rig = rig();
+    ask(&mut rig, LARGE, vec![put(1, BYTES, true)]);
+    let consumer = towline_core::ConsumerId(1);
+    let credit = |limit| Request::Credit { consumer, limit, drain: false, flow: 0 };
+    ask(&mut rig, LARGE, (0..1_000).map(credit).collect());
+    assert_eq!(rig.instance.requests_waiting(LARGE), 1);
+}
+
 #[test]
 fn what_a_client_sent_before_it_closed_is_all_there() {
     let mut rig = rig();
