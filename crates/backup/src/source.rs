@@ -82,7 +82,7 @@ impl Source {
         Source::behind_image(log, true)
     }
 
-    /// The same, without pages: who starts with it finds the messages in the log. For an instance
+    /// The same, without pages: a start finds the messages in the log. For an instance
     /// that rebuilt its queues so, and has no image of them yet. An image may be damaged that is
     /// newer than the one that is used.
     ///

@@ -26,8 +26,8 @@ pub(crate) struct Backlog {
     waiting: Mutex<WaitingTasks>,
 }
 
-/// In the order in which they came: those for which nothing was left the last time wait again before
-/// the others do, and are woken first.
+/// In the order in which they came: those for which nothing was left the last time wait again
+/// before the others do, and are woken first.
 #[derive(Debug, Default)]
 struct WaitingTasks {
     next: u64,

@@ -403,7 +403,7 @@ fn a_queue_of_many_messages_is_cleared_or_deleted_at_once_and_its_bodies_go_in_s
     }
 }
 
-/// Nobody waits for them, and images are taken between two batches.
+/// No client waits, and images are taken between two batches.
 #[test]
 fn replay_leaves_nothing_of_a_cleared_queue_for_slices() {
     let mut rig = Rig::new();
