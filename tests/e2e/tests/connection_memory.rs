@@ -17,15 +17,17 @@ fn growth(daemon: &Daemon, before: u64) -> Try<u64> {
 
 /// An attach of a consumer with a selector of nearly the greatest length, of which a program of
 /// twenty times its length is made.
-fn selecting(handle: u32) -> Value {
+fn selecting(channel: u16, handle: u32) -> Value {
     const FILTER: &str = "apache.org:selector-filter:string";
     const FILTER_CODE: u64 = 0x0000_468c_0000_0004;
     let text = vec!["a=1"; 580].join(" OR ");
     let selector = Value::Described(FILTER_CODE, Box::new(Value::Text(text)));
     let filters = Value::Map(vec![(Value::Symbol(FILTER.into()), selector)]);
     let mut attach = attach_receiver(handle, "SELECTED");
+    let name = Value::Text(format!("{channel}-{handle}"));
     if let Value::Described(_, list) = &mut attach
         && let Value::List(fields) = list.as_mut()
+        && fields.splice(0..1, [name]).next().is_some()
         && let Some(Value::Described(_, source)) = fields.get_mut(5)
         && let Value::List(source) = source.as_mut()
     {
@@ -37,7 +39,7 @@ fn selecting(handle: u32) -> Value {
 
 /// Attaches one. Whether it was refused for the memory that it takes.
 fn is_refused(peer: &mut Peer, channel: u16, handle: u32) -> Try<bool> {
-    peer.send(&amqp(channel, &selecting(handle), &[]))?;
+    peer.send(&amqp(channel, &selecting(channel, handle), &[]))?;
     let attach = peer.expect(code::ATTACH)?;
     if *attach.performative.field(5) != Value::Null {
         return Ok(false);
@@ -72,7 +74,7 @@ fn parts_of_messages_in_small_frames_take_what_they_are_long() -> Try {
     let sent = u64::from(LINKS) * u64::from(ROUNDS) * FRAME_BYTES as u64;
     wait::until_true("all parts are there", LIMIT, || {
         let arriving = site.status().ok();
-        let bytes = arriving.and_then(|status| status["memory"]["connection_bytes"].as_u64());
+        let bytes = arriving.and_then(|status| status["memory"]["arriving_bytes"].as_u64());
         bytes.is_some_and(|bytes| bytes >= sent)
     })?;
     let grown = growth(&daemon, before)?;
