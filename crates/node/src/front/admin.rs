@@ -16,7 +16,8 @@ use crate::request::{AdminReply, Request};
 
 /// Answers that may wait for credit, or for a link on which they can leave.
 const REPLIES_MAX: usize = 64;
-/// The part of a connection's memory (one in so many) that they may take, and one more.
+/// The part of a connection's memory (one in so many) beyond which answers are dropped that have no
+/// link to leave on.
 const REPLIES_SHARE: u64 = 4;
 
 /// What a client hears that may not administer.
@@ -65,9 +66,10 @@ impl Front {
         };
         let message =
             MessageBuilder::new().properties(properties).value(Value::String(&reply.json));
-        // With a link for them there are few: its client gets no credit for more requests.
-        let may_wait = self.bytes_max / REPLIES_SHARE;
-        if self.admin_replies.len() < REPLIES_MAX && (self.admin_replies_bytes as u64) < may_wait {
+        // With a link for them none is lost: its client gets no credit for more requests.
+        let has_link = self.links.admin_replies().is_some();
+        let fits = (self.admin_replies_bytes as u64) < self.bytes_max / REPLIES_SHARE;
+        if has_link || (self.admin_replies.len() < REPLIES_MAX && fits) {
             let content = Payload::from(message);
             self.admin_replies_bytes += content.len();
             self.admin_replies.push_back(Outgoing {
