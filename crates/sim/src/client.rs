@@ -181,8 +181,8 @@ impl Client {
     }
 
     /// Whether something that it asked for was acknowledged since then, or refused for a reason:
-    /// messages that no client gets may fill the memory. That they are, by the history, is told
-    /// from an account that lost count.
+    /// messages that no client gets may fill the memory. The history says whether they do: an
+    /// account that lost count is no reason.
     pub(crate) fn is_served(&self, since: u64, history: &History) -> bool {
         let is_full = |bytes_max| history.bytes_in_memory() * 2 >= bytes_max;
         let refused = self.no_memory.filter(|(at, _)| *at > since);
