@@ -82,9 +82,9 @@ impl Source {
         Source::behind_image(log, true)
     }
 
-    /// The same, without pages: a start finds the messages in the log. For an instance
-    /// that rebuilt its queues so, and has no image of them yet. An image may be damaged that is
-    /// newer than the one that is used.
+    /// The same, without pages: a start with it finds the messages in the log. For an instance that
+    /// rebuilt its queues so, and has no image of them yet. A newer image than the one that is used
+    /// may be damaged.
     ///
     /// # Errors
     /// [`LogError`], when an image cannot be read, or none is whole. `None`: as of

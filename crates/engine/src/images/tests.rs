@@ -7,7 +7,8 @@ use bytes::Bytes;
 use towline_config::Config;
 use towline_core::{ConnectionId, NewMessage, Pages as Trust};
 use towline_log::disk::{CrashPoint, CrashRule, Fault, FaultOn};
-use towline_log::{Listener, LogId, MemoryDisk, Recovery, Space};
+use towline_log::testing::Watch;
+use towline_log::{Listener, LogId, MemoryDisk, Recovery};
 use towline_node::{PutTo, Request, Restart};
 use towline_types::Payload;
 
@@ -302,30 +303,17 @@ fn a_replica_that_applied_more_than_its_disk_has_reclaims_no_further_than_that()
     ahead.bench.images.reclaim(&ahead).unwrap();
 }
 
-/// As in a group: the door hears what is committed, and not what its own disk has.
-struct Deaf;
-
-impl Listener for Deaf {
-    fn durable(&self, _upto: Lsn) {}
-
-    fn failed(&self, error: &LogError) {
-        panic!("{error}");
-    }
-
-    fn space(&self, _space: Space) {}
-}
-
 /// What only one disk of a group has may be cut off, and then other work stands there: a restore to
 /// this time would include it.
 #[test]
 fn a_time_stands_for_what_is_applied_and_not_for_what_only_the_own_disk_has() {
-    let bench = Bench::with(|_| Arc::new(Deaf));
+    // As in a group: the door hears what is committed, and not what its own disk has.
+    let own_disk = Watch::new();
+    let bench = Bench::with(|_| own_disk.clone());
     let log = bench.door.log();
     let rows = || bench.images.time_index().unwrap().rows();
     bench.send(3, Bytes::from_static(b"content"));
-    while log.durable() < log.tail() {
-        std::thread::yield_now();
-    }
+    own_disk.wait_durable(log.tail());
     note_time(&bench.door, &bench.images);
     let applied = bench.door.look(|instance| instance.applied());
     assert!(
