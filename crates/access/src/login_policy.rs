@@ -165,7 +165,8 @@ impl LoginPolicy {
             }
         };
         let default_model = Arc::from(default_model);
-        FrontOptions { machine, logins, address, default_model, elsewhere: None }
+        let bytes_max = self.limits.connection_memory_bytes_max;
+        FrontOptions { machine, logins, address, default_model, elsewhere: None, bytes_max }
     }
 
     /// Whether it takes only clients of the same machine, and may trust them for that.

@@ -229,6 +229,11 @@ pub struct MemoryStatus {
     pub departing_bytes: u64,
     /// What those may have, unless one alone has more.
     pub departing_bytes_max: u64,
+    /// What connections make the process hold: links, deliveries that are not settled, and what is
+    /// on its way.
+    pub connection_bytes: u64,
+    /// Beyond it each connection may have its part of it only, and not what is configured.
+    pub connection_bytes_max: u64,
     /// Messages that lost the annotations of a `modified` outcome since the start, because too many
     /// messages had some.
     pub annotations_forgotten: u64,

@@ -31,4 +31,5 @@ pub use event::{
     LinkFlow, LinkId, Outgoing, PeerAttach, PeerOpen, SessionId, TooLong,
 };
 pub use link::coordinator;
+pub use session::UnsettledCount;
 pub use url::Url;

@@ -43,6 +43,7 @@ const TABLES: &[(&str, &[&str])] = &[
         &[
             "connections_max",
             "connections_per_address_max",
+            "connection_memory_bytes_max",
             "logins_pending_max",
             "logins_pending_per_address_max",
             "login_timeout_s",

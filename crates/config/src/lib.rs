@@ -141,6 +141,9 @@ pub struct LimitsConfig {
     pub connections_max: usize,
     /// Connections at once from one address (loopback not counted).
     pub connections_per_address_max: usize,
+    /// Bytes of memory that one connection may take, beside one message of the largest length that
+    /// is on its way in.
+    pub connection_memory_bytes_max: u64,
     /// Connections that have not logged in yet; more wait.
     pub logins_pending_max: usize,
     /// Those of one address, before it has logged in: each login allows it one more.
@@ -245,6 +248,7 @@ impl Default for LimitsConfig {
         LimitsConfig {
             connections_max: 20_000,
             connections_per_address_max: 10_000,
+            connection_memory_bytes_max: limits::CONNECTION_BYTES_DEFAULT,
             logins_pending_max: 512,
             logins_pending_per_address_max: 64,
             login_timeout_s: 10,
@@ -364,6 +368,8 @@ impl Config {
         within("limits.connections_max", limits.connections_max as u64, 1, 1_000_000)?;
         let each = limits.connections_per_address_max as u64;
         within("limits.connections_per_address_max", each, 1, 1_000_000)?;
+        let each = limits.connection_memory_bytes_max;
+        within("limits.connection_memory_bytes_max", each, 1 << 20, 1 << 40)?;
         within("limits.logins_pending_max", limits.logins_pending_max as u64, 1, 1_000_000)?;
         let each = limits.logins_pending_per_address_max as u64;
         within("limits.logins_pending_per_address_max", each, 1, 1_000_000)?;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, Time};
+use towline_types::Time;
 
 use crate::fact::Fact;
 use crate::message::{Body, Message};
 use crate::object::Definition;
-use crate::queue::{Outline, Queue, RemovedMessage, Spot};
+use crate::queue::{Outline, Queue, Spot};
 use crate::{Effect, MessageSequence, Outputs, PageKey, QueueId, QueueManager};
 
 /// How a fact is carried out.
@@ -205,12 +205,9 @@ impl QueueManager {
         self.catalogue.apply(&queue.definition.name, None);
         let mut queue = queue;
         release_away(queue.drop_away(u64::MAX), outputs);
-        let spots: Vec<Spot> =
-            queue.iter().map(|(lane, entry)| Spot { lane, sequence: entry.sequence }).collect();
-        let removed: Vec<RemovedMessage> =
-            spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        self.memory_bytes -= queue.memory_bytes;
+        self.garbage.add(queue.take_all());
         self.give_up_pages(&mut queue);
-        self.release_many(removed, outputs);
     }
 
     fn apply_cleared(
@@ -222,39 +219,22 @@ impl QueueManager {
     ) {
         let queue = self.queue_mut(id);
         queue.clearing = queue.clearing.saturating_sub(1);
-        let live = queue.live;
+        let (live, memory_bytes) = (queue.live, queue.memory_bytes);
         release_away(queue.drop_away(upto.0), outputs);
-        let spots: Vec<Spot> = queue
-            .iter()
-            .filter(|(_, entry)| entry.sequence < upto.0)
-            .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
-            .collect();
-        let removed: Vec<RemovedMessage> =
-            spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        // What is decided behind a CLEAR is applied behind it. But a replay from the oldest extent
+        // may have found a later message, at the position that it was carried to.
+        let (all, some) = match queue.highest < upto.0 {
+            true => (Some(queue.take_all()), Vec::new()),
+            false => (None, queue.take_before(upto.0)),
+        };
         queue.totals.cleared += count * (live - queue.live);
+        let memory_bytes = memory_bytes - queue.memory_bytes;
         self.mark_changed(id);
         self.saw_sequence(MessageSequence(upto.0.saturating_sub(1)));
-        self.release_many(removed, outputs);
-    }
-
-    fn release_many(&mut self, removed: Vec<RemovedMessage>, outputs: &mut Outputs) {
-        let mut locations: Vec<BodyLocation> = Vec::new();
-        for message in removed {
-            if message.entry.persistent {
-                match message.body() {
-                    Body::Log(location) => locations.push(location),
-                    Body::Chunks(chunks) => locations.extend(chunks.iter()),
-                    Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
-                        unreachable!("the body of a persistent message is in the log")
-                    }
-                }
-            } else {
-                self.memory_bytes -= message.bytes();
-            }
-        }
-        if !locations.is_empty() {
-            outputs.effects.push(Effect::RemovedMany { locations });
-        }
+        self.memory_bytes -= memory_bytes;
+        all.into_iter().for_each(|all| self.garbage.add(all));
+        let persistent = some.into_iter().filter(|message| message.entry.persistent);
+        persistent.for_each(|message| release(Some(message.body()), outputs));
     }
 }
 

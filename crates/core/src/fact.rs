@@ -1,5 +1,6 @@
 //! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
 
+use crate::log_room::log_room_of;
 use crate::message::{Body, DeadLetter, Message};
 use crate::object::Definition;
 use crate::{BodyId, MessageSequence, QueueId};
@@ -107,4 +108,26 @@ pub enum Fact {
         /// Number of facts in the run, this one not counted.
         operations: u32,
     },
+}
+
+impl Fact {
+    /// Bytes of log that it needs of what the log keeps for puts, while its body is not there.
+    #[must_use]
+    pub fn log_room(&self) -> u64 {
+        match self {
+            Fact::Put { message, .. } => log_room_of(message.body.incoming_bytes(), 1),
+            Fact::BodyChunk { chunk, .. } => log_room_of(chunk.incoming_bytes(), 1),
+            // What ends messages has the reserve, and a definition is short.
+            Fact::Got { .. }
+            | Fact::BackedOut { .. }
+            | Fact::Expired { .. }
+            | Fact::Moved { .. }
+            | Fact::Abandoned { .. }
+            | Fact::Defined { .. }
+            | Fact::Deleted { .. }
+            | Fact::Undefined { .. }
+            | Fact::Cleared { .. }
+            | Fact::Committed { .. } => 0,
+        }
+    }
 }

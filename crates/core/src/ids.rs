@@ -31,6 +31,10 @@ id!(
     MessageSequence(u64)
 );
 id!(
+    /// A put with a body that goes to the log in pieces. Never reused in a process.
+    LargePutId(u64)
+);
+id!(
     /// A large body that goes to the log in chunks ahead of its put. Durable, never reused.
     BodyId(u64)
 );

@@ -92,6 +92,15 @@ impl Body {
             Body::Announced { bytes, .. } => *bytes,
         }
     }
+
+    /// Its bytes on their way to the log.
+    #[must_use]
+    pub fn incoming_bytes(&self) -> u64 {
+        match self {
+            Body::Incoming(payload) => payload.len() as u64,
+            Body::Memory(_) | Body::Log(_) | Body::Chunks(_) | Body::Announced { .. } => 0,
+        }
+    }
 }
 
 impl Message {

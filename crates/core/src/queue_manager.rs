@@ -13,15 +13,20 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
+use crate::garbage::Garbage;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
+use crate::log_room::log_room_of;
 use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
 use crate::queue::Queue;
 use crate::request::Limits;
-use crate::sessions::{Connection, Consumer, EndedUnit, UnitOfWork};
+use crate::sessions::{Connection, Consumer, EndedUnit, LargePut, UnitOfWork};
 use crate::spilled_bodies::SpilledBodies;
-use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId};
+use crate::{
+    ConnectionId, ConsumerId, Effect, LargePutId, MessageSequence, Outputs, QueueId, Refusal,
+    UnitId,
+};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -35,6 +40,12 @@ pub struct QueueManager {
     pub(crate) units: BTreeMap<UnitId, UnitOfWork>,
     /// Units that the queue manager rolled back without their connections' knowledge so far.
     pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
+    /// Puts with bodies on their way to the log; ids are those of the bodies.
+    pub(crate) large_puts: BTreeMap<LargePutId, LargePut>,
+    /// What they still need of `log_room`.
+    pub(crate) large_room: u64,
+    /// Messages that left their queues, and with bodies that are not given up yet.
+    pub(crate) garbage: Garbage,
     /// Bodies in the log that no put refers to yet.
     pub(crate) spilled_bodies: SpilledBodies,
     pub(crate) next: Counters,
@@ -73,10 +84,6 @@ pub(crate) struct Counters {
     pub(crate) unit: u64,
 }
 
-/// Most bytes that the log takes for a put beside its body: records, checks, and its part of the
-/// head and the padding of a batch.
-const LOG_BYTES_BESIDE_A_BODY: u64 = 512;
-
 impl QueueManager {
     /// A queue manager without any object.
     #[must_use]
@@ -89,6 +96,9 @@ impl QueueManager {
             connections: FastMap::default(),
             units: BTreeMap::new(),
             ended_units: BTreeMap::new(),
+            large_puts: BTreeMap::new(),
+            large_room: 0,
+            garbage: Garbage::default(),
             spilled_bodies: SpilledBodies::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,
@@ -134,10 +144,8 @@ impl QueueManager {
 
     /// Whether the log has space for `puts` persistent messages with bodies of `bytes` together.
     pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
-        // What does not fit at the end of an extent is left free there, and the next extent begins
-        // with it: a run takes less than twice its length.
-        let records = bytes.saturating_add(puts.saturating_mul(LOG_BYTES_BESIDE_A_BODY));
-        if records.saturating_mul(2) > self.log_room { Err(Refusal::LogFull) } else { Ok(()) }
+        let free = self.log_room.saturating_sub(self.large_room);
+        if log_room_of(bytes, puts) > free { Err(Refusal::LogFull) } else { Ok(()) }
     }
 
     pub(crate) fn next_sequence(&mut self) -> MessageSequence {

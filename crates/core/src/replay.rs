@@ -63,6 +63,7 @@ impl QueueManager {
                     self.ghosts.deleted(*queue, outputs);
                 }
                 self.carry_out(fact, manner, outputs);
+                self.give_up_all(outputs);
             }
             Verdict::Ghost => self.carry_out_ghost(fact, !before_image, outputs),
             Verdict::Skip => self.skip(fact, outputs),

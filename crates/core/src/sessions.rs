@@ -1,12 +1,13 @@
 //! The users of queues: connections, their consumers and their open units of work. All of it
 //! is the active instance's memory; nothing here is logged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use towline_types::{Payload, Time, limits};
 
 use crate::hash::FastMap;
+use crate::log_room::log_room_of;
 use crate::message::Header;
 use crate::queue::{Attention, Rank, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
@@ -119,6 +120,31 @@ impl StagedPut {
     /// Bytes that could be in the log instead of in memory.
     pub(crate) fn bytes_to_spill(&self) -> u64 {
         if self.header.persistent { self.bytes_here() } else { 0 }
+    }
+}
+
+/// A put with a body that goes to the log in pieces before it is decided.
+#[derive(Debug)]
+pub(crate) struct LargePut {
+    pub(crate) connection: ConnectionId,
+    pub(crate) queue: QueueId,
+    pub(crate) header: Header,
+    /// The unit of work that it belongs to.
+    pub(crate) unit: Option<UnitId>,
+    pub(crate) body: BodyId,
+    /// Bytes of the whole body.
+    pub(crate) bytes: u64,
+    /// Chunks that were given to the log.
+    pub(crate) given: u32,
+    /// The others.
+    pub(crate) rest: VecDeque<Payload>,
+}
+
+impl LargePut {
+    /// What it still needs of the log's space for puts.
+    pub(crate) fn log_room(&self) -> u64 {
+        let bytes = self.rest.iter().map(|chunk| chunk.len() as u64).sum();
+        log_room_of(bytes, self.rest.len() as u64 + 1)
     }
 }
 

@@ -1,5 +1,6 @@
-//! Work that takes longer than one step may: queues with more to hand to consumers, and the scan
-//! for expired messages. It is done in slices; between them, others are served.
+//! Work that takes longer than one step may: queues with more to hand to consumers, the scan for
+//! expired messages, and what is left of cleared and deleted queues. It is done in slices; between
+//! them, others are served.
 //!
 //! Knows no time: a slice has so many units, and its caller finds out how many fit. A unit is about
 //! as long as a look at one message. Kinds of work take turns, and so do queues: none waits until
@@ -16,7 +17,10 @@ impl QueueManager {
     /// Whether [`QueueManager::work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.changed.is_empty() || !self.unserved.is_empty() || self.scan.can_go_on()
+        !self.changed.is_empty()
+            || !self.unserved.is_empty()
+            || self.scan.can_go_on()
+            || !self.garbage.is_empty()
     }
 
     /// Does a slice of what is left to do, and takes what it cost off `units`: it ends when they
@@ -44,6 +48,9 @@ impl QueueManager {
                 let before = looks;
                 self.scan_step(now, &mut looks, outputs);
                 *units = units.saturating_sub((before - looks).max(1));
+            }
+            if !self.garbage.is_empty() {
+                *units = units.saturating_sub(self.give_up_some(outputs).max(1));
             }
         }
         self.flush_effects(outputs);

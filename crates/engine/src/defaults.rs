@@ -83,7 +83,7 @@ mod tests {
     use bytes::Bytes;
     use towline_admin::status::Status;
     use towline_core::{Durability, Fact, Limits, Pages as Trust};
-    use towline_node::{Input, Restart};
+    use towline_node::{Input, NotAppended, Restart};
     use towline_types::{BodyLocation, Lsn};
 
     use super::*;
@@ -92,9 +92,9 @@ mod tests {
     struct Runs(std::cell::Cell<u64>);
 
     impl Journal for Runs {
-        fn append(&self, _facts: &mut [Fact], _durability: Durability) -> Option<Lsn> {
-            self.0.set(self.0.get().checked_sub(1)?);
-            Some(Lsn(4_096 - self.0.get()))
+        fn append(&self, _facts: &mut [Fact], _durability: Durability) -> Result<Lsn, NotAppended> {
+            self.0.set(self.0.get().checked_sub(1).ok_or(NotAppended::Full)?);
+            Ok(Lsn(4_096 - self.0.get()))
         }
 
         fn room_for_puts(&self) -> u64 {

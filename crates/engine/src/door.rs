@@ -9,19 +9,18 @@
 //! Invariants: the instance is stepped under the lock only; with a lease, no step is made without
 //! it; a thread of the log never waits for the lock.
 
+mod log_reports;
 mod page_requests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::time::Duration;
 use towline_os::sync::OnceLock;
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, EXTENT_HEADER_REPAIRED, LOG_EXTENT_REFUSED, LOG_FULL,
-    LOG_HAS_SPACE, LOG_LOW, LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
-    MESSAGE_STAYS_DAMAGED,
+    BODY_UNREADABLE, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
 };
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
@@ -29,7 +28,7 @@ use towline_core::{
     ConnectionId, ConsumerId, FastMap, MessageSequence, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
-use towline_log::{Listener, Log, LogError, Space};
+use towline_log::{Log, LogError};
 use towline_logging::log;
 use towline_node::{
     Administration, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal,
@@ -38,6 +37,8 @@ use towline_node::{
 use towline_process::Clock;
 use towline_types::{Lsn, Payload, Time};
 
+use crate::backlog::Backlog;
+use crate::connection_accounts::ConnectionAccounts;
 use crate::journal::LogJournal;
 use crate::large::{Arrivals, Departures};
 use crate::list_pieces::in_pieces;
@@ -64,6 +65,9 @@ pub struct Door {
     /// The last report of the log about its free space, until the instance is stepped with it:
     /// `SPACE_*`.
     space_report: AtomicU8,
+    /// The log takes runs again, until the instance is stepped with it.
+    log_caught_up: AtomicBool,
+    backlog: Backlog,
 }
 
 const SPACE_NO_REPORT: u8 = 0;
@@ -109,6 +113,8 @@ impl Door {
             halted: AtomicBool::new(false),
             durable_upto: AtomicU64::new(0),
             space_report: AtomicU8::new(SPACE_NO_REPORT),
+            log_caught_up: AtomicBool::new(false),
+            backlog: Backlog::default(),
         }
     }
 
@@ -132,6 +138,32 @@ impl Door {
         LogJournal { log: self.running_log(), process: &self.process }
     }
 
+    /// Whether the log has taken much more than its disk has written, or was and has not caught up:
+    /// what adds to it is to wait. Reads two atomics.
+    pub fn log_is_behind(&self, was: bool) -> bool {
+        self.backlog.is_behind(self.running_log().unsynced_bytes(), was)
+    }
+
+    /// Wakes the task of a connection when the log has caught up. False: it has already.
+    pub fn wake_when_written(&self, connection: ConnectionId, context: &Context<'_>) -> bool {
+        let log = self.running_log();
+        self.backlog.wake_later(connection, context, || log.unsynced_bytes())
+    }
+
+    /// The disk of the log has written more.
+    pub fn written(&self) {
+        let log = self.running_log();
+        self.backlog.look(|| log.unsynced_bytes());
+        if self.log_lets_work() {
+            self.workers.work_is_left();
+        }
+    }
+
+    fn log_lets_work(&self) -> bool {
+        let log = self.running_log();
+        self.backlog.lets_work(|| log.unsynced_bytes())
+    }
+
     /// Large messages on their way in.
     pub fn arrivals(&self) -> &Arc<Arrivals> {
         &self.process.arrivals
@@ -140,6 +172,11 @@ impl Door {
     /// Large messages on their way out.
     pub fn departures(&self) -> &Arc<Departures> {
         &self.process.departures
+    }
+
+    /// What connections hold.
+    pub fn connections(&self) -> &Arc<ConnectionAccounts> {
+        &self.process.connections
     }
 
     /// The URLs that clients can use, for the status.
@@ -367,6 +404,9 @@ impl Door {
             let full = Input::LogFull(report == SPACE_FULL);
             after.join(self.step_locked(inner, now, None, full));
         }
+        if self.log_caught_up.swap(false, Ordering::SeqCst) {
+            after.join(self.step_locked(inner, now, None, Input::LogCaughtUp));
+        }
         after
     }
 
@@ -394,6 +434,11 @@ impl Door {
         // Whoever reads standard error may be slow: they are logged when the lock is released.
         after.damaged.append(&mut out.damaged);
         after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
+        after.is_unstalled |= self.backlog.stalls(instance.waits_for_log());
+        let has_work = instance.has_work_for_log();
+        self.backlog.has_work(has_work);
+        // What was written before that was not seen.
+        after.is_unfinished |= has_work && self.log_lets_work();
         if let Some(error) = out.damage.take() {
             self.page_damaged(&error.to_string());
         }
@@ -426,6 +471,9 @@ impl Door {
         if after.is_unfinished {
             self.workers.work_is_left();
         }
+        if after.is_unstalled {
+            self.written();
+        }
     }
 
     fn with_inner<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
@@ -457,6 +505,8 @@ struct After {
     to_notify: ToNotify,
     /// Messages that cannot be read, to be logged.
     damaged: Vec<DamagedMessage>,
+    /// Runs waited for the log, and do not any more.
+    is_unstalled: bool,
 }
 
 impl After {
@@ -465,6 +515,7 @@ impl After {
         self.is_unfinished |= other.is_unfinished;
         self.to_notify.join(other.to_notify);
         self.damaged.extend(other.damaged);
+        self.is_unstalled |= other.is_unstalled;
     }
 }
 
@@ -495,45 +546,5 @@ fn post(
     }
 }
 
-impl Listener for Door {
-    fn durable(&self, upto: Lsn) {
-        self.durable_upto.fetch_max(upto.0, Ordering::SeqCst);
-        self.inner.post();
-        self.take_reports();
-        self.wake_ups.durable(upto);
-    }
-
-    fn failed(&self, error: &LogError) {
-        // A failed write or sync is never retried: the content of the disk is unknown from here on,
-        // and recovery at the next start is the only safe reader of it.
-        if !self.halted.swap(true, Ordering::SeqCst) {
-            log(&LOG_WRITE_FAILED, &[&error.to_string()]);
-            towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
-        }
-    }
-
-    fn hindered(&self, error: &LogError) {
-        log(&LOG_EXTENT_REFUSED, &[&error.to_string()]);
-    }
-
-    fn header_repaired(&self, file: &str) {
-        log(&EXTENT_HEADER_REPAIRED, &[file]);
-    }
-
-    fn space(&self, space: Space) {
-        let report = if matches!(space, Space::Full) { SPACE_FULL } else { SPACE_ENOUGH };
-        let stats = self.running_log().stats();
-        let bytes = stats.bytes_in_use.to_string();
-        match space {
-            Space::Ample => log(&LOG_HAS_SPACE, &[]),
-            Space::Low => log(&LOG_LOW, &[&bytes]),
-            Space::Full if self.process.is_at_its_limit(&stats) => log(&LOG_FULL, &[&bytes]),
-            Space::Full => log(&DISK_FULL, &[&bytes]),
-        }
-        self.space_report.store(report, Ordering::SeqCst);
-        self.inner.post();
-        self.take_reports();
-        // While free space is short, the log is checked however little is logged.
-        self.wake_ups.look_now();
-    }
-}
+#[cfg(test)]
+mod tests;

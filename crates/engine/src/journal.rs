@@ -5,8 +5,8 @@ use bytes::Bytes;
 use towline_admin::status::Status;
 use towline_core::{Body, Durability, Fact, record};
 use towline_log::{Log, LogError, Urgency};
-use towline_node::Journal;
-use towline_types::{BodyLocation, Lsn, Time};
+use towline_node::{Journal, NotAppended};
+use towline_types::{BodyLocation, Lsn, Time, fitting, limits};
 
 use crate::process_status::ProcessStatus;
 
@@ -19,8 +19,12 @@ pub(crate) struct LogJournal<'a> {
 const RECORD_BYTES_HINT: usize = 64;
 
 impl Journal for LogJournal<'_> {
-    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
-        let mut appender = self.log.appender();
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Result<Lsn, NotAppended> {
+        let bytes = facts.iter().map(|fact| RECORD_BYTES_HINT + incoming_bytes(fact)).sum();
+        // The caller has the lock of the instance: what waited here would have all others wait.
+        let Some(mut appender) = self.log.try_appender(bytes) else {
+            return Err(NotAppended::Behind);
+        };
         let mut bodies: Vec<(usize, BodyLocation)> = Vec::new();
         let count = facts.len();
         for (index, fact) in facts.iter().enumerate() {
@@ -48,19 +52,23 @@ impl Journal for LogJournal<'_> {
                         *body = Body::Log(location);
                     }
                 }
-                Some(end)
+                Ok(end)
             }
-            Err(LogError::Full) => None,
+            Err(LogError::Full) => Err(NotAppended::Full),
             // The log ends the process, or the process is ending: this run gets no answer.
             Err(error) => {
                 tracing::debug!(%error, "a run was not taken by the log");
-                None
+                Err(NotAppended::Full)
             }
         }
     }
 
     fn room_for_puts(&self) -> u64 {
         self.log.room_for_puts()
+    }
+
+    fn is_behind(&self) -> bool {
+        self.log.unsynced_bytes() > limits::LOG_BEHIND_BYTES
     }
 
     fn resident(&self, location: BodyLocation) -> Option<Bytes> {
@@ -87,10 +95,7 @@ fn incoming_bytes(fact: &Fact) -> usize {
         Fact::BodyChunk { chunk, .. } => chunk,
         _ => return 0,
     };
-    match body {
-        Body::Incoming(payload) => payload.len(),
-        _ => 0,
-    }
+    fitting(body.incoming_bytes())
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! it.
 //!
 //! Reading order: [`door`] (the one lock around the instance), [`journal`] (the log as the instance
-//! sees it), [`outbox`] (responses on their way to a connection), [`bodies`] (the content of a
-//! delivery), [`workers`] with `fetcher`, `pager` and [`admin_jobs`] (threads that wait for the
-//! disk in its stead), `slices` (what takes longer than a step may), [`images`], [`housekeeping`]
-//! and `relocation` (images, reclaim, time), [`backup`] (copies, and restores), [`replay`] (from a
-//! data folder to an instance) with [`start_error`], [`missing_extents`], `name_file` and
-//! [`settings`], [`inspection`] (the same without a start), [`running`] (an instance is open: start
-//! its threads).
+//! sees it), [`backlog`] (tasks that wait for the log), [`outbox`] (responses on their way to a
+//! connection), [`bodies`] (the content of a delivery), [`workers`] with `fetcher`, `pager` and
+//! [`admin_jobs`] (threads that wait for the disk in its stead), `slices` (what takes longer than a
+//! step may), [`images`], [`housekeeping`] and `relocation` (images, reclaim, time), [`backup`]
+//! (copies, and restores), `connection_accounts` (what connections hold), [`replay`] (from a data
+//! folder to an instance) with [`start_error`], [`missing_extents`], `name_file` and [`settings`],
+//! [`inspection`] (the same without a start), [`running`] (an instance is open: start its threads).
 //!
 //! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
 //! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
@@ -18,9 +18,11 @@
 
 pub mod admin_jobs;
 mod administration;
+mod backlog;
 pub mod backup;
 mod backup_folders;
 pub mod bodies;
+mod connection_accounts;
 pub mod defaults;
 mod door;
 mod fetcher;
@@ -49,6 +51,7 @@ mod workers;
 
 pub use admin_jobs::AdminJobs;
 pub use backup_folders::BackupFolders;
+pub use connection_accounts::{AccountShare, ConnectionAccounts};
 pub use door::Door;
 pub use images::{ImageReport, ImageSource, Images, PagesHold};
 pub use large::{Arrival, Arrivals, Departure, Departures, bytes_of, is_large};

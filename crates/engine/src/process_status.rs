@@ -16,6 +16,7 @@ use towline_process::Clock;
 use towline_standby::Lease;
 use towline_types::{Time, limits};
 
+use crate::connection_accounts::ConnectionAccounts;
 use crate::images::ImageReport;
 use crate::large::{Arrivals, Departures};
 
@@ -42,6 +43,8 @@ pub(crate) struct ProcessStatus {
     pub(crate) arrivals: Arc<Arrivals>,
     /// Large messages on their way out.
     pub(crate) departures: Arc<Departures>,
+    /// What connections hold.
+    pub(crate) connections: Arc<ConnectionAccounts>,
     /// The group, when this is an instance of one.
     pub(crate) group: OnceLock<Arc<dyn GroupView>>,
     /// The lease of a shared data folder.
@@ -61,6 +64,7 @@ impl ProcessStatus {
             image: Mutex::default(),
             arrivals: Arc::default(),
             departures: Arc::default(),
+            connections: Arc::default(),
             group: OnceLock::new(),
             lease: None,
             pages,
@@ -94,6 +98,8 @@ impl ProcessStatus {
                 arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
                 departing_bytes: self.departures.bytes(),
                 departing_bytes_max: limits::DEPARTING_BYTES_MAX,
+                connection_bytes: self.connections.bytes(),
+                connection_bytes_max: limits::CONNECTIONS_BYTES_MAX,
                 ..MemoryStatus::default()
             },
             ..Status::default()

@@ -16,7 +16,7 @@ use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
 use crate::listener::Urgency;
 use crate::record::{CHECK_BYTES, prefix_bytes};
-use crate::shared::{LogState, OpenOutcome, Phase, Shared};
+use crate::shared::{LogState, OpenOutcome, Phase, SEALED_BYTES_MAX, Shared};
 
 /// A run being appended: an atomic sequence of records. Replay yields all of it or nothing.
 /// Dropped without [`Appender::commit`], the run is given up.
@@ -29,6 +29,8 @@ pub struct Appender<'a> {
     /// Index of the batch in which the run began, and its length before.
     began: Option<(u64, usize)>,
     failed: Option<OpenOutcome>,
+    /// Batches that are full are handed over without waiting until the writers have caught up.
+    hurries: bool,
 }
 
 impl<'a> Appender<'a> {
@@ -38,7 +40,19 @@ impl<'a> Appender<'a> {
             state = shared.wait_as_appender(state);
         }
         state.appending = true;
-        Appender { shared, state: Some(state), began: None, failed: None }
+        Appender { shared, state: Some(state), began: None, failed: None, hurries: false }
+    }
+
+    /// A run of about `bytes` bytes, when the log takes it at once.
+    pub(crate) fn at_once(shared: &'a Shared, bytes: usize) -> Option<Appender<'a>> {
+        let mut state = shared.state();
+        if shared.is_behind(&state, bytes) {
+            state.behind = true;
+            return None;
+        }
+        state.behind = false;
+        state.appending = true;
+        Some(Appender { shared, state: Some(state), began: None, failed: None, hurries: true })
     }
 
     /// Adds a record, written by `write` at the end of the buffer that it is given (which holds
@@ -140,7 +154,7 @@ impl<'a> Appender<'a> {
         } else {
             self.shared.wake_writer(&mut state);
         }
-        self.shared.wake_appenders(&state);
+        self.shared.wake_appenders(&mut state);
         Ok(end)
     }
 
@@ -214,7 +228,32 @@ impl<'a> Appender<'a> {
         }
         self.shared.wake_writer(&mut state);
         drop(state);
-        self.state = Some(self.shared.wait_for_writers(self.shared.state.lock()));
+        let state = self.shared.state.lock();
+        self.state = Some(match self.hurries {
+            true => state,
+            false => self.shared.wait_for_writers(state),
+        });
+    }
+}
+
+impl Shared {
+    /// Whether a run of about `bytes` bytes would have to wait: for another run, for the writers,
+    /// or for an extent that is being made ready. Not of a log that is full or ended, which takes
+    /// no run in any case; and a run that is longer than all that is ever ready is not refused for
+    /// that.
+    fn is_behind(&self, state: &LogState, bytes: usize) -> bool {
+        if state.phase != Phase::Running || state.role.is_following() {
+            return false;
+        }
+        if state.appending || state.sealed_bytes > SEALED_BYTES_MAX {
+            return true;
+        }
+        let longest = self.options.record_bytes_max();
+        let comes = state.extents.comes_soon(state.open_bytes(), bytes as u64, longest as u64);
+        if comes {
+            self.preallocation.notify_one();
+        }
+        comes
     }
 }
 
@@ -228,6 +267,6 @@ impl Drop for Appender<'_> {
             self.shared.unsynced.fetch_sub(dropped as u64, Ordering::Relaxed);
             self.shared.note_room(&state);
         }
-        self.shared.wake_appenders(&state);
+        self.shared.wake_appenders(&mut state);
     }
 }

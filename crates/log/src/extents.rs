@@ -15,7 +15,7 @@ use std::{fmt, io};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::folder::chain::ExtentOffset;
-use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId};
+use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, ExtentHeader, LogId};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
@@ -333,6 +333,30 @@ impl Extents {
     /// Whether another extent should be made ready: the reserve and a whole extent are held.
     pub(crate) fn wants_ready(&self) -> bool {
         self.bytes_held() < self.reserve_bytes + self.extent_bytes && self.more_extents() > 0
+    }
+
+    /// Whether a run of `bytes` bytes, in records of `record_bytes_max` at most, finds no space in
+    /// what is ready, but in what preallocation is at work on. `open_bytes` are in the open batch.
+    pub(crate) fn comes_soon(&self, open_bytes: u64, bytes: u64, record_bytes_max: u64) -> bool {
+        let is_filling = !self.fill_refused && self.unfilled().is_some();
+        if !is_filling && !self.wants_ready() {
+            return false;
+        }
+        // Headers, checks and padding are counted roughly.
+        let need = bytes + bytes / 16 + 2 * BLOCK_BYTES as u64;
+        let rest = self.filled_to.saturating_sub(self.position + open_bytes);
+        if rest >= need {
+            return false;
+        }
+        let is_left = self.filled_to == self.extent_bytes;
+        let behind = self.ready.iter().filter(|_| is_left);
+        let behind = behind.map(|ready| ready.filled_to - EXTENT_HEADER_BYTES as u64);
+        if bytes <= record_bytes_max {
+            return behind.max().is_none_or(|most| most < need);
+        }
+        // A batch does not cross the end of an extent.
+        let usable = |bytes: u64| bytes.saturating_sub(record_bytes_max);
+        usable(rest) + behind.map(usable).sum::<u64>() < need
     }
 
     /// Bytes that can still be written behind the position.

@@ -42,4 +42,7 @@ pub trait Listener: Send + Sync {
     /// The header of this file, an extent, was damaged and has been written again. Called on a
     /// thread that reads the log.
     fn header_repaired(&self, _file: &str) {}
+    /// A run that [`crate::Log::try_appender`] did not take would be taken now, or may be. Called
+    /// on the thread that calls `space`.
+    fn caught_up(&self) {}
 }

@@ -72,6 +72,16 @@ impl Log {
         Appender::new(self.shared())
     }
 
+    /// Begins a run of about `bytes` bytes. `None` when it would have to wait: for another run, for
+    /// writers that are more than 16 MiB behind, or for an extent that is being made ready;
+    /// [`crate::Listener::caught_up`] is called when that is over. The run itself does not wait for
+    /// the writers either, so it may pass that bound; for extents only when it is longer than all
+    /// that is ever ready: the reserve and one extent.
+    #[must_use]
+    pub fn try_appender(&self, bytes: usize) -> Option<Appender<'_>> {
+        Appender::at_once(self.shared(), bytes)
+    }
+
     /// Longest record in bytes; 1 MiB + 64 KiB unless extents are smaller than that.
     #[must_use]
     pub fn record_bytes_max(&self) -> usize {

@@ -86,7 +86,7 @@ fn refuse(shared: &Shared, error: io::Error, reported: &mut Option<io::ErrorKind
         state.hindrance = Some(LogError::io("make an extent ready", NEW_NAME, error));
         shared.space_notifier.notify_one();
     }
-    shared.wake_appenders(&state);
+    shared.wake_appenders(&mut state);
 }
 
 fn next(shared: &Shared, refused: &mut bool) -> Chore {
@@ -111,7 +111,7 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
             }
             if disk_room < state.extents.disk_room {
                 // A caller may wait for an extent that will not be made after all.
-                shared.wake_appenders(&state);
+                shared.wake_appenders(&mut state);
             }
             state.extents.disk_room = disk_room;
             if state.extents.wants_ready() {
@@ -157,7 +157,7 @@ fn fill(shared: &Shared, unfilled: &UnfilledExtent) -> Result<(), Failure> {
     file.sync_data().map_err(Failure::Final)?;
     let mut state = shared.state();
     state.extents.filled(extent.sequence, from, to);
-    shared.wake_appenders(&state);
+    shared.wake_appenders(&mut state);
     Ok(())
 }
 
@@ -201,7 +201,7 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result
         extents.disk_room = extents.disk_room.saturating_sub(1);
     }
     extents.recycling = false;
-    shared.wake_appenders(&state);
+    shared.wake_appenders(&mut state);
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
             }
         }
         shared.note_room(&state);
-        shared.wake_appenders(&state);
+        shared.wake_appenders(&mut state);
         shared.preallocation.notify_one();
     }
     Ok(())

@@ -37,6 +37,8 @@ use crate::rule::{self, Decision, Facts, TypicalCompany, TypicalWrite};
 /// Most bytes in batches that wait for a writer; appenders wait beyond it, see
 /// [`Shared::wait_for_writers`].
 pub(crate) const SEALED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// When no more than this waits for a writer, a log that did not take a run says that it would now.
+const SEALED_BYTES_LOW: usize = SEALED_BYTES_MAX / 2;
 
 /// Bytes of a leader's open batch from which on it does not wait for the group's answer to others.
 const BESIDE_FROM_BYTES: usize = 64 * 1024;
@@ -171,6 +173,10 @@ pub(crate) struct LogState {
     pub(crate) waits_for_extent: Option<Instant>,
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
+    /// A run was not taken because it would have had to wait.
+    pub(crate) behind: bool,
+    /// What it would have waited for came: the listener is to hear of it.
+    pub(crate) caught_up: bool,
     pub(crate) extents: Extents,
     /// How much free space the preallocation thread last saw; the listener is notified.
     pub(crate) space: Space,
@@ -290,10 +296,15 @@ impl Shared {
         }
     }
 
-    /// Wakes the threads that wait for a turn, for free space, or for writers.
-    pub(crate) fn wake_appenders(&self, state: &LogState) {
+    /// Wakes the threads that wait for a turn, for free space, or for writers; and has the listener
+    /// notified, when a run was not taken that would have had to wait for any of these.
+    pub(crate) fn wake_appenders(&self, state: &mut LogState) {
         if state.appenders_waiting > 0 {
             self.appenders.notify_all();
+        }
+        if state.behind && state.sealed_bytes <= SEALED_BYTES_LOW {
+            (state.behind, state.caught_up) = (false, true);
+            self.space_notifier.notify_one();
         }
     }
 

@@ -1,4 +1,5 @@
-//! The space notifier: the thread that reports the free space of the log to the listener.
+//! The space notifier: the thread that reports the free space of the log to the listener, and that
+//! a log which took no run because it was behind has caught up.
 //!
 //! Not here: measuring the free space (`preallocation`). It is a thread of its own because the
 //! listener may append, and so wait for the preallocation thread.
@@ -18,6 +19,10 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         if let Some(error) = state.hindrance.take() {
             drop(state);
             shared.report(|listener| listener.hindered(&error));
+            state = shared.state();
+        } else if std::mem::take(&mut state.caught_up) {
+            drop(state);
+            shared.report(|listener| listener.caught_up());
             state = shared.state();
         } else if state.space == reported {
             shared.space_notifier.wait(&mut state);

@@ -43,6 +43,7 @@ struct Seen {
     spaces: Vec<Space>,
     hindrances: usize,
     headers_repaired: Vec<String>,
+    caught_up: usize,
 }
 
 impl Watch {
@@ -99,6 +100,20 @@ impl Watch {
         }
     }
 
+    /// Waits until the log has caught up, or takes a call that was made since the last wait.
+    pub fn wait_caught_up(&self) {
+        let mut seen = self.seen.lock();
+        while seen.caught_up == 0 {
+            self.changed.wait(&mut seen);
+        }
+        seen.caught_up -= 1;
+    }
+
+    /// Calls of `caught_up` that no test has waited for.
+    pub fn caught_up(&self) -> usize {
+        self.seen.lock().caught_up
+    }
+
     /// How often the preparation of an extent failed.
     pub fn hindrances(&self) -> usize {
         self.seen.lock().hindrances
@@ -153,6 +168,11 @@ impl Listener for Watch {
 
     fn hindered(&self, _error: &LogError) {
         self.seen.lock().hindrances += 1;
+    }
+
+    fn caught_up(&self) {
+        self.seen.lock().caught_up += 1;
+        self.changed.notify_all();
     }
 
     fn space(&self, space: Space) {

@@ -289,7 +289,7 @@ fn finish(shared: &Shared, batches: &[WrittenBatch], began: Instant, done: Done)
         }
         // A caller that leads, or cuts something off, waits until all writes are back.
         if state.role.is_following() {
-            shared.wake_appenders(&state);
+            shared.wake_appenders(&mut state);
         }
         if bytes == 0 {
             return false;
@@ -297,7 +297,7 @@ fn finish(shared: &Shared, batches: &[WrittenBatch], began: Instant, done: Done)
         state.reporting += 1;
         // Threads that wait for writers go on when none is left.
         if state.phase == Phase::Closing || shared.all_report(&state) {
-            shared.wake_appenders(&state);
+            shared.wake_appenders(&mut state);
         }
     }
     shared.reported.post();

@@ -24,12 +24,12 @@ mod selection;
 
 pub use admin::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
 pub use damaged::{DamagedMessage, Whereabouts};
-pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
+pub use front::{ConnectionAccount, Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
     Administration, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound,
     RoutedResponse,
 };
-pub use journal::Journal;
+pub use journal::{Journal, NotAppended};
 pub use live::{MESSAGE_OVERHEAD_BYTES, SparseExtents};
 pub use request::{
     AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,

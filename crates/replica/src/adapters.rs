@@ -24,6 +24,14 @@ impl ActiveInstance for ActiveDoor {
         Listener::space(self.0.as_ref(), space);
     }
 
+    fn written(&self) {
+        self.0.written();
+    }
+
+    fn caught_up(&self) {
+        Listener::caught_up(self.0.as_ref());
+    }
+
     fn close_clients(&self) {
         self.0.end(Farewell::HandsOver);
     }

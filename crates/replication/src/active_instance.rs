@@ -14,6 +14,12 @@ pub trait ActiveInstance: Send + Sync {
     /// The free space of the log changed.
     fn space(&self, space: Space);
 
+    /// The disk of this instance has written more of the log.
+    fn written(&self);
+
+    /// The log took no run because it was behind, and does again.
+    fn caught_up(&self);
+
     /// Closes all client connections, because another instance becomes active.
     fn close_clients(&self);
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
 use towline_delegation::DelegationLock;
 use towline_group::{FetchOrder, HardState, Input, Member, MemberId, Message, Output, Progress};
-use towline_log::{Listener, Log, LogError, Replicator, Space};
+use towline_log::{Log, LogError, Replicator};
 use towline_os::sync::{Condvar, Mutex};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
@@ -541,33 +541,6 @@ impl Driver {
     }
 }
 
-impl Listener for Driver {
-    fn durable(&self, _upto: Lsn) {
-        self.core.post();
-        self.take_durable_news();
-        self.report_committed();
-    }
-
-    fn failed(&self, error: &LogError) {
-        say(&towline_admin::catalogue::LOG_WRITE_FAILED, &[&error.to_string()]);
-        towline_os::process::exit(self.surroundings.log_failed_status);
-    }
-
-    fn hindered(&self, error: &LogError) {
-        say(&towline_admin::catalogue::LOG_EXTENT_REFUSED, &[&error.to_string()]);
-    }
-
-    fn header_repaired(&self, file: &str) {
-        say(&towline_admin::catalogue::EXTENT_HEADER_REPAIRED, &[file]);
-    }
-
-    fn space(&self, space: Space) {
-        if let Some(active) = self.active.get() {
-            active.space(space);
-        }
-    }
-}
-
 impl Replicator for Driver {
     fn leaves(&self, batch: Batch) {
         // Under a lock of the log: the holder of ours never waits for the log while this one leads.
@@ -582,6 +555,7 @@ mod disk_stall;
 mod durable;
 mod keep_hard_state;
 mod liveness;
+mod log_reports;
 mod messages;
 mod starts;
 mod surroundings;

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use bytes::Bytes;
 use towline_admin::status::Status;
 use towline_core::{Body, Durability, Fact, record};
-use towline_node::Journal;
+use towline_node::{Journal, NotAppended};
 use towline_types::{BATCH_HEADER_BYTES, Batch, BatchPlace, BodyLocation, Lsn, Time};
 
 use crate::runs::{PREFIX_BYTES, put_record};
@@ -132,9 +132,9 @@ impl Open {
 }
 
 impl Journal for SimulatedJournal {
-    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Result<Lsn, NotAppended> {
         if self.full.get() {
-            return None;
+            return Err(NotAppended::Full);
         }
         let mut open = self.open.borrow_mut();
         let count = facts.len();
@@ -142,7 +142,7 @@ impl Journal for SimulatedJournal {
             open.push(fact, number + 1 == count);
         }
         open.forced |= durability == Durability::Forced;
-        Some(open.tail())
+        Ok(open.tail())
     }
 
     fn room_for_puts(&self) -> u64 {
@@ -163,7 +163,7 @@ impl Journal for SimulatedJournal {
 pub(crate) struct NoJournal;
 
 impl Journal for NoJournal {
-    fn append(&self, facts: &mut [Fact], _: Durability) -> Option<Lsn> {
+    fn append(&self, facts: &mut [Fact], _: Durability) -> Result<Lsn, NotAppended> {
         unreachable!("looking changes nothing, but it logged {facts:?}")
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let journal = SimulatedJournal::behind(last, 20, 512);
         let got = |n| Fact::Got { queue: QueueId(1), sequence: MessageSequence(n) };
         let mut facts: Vec<Fact> = (0..10).map(got).collect();
-        let end = journal.append(&mut facts, Durability::Forced);
+        let end = journal.append(&mut facts, Durability::Forced).ok();
         assert_eq!(journal.waiting(), CommitUrgency::Forced);
         let batches = journal.take();
         assert!(batches.len() > 1, "{batches:?}");

@@ -42,6 +42,8 @@ pub const UNIT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024 * 1024;
 /// Persistent bodies of one open unit of work that are kept in memory; beyond it they go to the log
 /// ahead of the commit.
 pub const UNIT_STAGED_BYTES_MAX: u64 = 1024 * 1024;
+/// The same for all open units of work of one connection together, in equal shares.
+pub const CONNECTION_STAGED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The part of the memory for messages (one in so many) that persistent bodies of all open units of
 /// work may take before they go to the log earlier than that.
 pub const UNITS_STAGED_SHARE: u64 = 4;
@@ -66,6 +68,8 @@ pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
 /// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
 /// oldest of them may come to it again. As many as a unit of work may have gets by default.
 pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
+/// The same for all consumers of a connection together, in equal shares: 16 MiB.
+pub const REFUSED_PER_CONNECTION_MAX: usize = 1_000_000;
 /// Encoded message annotations that `modified` outcomes gave one message. One outcome with more is
 /// refused; of several that are longer together, the last one counts.
 pub const MODIFIED_ANNOTATIONS_BYTES_MAX: usize = 4_096;
@@ -86,8 +90,42 @@ pub const BEGUN_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const DISPATCHED_AHEAD_MAX: u64 = 1_024;
 /// The same for all consumers of a connection together, in equal shares.
 pub const DISPATCHED_AHEAD_OF_CONNECTION_MAX: u64 = 8_192;
-/// The least share: a few deliveries are less memory than the link that they are for.
-pub const DISPATCHED_AHEAD_MIN: u64 = 16;
+/// The least share: 10,000 links have 40,000 together.
+pub const DISPATCHED_AHEAD_MIN: u64 = 4;
+/// Memory of one connection unless configured otherwise, beside one message of the largest length
+/// that is on its way in: what is beyond it stays in queues, or with the client.
+pub const CONNECTION_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// Memory of all connections together, beyond which each of them may have its equal part only.
+pub const CONNECTIONS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// The least part: an ordinary client holds less, and does not notice.
+pub const CONNECTION_BYTES_MIN: u64 = 1024 * 1024;
+/// Memory counted for one link beside its name and its selector. Measured: 10,000 consumers.
+pub const LINK_BYTES: u64 = 2_048;
+/// The part of a connection's memory (one in so many) that its links may take: a client that has
+/// its deliveries unsettled can still attach links, and one with many links is still served.
+pub const LINKS_SHARE: u64 = 2;
+/// Memory counted for one delivery that was dispatched and waits, without its body, until it can be
+/// sent. Measured with 100,000 of them.
+pub const HELD_DELIVERY_BYTES: u64 = 640;
+/// Memory counted for one delivery that the client has not settled, here and at its queue, whose
+/// entry cannot leave memory meanwhile. Measured with 260,000 of them.
+pub const UNSETTLED_DELIVERY_BYTES: u64 = 352;
+/// Memory counted for one delivery that is settled before an older one of its session.
+pub const SETTLED_DELIVERY_BYTES: u64 = 24;
+/// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
+/// to it waits with its connection, and producers of persistent messages get no further credit.
+pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;
+/// When no more than this are not written, a log that was behind is not any more.
+pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
+/// A persistent message longer than this goes to the log in pieces, with the turns of others
+/// between them.
+pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
+/// Requests of one connection that the instance takes in one step, some two milliseconds of them:
+/// others have their turn between. One frame settles as many deliveries as a client was sent, and
+/// a client that settles them in more steps than it gets them falls behind its queue.
+pub const STEP_REQUESTS_MAX: usize = 4_096;
+/// Bytes of messages of one step; one more is taken while they are fewer.
+pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
@@ -145,12 +183,22 @@ pub const RETURNED_PER_SCANNER_MAX: usize = 4_096;
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.
 pub const PRODUCER_CREDIT: u32 = 1_000;
+/// The same for all producers of a connection together, in equal shares.
+pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
+/// The least share: so few messages are less work than the link that they come on.
+pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
+const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
+const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
 const _: () =
     assert!(SELECTOR_BYTES_MAX as u64 / 2 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
 const _: () = assert!(CONTROL_ANSWER_STALLED.as_millis() < CONTROL_ANSWER_MAX.as_millis());
+const _: () = assert!(REFUSED_PER_CONSUMER_MAX <= REFUSED_PER_CONNECTION_MAX);
+const _: () = assert!(UNIT_STAGED_BYTES_MAX <= CONNECTION_STAGED_BYTES_MAX);
+const _: () = assert!(PRODUCER_CREDIT_MIN <= PRODUCER_CREDIT);
+const _: () = assert!(PRODUCER_CREDIT <= CREDIT_OF_CONNECTION_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);

@@ -6,7 +6,7 @@ use crate::event::{
 };
 use crate::link::{Direction, Link};
 use crate::sasl::ScramCredentials;
-use crate::session::Session;
+use crate::session::{Session, UnsettledCount};
 use crate::types::{DeliveryState, Error, Role, SaslCode};
 
 impl Connection {
@@ -107,6 +107,15 @@ impl Connection {
     #[must_use]
     pub fn begun_bytes(&self) -> usize {
         self.sessions.iter().map(|(_, session)| session.waiting_bytes()).sum()
+    }
+
+    /// Deliveries that were sent and are not settled, of all sessions together.
+    #[must_use]
+    pub fn unsettled(&self) -> UnsettledCount {
+        self.sessions.iter().fold(UnsettledCount::default(), |all, (_, session)| {
+            let UnsettledCount { open, holes } = session.unsettled();
+            UnsettledCount { open: all.open + open, holes: all.holes + holes }
+        })
     }
 
     /// Transfer frames that a delivery of so many bytes takes, at most.

@@ -98,7 +98,7 @@ pub(crate) struct Partial {
     pub(crate) resumed: bool,
     pub(crate) state: Option<DeliveryState>,
     pub(crate) payload: Payload,
-    /// Small pieces behind `payload`.
+    /// The last piece, behind `payload`.
     pub(crate) gathered: BytesMut,
     /// Held, of all frames so far.
     pub(crate) bytes: u64,

@@ -13,9 +13,9 @@ use crate::types::{
     DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,
 };
 
-/// Frames with less payload than this are gathered by copying, so that a delivery in tiny frames
-/// does not take many times its size.
-const GATHER_BYTES_MAX: usize = 1_024;
+/// What came of an unfinished delivery is copied into pieces of about this size. A slice of the
+/// read buffer would keep all of it (128 KiB), and one read may bring a frame of a few bytes.
+const PIECE_BYTES: usize = 64 * 1_024;
 /// A delivery that is too long for its link is read, and dropped, up to here: a program that sends
 /// one such message hears of it by its outcome and keeps the link.
 const DROPPED_BYTES_MAX: u64 = 2 * limits::TRANSFER_BYTES_MAX;
@@ -382,12 +382,10 @@ impl Partial {
     /// Adds the payload of one frame.
     fn with(mut self, payload: Bytes) -> Partial {
         self.bytes = self.bytes.saturating_add(payload.len() as u64);
-        if payload.len() < GATHER_BYTES_MAX {
-            self.gathered.extend_from_slice(&payload);
-        } else {
+        if self.gathered.len() + payload.len() > PIECE_BYTES {
             self.flush();
-            self.payload.push(payload);
         }
+        self.gathered.extend_from_slice(&payload);
         self
     }
 
@@ -401,7 +399,7 @@ impl Partial {
     }
 
     fn flush(&mut self) {
-        self.payload.push(self.gathered.split().freeze());
+        self.payload.push(std::mem::take(&mut self.gathered).freeze());
     }
 
     fn finish(mut self, link: LinkId) -> event::IncomingDelivery {

@@ -26,6 +26,7 @@ use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
 
 pub(crate) use incoming::Outcomes;
 pub(crate) use unfinished::UnfinishedDeliveries;
+pub use unsettled::UnsettledCount;
 
 use outgoing::Waiting;
 use settlements::Settlements;
@@ -150,6 +151,11 @@ impl Session {
     /// Bytes of deliveries that wait for the peer's window.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
+    }
+
+    /// Deliveries that the peer has and did not settle.
+    pub(crate) fn unsettled(&self) -> UnsettledCount {
+        self.unsettled.count()
     }
 
     pub(crate) fn id(&self) -> SessionId {

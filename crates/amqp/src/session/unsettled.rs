@@ -24,6 +24,15 @@ pub(crate) struct Entry {
     pub(crate) reported: bool,
 }
 
+/// How many deliveries there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnsettledCount {
+    /// Sent, and not settled.
+    pub open: usize,
+    /// Settled, with a slot that is kept because an older one is open.
+    pub holes: usize,
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
@@ -67,6 +76,10 @@ fn close_of(links: &mut [LinkIds], link: u16, id: u64) {
 }
 
 impl Unsettled {
+    pub(crate) fn count(&self) -> UnsettledCount {
+        UnsettledCount { open: self.live + self.old.len(), holes: self.ring.len() - self.live }
+    }
+
     fn next(&self) -> u64 {
         self.base + self.ring.len() as u64
     }

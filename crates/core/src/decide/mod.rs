@@ -7,6 +7,7 @@ pub(crate) mod damaged;
 mod dead_letter;
 pub(crate) mod define;
 mod get;
+mod large;
 mod leave;
 mod move_messages;
 mod open;

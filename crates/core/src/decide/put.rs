@@ -54,7 +54,7 @@ impl QueueManager {
     }
 
     /// What the message will be, unless it is refused.
-    fn check_put(
+    pub(super) fn check_put(
         &self,
         now: Time,
         target: &PutTarget,
@@ -144,11 +144,16 @@ impl QueueManager {
         let sequence = self.next_sequence();
         let queue = put.queue;
         self.queue_mut(queue).in_flight += 1;
-        // In one piece of its own: it must let go of the read buffer that it came in.
         let StagedBody::Here(content) = put.body else {
             unreachable!("a non-persistent message never goes to the log")
         };
-        let body = Body::Memory(content.to_owned_bytes());
+        // In one piece of its own: it must let go of the read buffer that it came in. One that came
+        // in many frames was put together already.
+        let is_short = content.len() <= limits::PUT_AT_ONCE_BYTES_MAX;
+        let body = Body::Memory(match is_short {
+            true => content.to_owned_bytes(),
+            false => content.to_contiguous(),
+        });
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
         Fact::Put { queue, sequence, message }
@@ -172,7 +177,7 @@ pub(super) fn push_chunks(
 }
 
 /// Cuts a payload into pieces of this size; the last one may be shorter. Copies nothing.
-fn split_into_chunks(content: &Payload, bytes_max: usize) -> Vec<Payload> {
+pub(super) fn split_into_chunks(content: &Payload, bytes_max: usize) -> Vec<Payload> {
     assert!(bytes_max > 0, "chunks of no bytes never end");
     let mut chunks = Vec::new();
     let mut chunk = Payload::Empty;

@@ -163,7 +163,10 @@ impl QueueManager {
             return;
         };
         consumer.refused.insert(sequence);
-        if consumer.refused.len() > limits::REFUSED_PER_CONSUMER_MAX {
+        let connection = self.connections.get(&consumer.connection);
+        let consumers = connection.map_or(1, |found| found.consumers.len().max(1));
+        let share = limits::REFUSED_PER_CONNECTION_MAX / consumers;
+        while consumer.refused.len() > share.clamp(1, limits::REFUSED_PER_CONSUMER_MAX) {
             consumer.refused.pop_first();
         }
         if consumer.attention != Attention::Plain {

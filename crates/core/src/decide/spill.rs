@@ -18,10 +18,11 @@ use super::put::push_chunks;
 use crate::fact::Durability;
 use crate::request::{Decision, PutTarget};
 use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
-use crate::{BodyId, QueueManager, Refusal, UnitId};
+use crate::{BodyId, ConnectionId, QueueManager, Refusal, UnitId};
 
-/// A staged body up to this size is copied, so that it does not keep a whole read buffer alive.
-const STAGED_COPY_BYTES_MAX: usize = 4096;
+/// A staged body up to this size is copied, so that it does not keep a whole read buffer alive: all
+/// that came in one frame. Those of many frames have memory of their own.
+const STAGED_COPY_BYTES_MAX: usize = limits::FRAME_BYTES_MAX as usize;
 
 impl QueueManager {
     /// Adds a put to a unit of work, and logs bodies of the unit when there are too many in memory.
@@ -37,6 +38,7 @@ impl QueueManager {
     ) -> Result<(), Refusal> {
         let bytes = put.bytes_here();
         let bytes_max = self.limits.unit_bytes_max;
+        let staged_bytes_max = self.staged_share(target.connection);
         let unit = self.unit_for_one_more(target.connection, id)?;
         if unit.bytes.saturating_add(bytes) > bytes_max {
             return Err(Refusal::UnitTooLarge { bytes_max });
@@ -58,13 +60,20 @@ impl QueueManager {
         unit.bytes += bytes;
         unit.staged_bytes += put.bytes_to_spill();
         unit.puts.push(put);
-        let spills = unit.staged_bytes > self.limits.unit_staged_bytes_max
+        let spills = unit.staged_bytes > staged_bytes_max
             || self.staged_bytes > self.limits.memory_bytes_max / limits::UNITS_STAGED_SHARE
             || self.memory_bytes > self.limits.memory_bytes_max;
         if spills {
             self.spill(id, out);
         }
         Ok(())
+    }
+
+    /// What one unit of this connection may keep of persistent bodies: its units share.
+    fn staged_share(&self, connection: ConnectionId) -> u64 {
+        let units = self.connections.get(&connection).map_or(0, |found| found.units.len());
+        let share = limits::CONNECTION_STAGED_BYTES_MAX / units.max(1) as u64;
+        share.min(self.limits.unit_staged_bytes_max)
     }
 
     /// Sends all persistent bodies of a unit that are in memory to the log.
@@ -89,6 +98,21 @@ impl QueueManager {
         self.memory_bytes -= unit.staged_bytes;
         self.staged_bytes -= unit.staged_bytes;
         unit.staged_bytes = 0;
+    }
+
+    /// Adds a put with a body that went to the log on its own.
+    pub(super) fn stage_spilled(
+        &mut self,
+        id: UnitId,
+        put: StagedPut,
+        (body, bytes): (BodyId, u64),
+    ) {
+        self.memory_bytes += put.memory_bytes();
+        let Some(unit) = self.units.get_mut(&id) else { unreachable!("{id:?} was found open") };
+        unit.bytes += bytes;
+        unit.spilled_bytes += bytes;
+        unit.puts.push(put);
+        unit.went_ahead(body, 1);
     }
 
     /// A staged put is decided, or given up: its memory is free, but for a body that is not

@@ -140,6 +140,11 @@ impl Block {
         }
     }
 
+    /// What is in it, for the last time.
+    pub(crate) fn into_sheet(self) -> Sheet {
+        self.sheet.map(Arc::unwrap_or_clone).unwrap_or_default()
+    }
+
     pub(crate) fn is_here(&self) -> bool {
         self.sheet.is_some()
     }

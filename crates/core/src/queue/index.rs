@@ -126,6 +126,14 @@ impl KeyIndex {
         }
     }
 
+    /// One of no message, for the same kinds of keys.
+    pub(crate) fn emptied(&self) -> KeyIndex {
+        KeyIndex {
+            correlation: self.correlation.as_ref().map(|_| Keys::default()),
+            message_id: self.message_id.as_ref().map(|_| Keys::default()),
+        }
+    }
+
     /// Indexes this kind of key from now on. `available` are all available messages now.
     pub(crate) fn cover<'a>(
         &mut self,

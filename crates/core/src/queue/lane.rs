@@ -343,6 +343,23 @@ impl Lane {
         dropped
     }
 
+    /// Takes all entries out, which are here, at a cost that does not depend on how many there are
+    /// in a block.
+    ///
+    /// # Panics
+    /// When a block is away.
+    pub(crate) fn take_all(&mut self) -> VecDeque<Block> {
+        assert_eq!(self.away, 0, "what is away is not taken out of its page");
+        let blocks = std::mem::take(&mut self.blocks);
+        for block in &blocks {
+            assert!(!block.is_pinned(), "a fact on its way needs this block");
+            self.obsolete.extend(block.stored.as_ref().map(|outline| outline.page));
+            self.census.went();
+        }
+        (self.live, self.hint) = (0, 0);
+        blocks
+    }
+
     /// The first available entry, at a cost that does not depend on how many are held before it.
     pub(crate) fn first_available(&mut self) -> Walk {
         let found = self.next_available(self.hint);

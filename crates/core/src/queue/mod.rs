@@ -39,7 +39,9 @@ pub(crate) use entry::{Entry, EntryBody, EntryState, Extra, LANES, Marks, Spot};
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, LanePosition, Walk};
 pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
-pub(crate) use removed::{Attention, RemovedMessage, Visitor, body_bytes};
+pub(crate) use removed::{
+    Attention, RemovedBlock, RemovedMessage, RemovedQueue, Visitor, body_bytes,
+};
 pub(crate) use returned::ScanCursor;
 pub(crate) use waiting::{WaitingConsumers, WokenConsumer};
 
@@ -95,6 +97,8 @@ pub(crate) struct Queue {
     pub(crate) expiring: u64,
     /// Bytes of their bodies.
     pub(crate) bytes: u64,
+    /// Of these: of messages that are not persistent.
+    pub(crate) memory_bytes: u64,
     /// Puts decided or staged in a unit of work, not applied.
     pub(crate) reserved: u64,
     /// Of these: decided, on their way.
@@ -133,6 +137,7 @@ impl Queue {
             available: 0,
             expiring: 0,
             bytes: 0,
+            memory_bytes: 0,
             reserved: 0,
             in_flight: 0,
             uncommitted_gets: 0,
@@ -210,6 +215,7 @@ impl Queue {
         self.available += 1;
         self.expiring += u64::from(entry.expires());
         self.bytes += bytes;
+        self.memory_bytes += if entry.persistent { 0 } else { bytes };
         let lane = header.order.min(9);
         self.became_available(Spot { lane, sequence }, entry.hashes());
         self.occupied |= 1 << lane;
@@ -327,8 +333,29 @@ impl Queue {
         let removed = RemovedMessage { entry, extra };
         self.live -= 1;
         self.expiring -= u64::from(removed.entry.expires());
-        self.bytes -= removed.bytes();
+        let bytes = removed.bytes();
+        self.bytes -= bytes;
+        self.memory_bytes -= if removed.entry.persistent { 0 } else { bytes };
         removed
+    }
+
+    /// Takes all messages out, which are in memory.
+    pub(crate) fn take_all(&mut self) -> RemovedQueue {
+        let lanes = self.lanes.iter_mut();
+        let blocks = lanes.flat_map(Lane::take_all).map(RemovedBlock).collect();
+        let index = self.index.take();
+        self.index = index.as_ref().map(KeyIndex::emptied);
+        (self.occupied, self.live, self.available) = (0, 0, 0);
+        (self.expiring, self.bytes, self.memory_bytes) = (0, 0, 0);
+        RemovedQueue { blocks, _index: index }
+    }
+
+    /// Takes the messages before this sequence out; those on pages stay.
+    pub(crate) fn take_before(&mut self, upto: u64) -> Vec<RemovedMessage> {
+        let before = self.iter().filter(|(_, entry)| entry.sequence < upto);
+        let spots: Vec<Spot> =
+            before.map(|(lane, entry)| Spot { lane, sequence: entry.sequence }).collect();
+        spots.into_iter().map(|spot| self.remove(spot)).collect()
     }
 
     /// Gives a message another location for its body (it was carried forward); yields the old one.
@@ -437,6 +464,9 @@ impl Queue {
             .map(|(lane, entry)| self.body_bytes(Spot { lane, sequence: entry.sequence }))
             .sum();
         assert_eq!(self.bytes, here + away(&|outline| outline.bytes), "bytes");
+        let memory = self.iter().filter(|(_, entry)| !entry.persistent);
+        let memory: u64 = memory.map(|(_, entry)| entry.memory_bytes()).sum();
+        assert_eq!(self.memory_bytes, memory, "bytes that are not in the log");
         if let Some(index) = &self.index {
             index.audit(self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
         }

@@ -1,6 +1,10 @@
 //! What leaves a queue, how long bodies are, and how consumers look at it.
 
-use super::{Entry, EntryBody, Extra};
+use std::collections::VecDeque;
+
+use super::block::{Block, Sheet};
+use super::index::KeyIndex;
+use super::{Entry, EntryBody, EntryState, Extra};
 use crate::ConsumerId;
 use crate::message::{Body, Message};
 use crate::request::FilterKey;
@@ -35,6 +39,29 @@ impl RemovedMessage {
         let backout_count = self.entry.backout_count;
         let dead_letter = self.extra.dead_letter.take();
         Message { header, body: self.body(), backout_count, dead_letter }
+    }
+}
+
+/// All messages that were in memory, taken out of their queue at once.
+#[derive(Debug)]
+pub(crate) struct RemovedQueue {
+    pub(crate) blocks: VecDeque<RemovedBlock>,
+    /// It may be large, and goes with the last of them.
+    pub(super) _index: Option<KeyIndex>,
+}
+
+/// Some hundred messages of them.
+#[derive(Debug)]
+pub(crate) struct RemovedBlock(pub(super) Block);
+
+impl RemovedBlock {
+    pub(crate) fn into_messages(self) -> impl Iterator<Item = RemovedMessage> {
+        let Sheet { entries, mut extras } = self.0.into_sheet();
+        let live = entries.into_iter().filter(|entry| entry.state != EntryState::Gone);
+        live.map(move |entry| {
+            let extra = extras.remove(&entry.sequence).unwrap_or_default();
+            RemovedMessage { entry, extra }
+        })
     }
 }
 

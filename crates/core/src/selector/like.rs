@@ -9,6 +9,11 @@
 /// Characters of a piece that has `_` in it and `%` on both sides: one bit each in a `u64`.
 const FLOATING_CHARACTERS_MAX: usize = 64;
 
+/// What an allocation of so many bytes takes.
+pub(super) fn block_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
+}
+
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Like {
@@ -51,6 +56,20 @@ struct Mask {
 }
 
 impl Like {
+    /// Bytes of memory beside itself, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let of_rest = self.rest.as_ref().map_or(0, |rest| {
+            let of_floating = rest.floating.iter().map(|piece| match piece {
+                Floating::Plain(text) => block_bytes(text.len()),
+                Floating::Masked(mask) => block_bytes(size_of_val(&*mask.places)),
+            });
+            block_bytes(size_of_val(&*rest.floating))
+                + of_floating.sum::<usize>()
+                + block_bytes(size_of_val(&*rest.last))
+        });
+        block_bytes(size_of_val(&*self.first)) + of_rest
+    }
+
     /// Compiles a pattern.
     ///
     /// # Errors

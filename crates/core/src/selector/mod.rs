@@ -91,6 +91,16 @@ impl Selector {
         self.program.walks()
     }
 
+    /// Bytes of memory that it takes, about: up to forty times its text.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let of_key = match &self.index_key {
+            Some(IndexKey::CorrelationId(key) | IndexKey::MessageId(key)) => key.len(),
+            None => 0,
+        };
+        size_of::<Selector>() + self.text.len() + of_key + self.program.memory_bytes()
+    }
+
     /// The text that it was parsed from.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::like::Like;
+use super::like::{Like, block_bytes};
 use super::{Properties, Value};
 
 /// Highest stack that a selector may need; more counts as nested too deeply.
@@ -94,6 +94,33 @@ impl Program {
     /// Operations that walk: to find a property, or along a value.
     pub(super) fn walks(&self) -> usize {
         self.ops.iter().filter(|op| matches!(op, Op::Property(_) | Op::Like { .. })).count()
+    }
+
+    /// Bytes of memory that it takes, about: blocks of the allocator included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let of_ops = self.ops.iter().map(|op| match op {
+            Op::Property(text) | Op::Text(text) => block_bytes(text.len()),
+            Op::In { list, .. } => {
+                let of_texts: usize = list.iter().map(|text| block_bytes(text.len())).sum();
+                block_bytes(size_of_val(&**list)) + of_texts
+            }
+            Op::Like { pattern, .. } => block_bytes(size_of::<Like>()) + pattern.memory_bytes(),
+            Op::Long(_)
+            | Op::Double(_)
+            | Op::Boolean(_)
+            | Op::Compare(_)
+            | Op::Calculate(_)
+            | Op::Negate
+            | Op::Keep
+            | Op::Not
+            | Op::And
+            | Op::Or
+            | Op::SkipIfFalse(_)
+            | Op::SkipIfTrue(_)
+            | Op::Between { .. }
+            | Op::IsNull { .. } => 0,
+        });
+        block_bytes(size_of_val(&*self.ops)) + of_ops.sum::<usize>()
     }
 
     /// The value that the program leaves.

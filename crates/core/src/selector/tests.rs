@@ -397,3 +397,15 @@ fn arbitrary_bytes_never_panic() {
         }
     });
 }
+
+#[test]
+fn the_memory_of_a_selector_is_more_than_its_text_and_grows_with_it() {
+    let bytes = |text: &str| Selector::parse(text).unwrap().memory_bytes();
+    let one = bytes("a = 1");
+    assert!(one > 100, "{one}");
+    let terms = |term: &str| vec![term; 100].join(" OR ");
+    for term in ["a = 1", "a LIKE 'x%y_z%'", "a IN ('x', 'y')", "a BETWEEN 1 AND 2"] {
+        let many = bytes(&terms(term));
+        assert!(many > 100 * 100, "{term}: {many}");
+    }
+}

@@ -6,6 +6,7 @@ mod expiry;
 mod filters;
 mod given_up;
 mod history;
+mod large;
 mod move_messages;
 mod objects;
 mod paging;

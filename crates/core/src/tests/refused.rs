@@ -132,3 +132,21 @@ fn so_many_refusals_are_remembered_and_no_more() {
     assert_eq!(again.len(), 1, "the one that was refused first");
     assert_eq!(again[0].sequence, got[0].sequence);
 }
+
+#[test]
+fn consumers_of_one_connection_share_what_is_remembered() {
+    const CONSUMERS: usize = limits::REFUSED_PER_CONNECTION_MAX / 500;
+    let mut rig = rig_with(&[]);
+    let target = rig.open_put("Q").unwrap();
+    for _ in 0..501 {
+        rig.send(&target, persistent("x"), None).unwrap();
+    }
+    let consumers: Vec<_> = (0..CONSUMERS).map(|_| rig.consumer("Q", 0)).collect();
+    rig.core.set_credit(consumers[0], 501, false);
+    let got = rig.dispatch();
+    got.iter().for_each(|delivery| rig.settle(delivery, NOT_HERE));
+    rig.core.set_credit(consumers[0], 10, false);
+    let again = rig.dispatch();
+    assert_eq!(again.len(), 1, "the one that was refused first");
+    assert_eq!(again[0].sequence, got[0].sequence);
+}

@@ -1,11 +1,13 @@
 //! A queue manager with a pretended log, for tests: runs are encoded, kept, and applied when the
 //! test says that they are durable. All facts that are logged go through `record` and back.
 
+mod page_file;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, Lsn, PageRef, Payload, Time};
+use towline_types::{BodyLocation, Lsn, Payload, Time};
 
 use crate::command::{DefineLocal, LocalChanges};
 use crate::queue::page::bodies_of_page;
@@ -13,8 +15,8 @@ use crate::record::{decode, encode};
 use crate::{
     Body, Candidate, ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Delivery,
     Durability, Effect, Fact, Filter, FilterKey, Limits, Match, NewMessage, Outcome, Outputs,
-    PageJob, PageRequest, Pages, PutTarget, QueueManager, QueueStatus, Refusal, Selection,
-    Settlement, StoredPage, UnitId,
+    PageRequest, Pages, PutTarget, QueueManager, QueueStatus, Refusal, Selection, Settlement,
+    UnitId,
 };
 
 /// A record as the log has it.
@@ -61,6 +63,8 @@ pub(crate) struct Rig {
     removed_from: BTreeMap<u64, (u64, u64)>,
     /// Runs become durable at once.
     pub(crate) instant: bool,
+    /// What left a cleared or deleted queue waits for slices.
+    pub(crate) keeps_garbage: bool,
     pub(crate) last_durability: Durability,
     pub(crate) last_behind: bool,
     pub(crate) last_facts: Vec<Fact>,
@@ -136,6 +140,7 @@ impl Rig {
             loads_read: 0,
             removed_from: BTreeMap::new(),
             instant: true,
+            keeps_garbage: false,
             last_durability: Durability::Memory,
             last_behind: false,
             last_facts: Vec::new(),
@@ -226,6 +231,9 @@ impl Rig {
     fn apply(&mut self, facts: Vec<Fact>) {
         for fact in facts {
             self.core.apply(self.now, fact, &mut self.outputs);
+        }
+        if !self.keeps_garbage {
+            self.core.give_up_all(&mut self.outputs);
         }
     }
 
@@ -370,38 +378,6 @@ impl Rig {
             self.arrive(request);
             self.loads_read += 1;
         }
-    }
-
-    /// Writes pages as the owner of the page file would.
-    fn store(&mut self, jobs: &[PageJob]) -> Vec<Option<StoredPage>> {
-        let mut stored = Vec::new();
-        for job in jobs {
-            let mut bytes = Vec::new();
-            stored.push(job.encode(&mut bytes).map(|draft| {
-                let unit = u32::try_from(self.pages.len()).unwrap();
-                let length = u32::try_from(bytes.len()).unwrap();
-                self.pages.insert(unit, bytes);
-                draft.stored_at(PageRef { unit, bytes: length, checksum: 0 })
-            }));
-        }
-        stored
-    }
-
-    /// An image as of now, its pages written.
-    pub(crate) fn image(&mut self) -> Vec<u8> {
-        let plan = self.core.plan_image();
-        let stored = self.store(plan.jobs());
-        let image = plan.encode(&stored);
-        self.core.pages_stored(stored.into_iter().flatten().collect(), false);
-        image
-    }
-
-    /// Sends away all that may leave.
-    pub(crate) fn evict(&mut self) {
-        let jobs = self.core.plan_eviction_of_all();
-        let stored = self.store(&jobs);
-        self.core.pages_stored(stored.into_iter().flatten().collect(), true);
-        self.core.plan_eviction_of_all();
     }
 
     /// Live bodies by extent: how many, and their bytes.

@@ -10,6 +10,7 @@ use towline_types::limits::{
 };
 
 use super::rig::{Rig, first_byte, message, spec};
+use crate::object::ObjectType;
 use crate::{
     ConsumerId, ConsumerMode, ConsumerSpec, Delivery, Effect, FilterKey, NewMessage, Outcome,
 };
@@ -359,4 +360,59 @@ fn a_scan_of_many_queues_is_done_in_slices() {
         slices += 1;
     }
     assert_eq!(slices, 6, "none has expired: a look for each queue, and one for its message");
+}
+
+/// What is left of it is given up in slices; others have it out of their way at once.
+#[test]
+fn a_queue_of_many_messages_is_cleared_or_deleted_at_once_and_its_bodies_go_in_slices() {
+    for deletes in [false, true] {
+        let mut rig = Rig::new();
+        rig.keeps_garbage = true;
+        rig.define("Q");
+        for _ in 0..500 {
+            rig.put_persistent("Q", "logged");
+            rig.put("Q", "in memory");
+        }
+        let memory = rig.core.memory_bytes();
+        assert!(memory > 0 && rig.stored.len() == 500);
+        if deletes {
+            rig.core.delete(rig.now, "Q", ObjectType::Local, true, &mut rig.decision).unwrap();
+        } else {
+            rig.core.clear(rig.now, "Q", &mut rig.decision).unwrap();
+        }
+        rig.carry_out();
+        assert_eq!((rig.core.memory_bytes(), rig.stored.len()), (0, 500));
+        if !deletes {
+            assert_eq!((rig.depth("Q"), rig.status("Q").totals.cleared), (0, 1_000));
+            rig.put_persistent("Q", "later");
+        }
+        rig.core.audit();
+        assert!(rig.core.has_work());
+        let mut slices = 0;
+        while rig.slice(100) {
+            rig.take_outputs();
+            slices += 1;
+        }
+        rig.take_outputs();
+        assert!(slices >= 9, "{slices}");
+        assert_eq!(rig.stored.len(), usize::from(!deletes));
+        rig.core.audit();
+        if !deletes {
+            assert_eq!(rig.browse("Q"), ["later"]);
+        }
+    }
+}
+
+/// No client waits, and images are taken between two batches.
+#[test]
+fn replay_leaves_nothing_of_a_cleared_queue_for_slices() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    for _ in 0..50 {
+        rig.put_persistent("Q", "logged");
+    }
+    rig.core.clear(rig.now, "Q", &mut rig.decision).unwrap();
+    rig.carry_out();
+    let again = rig.restart(None, rig.log.len());
+    assert!(again.stored.is_empty() && again.core.garbage.is_empty());
 }

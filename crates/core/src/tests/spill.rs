@@ -1,8 +1,10 @@
 //! Units of work that are larger than what is kept in memory of them.
 
+use bytes::Bytes;
+
 use super::rig::{CLIENT, Rig, message, persistent};
-use crate::{Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
-use towline_types::limits;
+use crate::{Durability, Effect, Fact, Limits, NewMessage, Outcome, PutTarget, Refusal};
+use towline_types::{Payload, limits};
 
 /// More than four bytes of one unit go to the log.
 fn small() -> Limits {
@@ -215,5 +217,36 @@ fn the_unit_that_holds_the_oldest_place_of_the_log_ends_first_and_says_why() {
     assert!(!rig.press(), "no other unit is in the log");
     rig.discharge(idle, false).unwrap();
     assert_eq!(rig.browse("Q"), ["in", "abcde", "ab"]);
+    rig.core.audit();
+}
+
+#[test]
+fn a_staged_body_of_one_frame_does_not_keep_its_read_buffer_in_memory() {
+    let (mut rig, q) = queue(Limits::default());
+    let unit = rig.declare();
+    let buffer = Bytes::from(vec![b'x'; 128 * 1024]);
+    for bytes in [10, 5_000, 60_000] {
+        let content = Payload::from(buffer.slice(..bytes));
+        rig.send(&q, NewMessage { content, ..persistent("") }, Some(unit)).unwrap();
+    }
+    assert!(buffer.is_unique(), "a body refers to it");
+}
+
+#[test]
+fn units_of_one_connection_share_what_they_keep_in_memory() {
+    const UNITS: u64 = 64;
+    const BODY_BYTES: u64 = 100_000;
+    let (mut rig, q) = queue(Limits::default());
+    let units: Vec<_> = (0..UNITS).map(|_| rig.declare()).collect();
+    let body = "x".repeat(usize::try_from(BODY_BYTES).unwrap());
+    for unit in units {
+        for _ in 0..9 {
+            rig.send(&q, persistent(&body), Some(unit)).unwrap();
+        }
+    }
+    let of_puts = UNITS * 9 * limits::STAGED_PUT_BYTES;
+    let bodies = rig.core.memory_bytes() - of_puts;
+    assert!(bodies <= limits::CONNECTION_STAGED_BYTES_MAX, "{bodies} bytes");
+    const { assert!(UNITS * 9 * BODY_BYTES > 3 * limits::CONNECTION_STAGED_BYTES_MAX) };
     rig.core.audit();
 }

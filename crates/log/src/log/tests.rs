@@ -1,5 +1,6 @@
 //! What a running log promises.
 
+mod behind;
 mod bodies;
 mod crashes;
 mod faults;

@@ -69,7 +69,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.appending = false;
-        self.0.wake_appenders(&state);
+        self.0.wake_appenders(&mut state);
     }
 }
 

@@ -246,6 +246,8 @@ impl Recovery {
             writer_looks: false,
             waits_for_extent: None,
             appenders_waiting: 0,
+            behind: false,
+            caught_up: false,
             extents,
             space: Space::Ample,
             hindrance: None,

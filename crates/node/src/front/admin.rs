@@ -14,8 +14,11 @@ use super::links::LinkUse;
 use super::{Front, InFlight};
 use crate::request::{AdminReply, Request};
 
-/// Answers that may wait for credit.
+/// Answers that may wait for credit, or for a link on which they can leave.
 const REPLIES_MAX: usize = 64;
+/// The part of a connection's memory (one in so many) beyond which answers are dropped that have no
+/// link to leave on.
+const REPLIES_SHARE: u64 = 4;
 
 /// What a client hears that may not administer.
 pub(super) const NOT_AUTHORIZED: &str = "not authorized to administer: use the local socket (--data), or log in with a name that \
@@ -57,15 +60,18 @@ impl Front {
             unreachable!("an administration request is answered once")
         };
         self.machine.settle_incoming(delivery, DeliveryState::Accepted);
-        self.refill(delivery.link);
         let properties = Properties {
             correlation_id: Some(towline_amqp::sections::MessageId::String(&correlation)),
             ..Properties::default()
         };
         let message =
             MessageBuilder::new().properties(properties).value(Value::String(&reply.json));
-        if self.admin_replies.len() < REPLIES_MAX {
+        // With a link for them none is lost: its client gets no credit for more requests.
+        let has_link = self.links.admin_replies().is_some();
+        let fits = (self.admin_replies_bytes as u64) < self.bytes_max / REPLIES_SHARE;
+        if has_link || (self.admin_replies.len() < REPLIES_MAX && fits) {
             let content = Payload::from(message);
+            self.admin_replies_bytes += content.len();
             self.admin_replies.push_back(Outgoing {
                 content,
                 settled: true,
@@ -73,16 +79,26 @@ impl Front {
             });
         }
         self.send_admin_replies();
+        self.refill(delivery.link);
     }
 
     pub(super) fn send_admin_replies(&mut self) {
         let Some(link) = self.links.admin_replies() else { return };
         let id = link.id;
         let LinkUse::AdminReplies { credit } = &mut link.used_for else { return };
+        let waited = self.admin_replies.len();
         while *credit > 0 {
-            let Some(reply) = self.admin_replies.pop_front() else { return };
+            let Some(reply) = self.admin_replies.pop_front() else { break };
+            // Credit counts on it.
+            assert!(self.admin_replies_bytes >= reply.content.len(), "an answer was not counted");
+            self.admin_replies_bytes -= reply.content.len();
             *credit -= 1;
             self.machine.send(id, 0, reply);
+        }
+        if self.admin_replies.len() < waited {
+            for requests in self.links.admin_requests() {
+                self.refill(requests);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
+use super::account::link_bytes;
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
 use super::outbound::Settling;
@@ -43,10 +44,7 @@ impl Front {
     pub(super) fn attached(&mut self, attached: PeerAttach, requests: &mut Vec<Request>) {
         let link = attached.link;
         let opened = match (attached.peer_role, attached.target.as_deref()) {
-            (Role::Sender, Some(LinkTarget::Coordinator(_))) => {
-                self.attach_coordinator(attached);
-                Ok(())
-            }
+            (Role::Sender, Some(LinkTarget::Coordinator(_))) => self.attach_coordinator(attached),
             (Role::Sender, _) => self.attach_producer(attached, requests),
             (Role::Receiver, _) => self.attach_consumer(attached, requests),
         };
@@ -55,13 +53,15 @@ impl Front {
         }
     }
 
-    fn attach_coordinator(&mut self, attached: PeerAttach) {
+    fn attach_coordinator(&mut self, attached: PeerAttach) -> Result<(), Error> {
+        let bytes = link_bytes(&attached.name);
+        self.check_link(bytes)?;
         let link = attached.link;
         let rejects = attached
             .source
             .as_deref()
             .is_none_or(|source| refused::knows_rejected(&source.outcomes));
-        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT, rejects });
+        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT, rejects }, bytes);
         let capabilities = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
         let offered = towline_amqp::types::Coordinator {
             capabilities: capabilities.into_iter().collect::<Symbols>(),
@@ -76,6 +76,7 @@ impl Front {
         };
         self.machine.accept_attach(link, reply);
         self.machine.set_credit(link, CONTROL_CREDIT);
+        Ok(())
     }
 
     fn attach_producer(
@@ -89,6 +90,8 @@ impl Front {
         };
         let address = target.address.as_deref();
         check_topic(&target.capabilities, address)?;
+        let bytes = link_bytes(&attached.name);
+        self.check_link(bytes)?;
         dynamic::check(&target.dynamic_node_properties)?;
         let rejects = attached
             .source
@@ -99,11 +102,11 @@ impl Front {
             LinkPurpose::Terminus(terminus) => {
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
-                let link = self.links.insert(attached.link, used_for);
+                let link = self.links.insert(attached.link, used_for, bytes);
                 requests.push(Request::OpenProducer { link, terminus });
             }
             LinkPurpose::Anonymous => {
-                let credit = limits::PRODUCER_CREDIT;
+                let credit = self.producer_credit();
                 let used_for = LinkUse::AnonymousProducer { credit, rejects };
                 self.accept_producer(attached, used_for, None, limits::TRANSFER_BYTES_MAX);
             }
@@ -135,6 +138,9 @@ impl Front {
         }
         // Before its queue is looked for: one that was kept for it would not be found again.
         let selector = selector_of(&source.filter)?;
+        let of_selector = selector.as_ref().map_or(0, |selector| selector.memory_bytes() as u64);
+        let bytes = link_bytes(&attached.name) + of_selector;
+        self.check_link(bytes)?;
         let private = source.capabilities.contains(TEMPORARY_QUEUE);
         match self.purpose(&attached, address, source.dynamic, private) {
             LinkPurpose::Terminus(terminus) => {
@@ -142,7 +148,7 @@ impl Front {
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
-                let link = self.links.insert(attached.link, used_for);
+                let link = self.links.insert(attached.link, used_for, bytes);
                 requests.push(Request::OpenConsumer {
                     link,
                     terminus,
@@ -154,7 +160,7 @@ impl Front {
             }
             LinkPurpose::Admin => {
                 self.check_administrator()?;
-                self.links.insert(attached.link, LinkUse::AdminReplies { credit: 0 });
+                self.links.insert(attached.link, LinkUse::AdminReplies { credit: 0 }, bytes);
                 self.accept_consumer(&attached, ADMIN_ADDRESS, SenderSettleMode::Settled);
                 Ok(())
             }
@@ -211,7 +217,7 @@ impl Front {
                     .as_deref()
                     .is_none_or(|source| refused::knows_rejected(&source.outcomes));
                 self.nodes.attached(&attached, &address);
-                let credit = limits::PRODUCER_CREDIT;
+                let credit = self.producer_credit();
                 let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
                 let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
                 self.accept_producer(attached, used_for, Some(&address), message_bytes_max);
@@ -291,14 +297,11 @@ impl Front {
         message_bytes_max: u64,
     ) {
         let link = attached.link;
-        let credit = match &used_for {
-            LinkUse::AdminRequests { credit } => *credit,
-            _ => limits::PRODUCER_CREDIT,
-        };
+        let credit = used_for.credit();
         match self.links.get_mut(link) {
             Some(known) => known.used_for = used_for,
             None => {
-                self.links.insert(link, used_for);
+                self.links.insert(link, used_for, link_bytes(&attached.name));
             }
         }
         let mut target = match attached.target.map(|target| *target) {

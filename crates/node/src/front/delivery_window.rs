@@ -89,6 +89,7 @@ impl Front {
             true => supply.held.push_front(response),
             false => supply.held.push_back(response),
         }
+        self.links.now_held(1);
         if is_next {
             self.links.wake(token);
         }
@@ -138,6 +139,9 @@ impl Front {
     /// A response that was held and can be carried out now. Also sends what only waited for the
     /// peer's window.
     pub fn next_held(&mut self, now: Time, requests: &mut Vec<Request>) -> Option<Response> {
+        if self.is_full {
+            self.go_on_if_free(requests);
+        }
         loop {
             if self.links.lines.are_empty() {
                 return None;
@@ -203,6 +207,7 @@ impl Front {
         let supply = self.links.supply_mut(token)?;
         let response = supply.held.pop_front();
         let place = if supply.held.is_empty() { TargetLine::Nowhere } else { TargetLine::Window };
+        self.links.held_no_more(usize::from(response.is_some()));
         if has_turn {
             self.links.lines.rotate();
         }
@@ -302,13 +307,6 @@ impl Front {
         }
     }
 
-    /// By how many deliveries the instance may be ahead of each consumer of this connection.
-    fn dispatched_ahead(&self) -> u64 {
-        let share =
-            limits::DISPATCHED_AHEAD_OF_CONNECTION_MAX / self.links.consumers().max(1) as u64;
-        share.clamp(limits::DISPATCHED_AHEAD_MIN, limits::DISPATCHED_AHEAD_MAX)
-    }
-
     /// A delivery cannot be sent: its message was gone before its content was read (another
     /// consumer got what a browser was about to see, for example). The peer's credit for it is
     /// still there, and serves another one; a drain is not done before that.
@@ -356,6 +354,7 @@ impl Front {
         }
         credit = credit.saturating_sub(supply.leaving.len());
         let unsent = &mut supply.unsent;
+        let before = supply.held.len();
         supply.held.retain(|held| {
             let Response::Deliver(delivery) = held else { return true };
             if credit > 0 {
@@ -366,7 +365,9 @@ impl Front {
             requests.push(settle(delivery, token, Outcome::Released, false));
             false
         });
-        if supply.waits() {
+        let (waits, gone) = (supply.waits(), before - supply.held.len());
+        self.links.held_no_more(gone);
+        if waits {
             self.links.wake(token);
         }
     }
@@ -384,9 +385,12 @@ impl Front {
             return;
         }
         if supply.taken() == supply.granted && supply.granted < supply.wanted() {
-            requests.push(supply.word(consumer, ahead));
-        } else {
-            self.machine.drained(id);
+            if ahead > 0 {
+                return requests.push(supply.word(consumer, ahead));
+            }
+            // There is more, and no memory for it before the client settles: it is not to wait.
+            supply.limit = supply.sent;
         }
+        self.machine.drained(id);
     }
 }

@@ -62,6 +62,22 @@ pub(super) enum LinkUse {
     },
 }
 
+impl LinkUse {
+    /// Deliveries that the peer may still send.
+    pub(super) fn credit(&self) -> u32 {
+        match self {
+            LinkUse::Producer { credit, .. }
+            | LinkUse::AnonymousProducer { credit, .. }
+            | LinkUse::Coordinator { credit, .. }
+            | LinkUse::AdminRequests { credit } => *credit,
+            LinkUse::Opening(_)
+            | LinkUse::Abandoned
+            | LinkUse::Consumer { .. }
+            | LinkUse::AdminReplies { .. } => 0,
+        }
+    }
+}
+
 /// A link that the instance was asked about.
 #[derive(Debug)]
 pub(super) struct Opening {
@@ -75,6 +91,10 @@ pub(super) struct Opening {
 pub(super) struct Link {
     pub(super) id: LinkId,
     pub(super) used_for: LinkUse,
+    /// The last message that arrived on it was persistent.
+    pub(super) logs: bool,
+    /// Memory that is counted for it.
+    bytes: u64,
 }
 
 /// The link of a consumer, to look at.
@@ -94,13 +114,19 @@ pub(super) struct Links {
     reserved: Vec<u32>,
     /// Bytes of what is leaving, of all links together.
     leaving_bytes: usize,
+    /// Responses that are held, of all links together.
+    held: usize,
+    /// Memory that is counted for all links.
+    bytes: u64,
     /// The links that have something to send and are to be looked at.
     pub(super) lines: Lines,
 }
 
 impl Links {
-    pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse) -> LinkToken {
-        let slot = self.links.insert(Link { id, used_for });
+    /// Adds a link for which so many bytes of memory are counted.
+    pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse, bytes: u64) -> LinkToken {
+        let slot = self.links.insert(Link { id, used_for, logs: false, bytes });
+        self.bytes += bytes;
         self.by_id.insert(id, slot);
         LinkToken(slot as u64)
     }
@@ -118,7 +144,7 @@ impl Links {
     /// A consumer's link, to look at.
     pub(super) fn consumer(&self, token: LinkToken) -> Option<ConsumerLink<'_>> {
         match self.links.get(slot_of(token))? {
-            Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
+            Link { id, used_for: LinkUse::Consumer { settling, supply, .. }, .. } => {
                 Some(ConsumerLink { id: *id, settling: *settling, supply })
             }
             _ => None,
@@ -150,6 +176,18 @@ impl Links {
     /// How many consumers there are.
     pub(super) fn consumers(&self) -> usize {
         self.by_consumer.len()
+    }
+
+    /// How many links are no consumer's: messages arrive on nearly all of them.
+    pub(super) fn producers(&self) -> usize {
+        self.links.len() - self.by_consumer.len()
+    }
+
+    /// The last message that arrived on this link was persistent, or was not.
+    pub(super) fn logs(&mut self, id: LinkId, persistent: bool) {
+        if let Some(link) = self.get_mut(id) {
+            link.logs = persistent;
+        }
     }
 
     /// Frames of the window of this link's session that are kept for deliveries of its links.
@@ -185,6 +223,40 @@ impl Links {
         self.leaving_bytes
     }
 
+    /// Responses that are held, of all links together.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// So many more are held.
+    pub(super) fn now_held(&mut self, count: usize) {
+        self.held += count;
+    }
+
+    /// So many are not held any more.
+    pub(super) fn held_no_more(&mut self, count: usize) {
+        // The bound on what the connection holds counts on it.
+        assert!(self.held >= count, "a response was held that was not counted");
+        self.held -= count;
+    }
+
+    /// Memory that is counted for all links.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// All of them, to change.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.links.iter_mut().map(|(_, link)| link)
+    }
+
+    fn take(&mut self, slot: usize) -> Option<Link> {
+        let link = self.links.try_remove(slot)?;
+        assert!(self.bytes >= link.bytes, "a link that was not counted");
+        self.bytes -= link.bytes;
+        Some(link)
+    }
+
     /// A body begins to leave.
     pub(super) fn leaves(&mut self, bytes: usize) {
         self.leaving_bytes += bytes;
@@ -199,7 +271,7 @@ impl Links {
 
     /// Moves a consumer's link to this line.
     pub(super) fn stand(&mut self, token: LinkToken, place: TargetLine) {
-        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. } }) =
+        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. }, .. }) =
             self.links.get_mut(slot_of(token))
         else {
             return;
@@ -240,9 +312,10 @@ impl Links {
         if matches!(link.used_for, LinkUse::Opening(_)) {
             return Some(std::mem::replace(&mut link.used_for, LinkUse::Abandoned));
         }
-        let link = self.links.remove(slot);
+        let link = self.take(slot)?;
         if let LinkUse::Consumer { consumer, supply, .. } = &link.used_for {
             self.by_consumer.remove(consumer);
+            self.held_no_more(supply.held.len());
             self.lines.leave(id.session(), supply.standing);
             self.left(supply.leaving.bytes());
             self.move_reserved(id, supply.leaving.kept, 0);
@@ -254,7 +327,7 @@ impl Links {
 
     /// Forgets an abandoned link for good.
     pub(super) fn forget(&mut self, token: LinkToken) {
-        if let Some(link) = self.links.try_remove(slot_of(token)) {
+        if let Some(link) = self.take(slot_of(token)) {
             self.by_id.remove(&link.id);
         }
     }
@@ -269,6 +342,13 @@ impl Links {
 
     pub(super) fn of_session(&self, session: SessionId) -> Vec<LinkId> {
         self.by_id.keys().copied().filter(|id| id.is_of(session)).collect()
+    }
+
+    /// The links on which administration requests arrive.
+    pub(super) fn admin_requests(&self) -> Vec<LinkId> {
+        let links = self.links.iter().map(|(_, link)| link);
+        let found = links.filter(|link| matches!(link.used_for, LinkUse::AdminRequests { .. }));
+        found.map(|link| link.id).collect()
     }
 
     /// The link on which answers to administration requests leave.

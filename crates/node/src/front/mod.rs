@@ -3,6 +3,7 @@
 //!
 //! It holds no message: a delivery's key *is* its sequence, a put waits as a token in [`InFlight`].
 
+mod account;
 mod admin;
 mod attach;
 mod deliver;
@@ -15,6 +16,7 @@ mod links;
 mod message;
 mod outbound;
 mod presettled;
+mod producer_credit;
 mod redirect;
 mod refused;
 mod topics;
@@ -32,6 +34,7 @@ use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, Se
 use towline_core::{FastMap, UnitId};
 use towline_types::{Payload, Time};
 
+pub use self::account::ConnectionAccount;
 use self::dynamic::Nodes;
 use self::links::Links;
 use self::message::SettlementAnswer;
@@ -69,6 +72,8 @@ pub struct FrontOptions {
     pub default_model: Arc<str>,
     /// Where a client that asked for it is sent; none: it is served as any other one.
     pub elsewhere: Option<Arc<Elsewhere>>,
+    /// Bytes that the connection may make this process hold; see [`ConnectionAccount`].
+    pub bytes_max: u64,
 }
 
 /// One connection.
@@ -90,9 +95,20 @@ pub struct Front {
     nodes: Nodes,
     in_flight: Slab<InFlight>,
     incoming_bytes: usize,
+    /// See [`ConnectionAccount`].
+    bytes_max: u64,
+    full_at: u64,
+    /// A consumer was not granted what it wants, because of what the connection holds.
+    is_full: bool,
     units: FastMap<UnitId, OpenUnit>,
     admin_replies: VecDeque<Outgoing>,
+    /// Of their contents.
+    admin_replies_bytes: usize,
     admin_correlations: HashMap<u64, String>,
+    /// See [`Front::set_log_behind`].
+    log_behind: bool,
+    /// Links that get no credit until the log has caught up.
+    withheld: HashSet<LinkId>,
     /// See [`Front::looks`].
     looks: u64,
     /// Header sections are cut from here, many to one allocation.
@@ -162,9 +178,15 @@ impl Front {
             nodes: Nodes::default(),
             in_flight: Slab::new(),
             incoming_bytes: 0,
+            bytes_max: options.bytes_max,
+            full_at: options.bytes_max,
+            is_full: false,
             units: FastMap::default(),
             admin_replies: VecDeque::new(),
+            admin_replies_bytes: 0,
             admin_correlations: HashMap::new(),
+            log_behind: false,
+            withheld: HashSet::new(),
             looks: 0,
             prefixes: BytesMut::new(),
             ahead_us: 0,
@@ -194,6 +216,10 @@ impl Front {
             self.take_events(now, requests);
             // While a login waits for its answer the machine takes nothing.
             if input.is_empty() || input.len() == before || self.machine.has_more() {
+                self.check_arriving();
+                if self.is_full {
+                    self.go_on_if_free(requests);
+                }
                 return self.windows_moved();
             }
         }

@@ -110,6 +110,7 @@ mod tests {
             address: "test".into(),
             default_model: Arc::from("MODEL"),
             elsewhere: away.then(|| Arc::new(elsewhere)),
+            bytes_max: towline_types::limits::CONNECTION_BYTES_DEFAULT,
         };
         let mut front = match unserved {
             Some(why) => Front::turning_away(options, why, now),

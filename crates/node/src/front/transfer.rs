@@ -5,11 +5,10 @@ use std::collections::HashSet;
 use towline_amqp::types::{
     CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
 };
-use towline_amqp::{IncomingDelivery, IncomingId, LinkId, coordinator};
+use towline_amqp::{IncomingDelivery, IncomingId, coordinator};
 use towline_core::{Refusal, UnitId};
-use towline_types::{Time, limits};
+use towline_types::Time;
 
-use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
 use super::message::{self, IncomingMessage};
 use super::refused::RefusedMessage;
@@ -85,6 +84,7 @@ impl Front {
                 return self.refuse_message(refused, error, requests);
             }
         };
+        self.links.logs(delivery.link, message.persistent == Some(true));
         let token = self.in_flight.insert(InFlight { delivery, bytes, tag });
         self.incoming_bytes += bytes;
         let token = token as u64;
@@ -162,30 +162,6 @@ impl Front {
         };
         self.machine.settle_incoming(delivery, state);
         self.refill(delivery.link);
-    }
-
-    /// Grants credit again when half of it is used up.
-    pub(super) fn refill(&mut self, link: LinkId) {
-        let waiting = u32::try_from(self.admin_correlations.len()).unwrap_or(u32::MAX);
-        let Some(known) = self.links.get_mut(link) else { return };
-        let (credit, whole) = match &mut known.used_for {
-            LinkUse::Producer { credit, .. } | LinkUse::AnonymousProducer { credit, .. } => {
-                (credit, limits::PRODUCER_CREDIT)
-            }
-            // What waits for its answer counts: an answer to one of them is no room for eight.
-            LinkUse::AdminRequests { credit } => {
-                (credit, limits::ADMIN_REQUESTS_WAITING_MAX.saturating_sub(waiting))
-            }
-            LinkUse::Coordinator { credit, .. } => (credit, CONTROL_CREDIT),
-            LinkUse::Opening(_)
-            | LinkUse::Abandoned
-            | LinkUse::Consumer { .. }
-            | LinkUse::AdminReplies { .. } => return,
-        };
-        if *credit <= whole / 2 {
-            *credit = whole;
-            self.machine.set_credit(link, whole);
-        }
     }
 
     fn coordinate(&mut self, transfer: &IncomingDelivery, requests: &mut Vec<Request>) {

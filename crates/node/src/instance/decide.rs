@@ -6,11 +6,12 @@ use towline_amqp::codec::Map;
 use towline_core::object::Definition;
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
-    ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, PutTarget,
-    QueueId, Refusal, Settlement, UnitId,
+    ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, LargePutId,
+    NewMessage, PutTarget, QueueId, QueueManager, Refusal, Settlement, UnitId,
 };
 use towline_types::{Time, fitting};
 
+use super::client_work::PutInPieces;
 use super::{ConnectedClient, Consumer, Instance, Outbound, Producer, RoutedResponse};
 use crate::admin::Asker;
 use crate::journal::Journal;
@@ -108,9 +109,12 @@ impl Instance {
     }
 
     /// Informs the rules of what the log takes. What waits for log space goes first: until then
-    /// nothing that adds is decided.
+    /// nothing that adds is decided. What waits for a log that is behind has its space already.
     pub(super) fn look_at_free_space(&mut self, journal: &dyn Journal) {
-        let free = if self.is_stalled() { 0 } else { journal.room_for_puts() };
+        let free = match self.log_is_full() {
+            true => 0,
+            false => journal.room_for_puts().saturating_sub(self.stalled_room),
+        };
         self.rules.set_log_room(free);
     }
 
@@ -133,16 +137,24 @@ impl Instance {
         reply: Option<u64>,
         out: &mut Outbound,
     ) {
-        let result = match to {
+        let begun = match to {
             PutTo::Producer(producer) => match self.producers.get(slot(*producer)) {
                 Some(Producer { target, .. }) => {
-                    self.rules.put(caller.now, target, message, unit, &mut self.decision)
+                    let (rules, decision) = (&mut self.rules, &mut self.decision);
+                    decide_put(rules, caller.now, target, message, unit, decision)
                 }
                 None => Err(Refusal::Deleted("the target of this link".into())),
             },
             PutTo::Name(name) => self.put_by_name(caller, name, message, unit, out),
         };
-        self.doom(caller, unit, result.as_ref().err());
+        let result = match begun {
+            Ok(Some(id)) => {
+                return self.client_work.begin(caller.connection, PutInPieces { id, unit, reply });
+            }
+            Ok(None) => Ok(()),
+            Err(refusal) => Err(refusal),
+        };
+        self.doom(caller.connection, unit, result.as_ref().err());
         let refused = result.is_err();
         let response = reply.map(|token| Response::Put { token, unit, result });
         match response {
@@ -158,9 +170,10 @@ impl Instance {
         message: NewMessage,
         unit: Option<UnitId>,
         out: &mut Outbound,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<LargePutId>, Refusal> {
         let target = self.open_target(caller, name, out)?;
-        let result = self.rules.put(caller.now, &target, message, unit, &mut self.decision);
+        let (rules, decision) = (&mut self.rules, &mut self.decision);
+        let result = decide_put(rules, caller.now, &target, message, unit, decision);
         self.rules.close_put(&target);
         result
     }
@@ -196,7 +209,7 @@ impl Instance {
                 }
             }
         }
-        self.doom(caller, unit, result.as_ref().err());
+        self.doom(caller.connection, unit, result.as_ref().err());
         let refused = result.is_err();
         let response = Response::Settled { link, sequence, unit, outcome, result };
         if refused {
@@ -207,11 +220,16 @@ impl Instance {
     }
 
     /// A unit that lost a message must not commit as though it were whole.
-    fn doom(&mut self, caller: &Caller<'_>, unit: Option<UnitId>, refusal: Option<&Refusal>) {
+    pub(super) fn doom(
+        &mut self,
+        connection: ConnectionId,
+        unit: Option<UnitId>,
+        refusal: Option<&Refusal>,
+    ) {
         match (unit, refusal) {
             (_, None | Some(Refusal::UnknownUnit | Refusal::UnitTooOld { .. })) | (None, _) => {}
-            (Some(unit), Some(_)) if self.rules.has_unit(caller.connection, unit) => {
-                self.holdings.doomed.insert(caller.connection, unit);
+            (Some(unit), Some(_)) if self.rules.has_unit(connection, unit) => {
+                self.holdings.doomed.insert(connection, unit);
             }
             // No connection dooms the unit of another.
             (Some(_), Some(_)) => {}
@@ -446,6 +464,21 @@ impl Instance {
         self.decision.clear();
         out.routed.push(RoutedResponse { connection: caller.connection, response });
     }
+}
+
+/// Puts a message, or begins to: a large one goes in pieces.
+fn decide_put(
+    rules: &mut QueueManager,
+    now: Time,
+    target: &PutTarget,
+    message: NewMessage,
+    unit: Option<UnitId>,
+    decision: &mut Decision,
+) -> Result<Option<LargePutId>, Refusal> {
+    if rules.is_large_put(now, target, &message) {
+        return rules.begin_large(now, target, message, unit).map(Some);
+    }
+    rules.put(now, target, message, unit, decision).map(|()| None)
 }
 
 fn slot(producer: ProducerId) -> usize {

@@ -4,6 +4,7 @@
 //! Invariants: a fact that goes to the log is applied when the log is durable up to its run, never
 //! before; the reply to a forced run waits with it; applying follows log order.
 
+mod client_work;
 mod containers;
 mod decide;
 mod defaults;
@@ -21,6 +22,7 @@ use towline_core::{
 };
 use towline_types::{Lsn, Time};
 
+use self::client_work::ClientWork;
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
@@ -28,7 +30,7 @@ pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound,
 use self::units::reusable;
 use crate::annotated::MessageAnnotations;
 use crate::damaged::DamagedMessages;
-use crate::journal::Journal;
+use crate::journal::{Journal, NotAppended};
 use crate::live::LiveExtents;
 use crate::pending::{DurableRun, Pending};
 use crate::request::Response;
@@ -56,21 +58,33 @@ pub struct Instance {
     quiescing: bool,
     /// Scripts and the status are chores of the surroundings.
     pub(crate) is_administered_outside: bool,
-    /// Runs that found no space in the log, in order; nothing overtakes them.
+    client_work: ClientWork,
+    /// Runs that the log did not take yet, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
+    /// What they need of the space that the log has for puts.
+    stalled_room: u64,
+    /// Why the log did not take the first of them.
+    stalled_for: NotAppended,
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
     pub(crate) damaged: DamagedMessages,
     pub(crate) annotated: MessageAnnotations,
 }
 
-/// A run that waits for space in the log.
+/// A run that waits until the log takes it.
 #[derive(Debug)]
 struct StalledRun {
     facts: Vec<Fact>,
     logged: usize,
     durability: Durability,
     reply: Option<(ConnectionId, Response)>,
+}
+
+impl StalledRun {
+    /// What it needs of the space that the log has for puts.
+    fn log_room(&self) -> u64 {
+        self.facts.iter().take(self.logged).map(Fact::log_room).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -129,7 +143,10 @@ impl Instance {
             holdings: Holdings::default(),
             quiescing: false,
             is_administered_outside: false,
+            client_work: ClientWork::default(),
             stalled: VecDeque::new(),
+            stalled_room: 0,
+            stalled_for: NotAppended::Behind,
             units_ended_for_log: 0,
             damaged: DamagedMessages::default(),
             annotated: MessageAnnotations::default(),
@@ -141,8 +158,7 @@ impl Instance {
         match input {
             Input::Requests { connection, requests } => {
                 for request in requests.drain(..) {
-                    self.look_at_free_space(journal);
-                    self.request(now, connection, request, journal, out);
+                    self.asked(now, connection, request, journal, out);
                 }
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
@@ -157,7 +173,7 @@ impl Instance {
             }
             Input::Unreadable(found) => self.unreadable(now, &found, journal, out),
             Input::Relocate { queue, sequence, content } => {
-                // While runs wait for log space, mere housekeeping must not queue among them.
+                // While runs wait for the log, mere housekeeping must not queue among them.
                 if self.stalled.is_empty()
                     && self.rules.relocate(queue, sequence, content, &mut self.decision)
                 {
@@ -182,6 +198,7 @@ impl Instance {
                 let mut selection = self.contents.selection(journal);
                 self.rules.work(now, units, &mut selection, &mut self.outputs);
                 self.take_outputs(journal, out);
+                self.do_client_work(now, units, journal, out);
             }
             Input::Tick => {
                 self.retry_stalled(journal);
@@ -192,6 +209,7 @@ impl Instance {
                 self.retry_stalled(journal);
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
+            Input::LogCaughtUp => self.retry_stalled(journal),
             Input::ClockStepped(by_us) => self.rules.clock_stepped(by_us),
             Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
             Input::Quiesce => self.quiescing = true,
@@ -230,14 +248,14 @@ impl Instance {
     /// When [`Input::Tick`] must come at the latest.
     #[must_use]
     pub fn next_tick(&self) -> Time {
-        // Runs that wait for log space are retried at every tick.
-        if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
+        // Runs that wait for log space are retried at every tick; a log that has caught up says so.
+        if self.log_is_full() { Time::ZERO } else { self.rules.next_tick() }
     }
 
     /// Whether [`Input::Work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.rules.has_work()
+        self.rules.has_work() || (!self.client_work.is_empty() && self.stalled.is_empty())
     }
 
     /// Where the body of a fetch is now; see [`Instance::body_now`].
@@ -253,10 +271,11 @@ impl Instance {
         self.rules.body_of(queue, sequence)
     }
 
-    /// Runs that are decided and not durable yet.
+    /// Runs that are decided and not durable yet, but for those that wait for space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
-        self.pending.len()
+        let waiting = self.stalled.len() + self.client_work.len();
+        self.pending.len() + if self.log_is_full() { 0 } else { waiting }
     }
 
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
@@ -359,27 +378,42 @@ impl Instance {
         self.take_outputs(journal, out);
     }
 
-    /// Whether a run waits for space in the log.
+    /// Whether a run waits for the log.
     pub(crate) fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
+    }
+
+    /// Whether a run waits for a log that is behind.
+    #[must_use]
+    pub fn waits_for_log(&self) -> bool {
+        self.is_stalled() && self.stalled_for == NotAppended::Behind
+    }
+
+    /// Whether a run waits for space in the log.
+    fn log_is_full(&self) -> bool {
+        self.is_stalled() && self.stalled_for == NotAppended::Full
     }
 
     fn something_is_on_its_way(&self) -> bool {
         !self.pending.is_empty() || !self.stalled.is_empty()
     }
 
-    /// Gives a run to the log, or parks it behind those that found no space. Returns an empty
+    /// Gives a run to the log, or parks it behind those that it did not take. Returns an empty
     /// vector to use again.
     fn log_run(&mut self, mut run: StalledRun, journal: &dyn Journal) -> Vec<Fact> {
-        self.retry_stalled(journal);
+        // A log that has caught up says so: with many runs, each of them would try in vain.
+        if !self.waits_for_log() {
+            self.retry_stalled(journal);
+        }
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
+            self.stalled_room += run.log_room();
             self.stalled.push_back(run);
             return Vec::new();
         }
         reusable(run.facts)
     }
 
-    /// False: no space; the run is as it was.
+    /// False: the log did not take it; the run is as it was.
     fn append(&mut self, run: &mut StalledRun, journal: &dyn Journal) -> bool {
         // What is left out of the log here would be acknowledged and gone after a restart.
         let Some(logged) = run.facts.get_mut(..run.logged) else {
@@ -389,8 +423,11 @@ impl Instance {
             Durability::Memory => Lsn::ZERO,
             durability @ (Durability::Lazy | Durability::Forced) => {
                 match journal.append(logged, durability) {
-                    Some(end) => end,
-                    None => return false,
+                    Ok(end) => end,
+                    Err(why) => {
+                        self.stalled_for = why;
+                        return false;
+                    }
                 }
             }
         };
@@ -401,13 +438,17 @@ impl Instance {
         true
     }
 
-    /// There may be log space again.
+    /// The log may take runs again.
     fn retry_stalled(&mut self, journal: &dyn Journal) {
         while let Some(mut run) = self.stalled.pop_front() {
+            let room = run.log_room();
             if !self.append(&mut run, journal) {
                 self.stalled.push_front(run);
                 return;
             }
+            // What is decided next counts on the log's space, less these.
+            assert!(self.stalled_room >= room, "a run waited that was not counted");
+            self.stalled_room -= room;
         }
     }
 
@@ -416,6 +457,7 @@ impl Instance {
         let mut selection = self.contents.selection(journal);
         out.is_unfinished = self.rules.dispatch(now, &mut selection, &mut self.outputs);
         self.take_outputs(journal, out);
+        out.is_unfinished |= self.has_client_work(journal);
     }
 
     /// Logs the facts that no client asked for, and turns effects into responses.

@@ -53,6 +53,8 @@ pub enum Input<'a> {
     },
     /// The log has no free space for new messages, or has some again.
     LogFull(bool),
+    /// The log took no run because it was [behind](crate::NotAppended), and is not any more.
+    LogCaughtUp,
     /// A page was read. One that is not what it should be is reported in [`Outbound::damage`].
     Page {
         /// What was asked for.

@@ -25,6 +25,13 @@ impl Rig {
         self.instance.step(self.now, done, &self.log, &mut self.out);
         chore
     }
+
+    /// The same, with this answer.
+    fn do_chore_with(&mut self, json: &str) {
+        let ticket = self.out.chores.remove(0).ticket;
+        let done = Input::ChoreDone { ticket, json: json.into(), changed: false };
+        self.instance.step(self.now, done, &self.log, &mut self.out);
+    }
 }
 
 #[test]
@@ -77,4 +84,46 @@ fn the_answer_to_a_script_that_changed_something_waits_for_the_log_and_a_full_lo
     rig.do_chore(false);
     rig.exchange(&mut client);
     assert_eq!(rig.outcomes(&mut client).len(), 1, "an operator looks before making room");
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answers_gets_no_credit_for_more_requests() {
+    const MOST: usize = limits::ADMIN_REQUESTS_WAITING_MAX as usize;
+    let mut rig = Rig::new();
+    rig.instance.administer_outside();
+    let mut client = rig.connect();
+    let (link, replies) = (rig.sender(&mut client, "$admin"), rig.receiver(&mut client, "$admin"));
+    let mut sent = 0;
+    while rig.allowance(&client, link) > 0 {
+        assert!(sent < MOST as u64, "more than are read");
+        rig.send_content(&mut client, link, sent, script("DISPLAY QMGR"));
+        rig.do_chore(false);
+        rig.exchange(&mut client);
+        sent += 1;
+    }
+    assert!(client.account().replies > 0);
+    rig.credit(&mut client, replies, 100);
+    assert_eq!(rig.received_whole(&mut client).len() as u64, sent);
+    assert_eq!(rig.allowance(&client, link) as usize, MOST);
+    assert_eq!(client.account().replies, 0);
+}
+
+#[test]
+fn an_answer_that_has_a_link_is_not_lost_however_long_it_is() {
+    let mut rig = Rig::new();
+    rig.connection_bytes_max = 10_000;
+    rig.instance.administer_outside();
+    let mut client = rig.connect();
+    let (link, replies) = (rig.sender(&mut client, "$admin"), rig.receiver(&mut client, "$admin"));
+    let mut sent = 0;
+    while rig.allowance(&client, link) > 0 {
+        rig.send_content(&mut client, link, sent, script("DISPLAY QMGR"));
+        rig.do_chore_with(&"x".repeat(3_000));
+        rig.exchange(&mut client);
+        sent += 1;
+    }
+    assert_eq!(sent, u64::from(limits::ADMIN_REQUESTS_WAITING_MAX));
+    rig.credit(&mut client, replies, 100);
+    assert_eq!(rig.received_whole(&mut client).len() as u64, sent);
+    assert!(rig.allowance(&client, link) > 0, "it may ask again");
 }

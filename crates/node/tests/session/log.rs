@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use bytes::Bytes;
 use towline_admin::status::Status;
 use towline_core::{Body, Durability, Fact, record};
-use towline_node::Journal;
+use towline_node::{Journal, NotAppended};
 use towline_types::{BodyLocation, Lsn, Time};
 
 /// A log in memory.
@@ -16,6 +16,8 @@ pub(crate) struct MemoryLog {
     pub(crate) durable: Cell<u64>,
     pub(crate) held: Cell<bool>,
     pub(crate) full: Cell<bool>,
+    /// It takes no run until this is over.
+    pub(crate) behind: Cell<bool>,
     /// Where the reserve begins.
     pub(crate) bytes_max: Cell<Option<u64>>,
     /// Nothing is in memory any more: what is read comes by a fetch.
@@ -23,9 +25,12 @@ pub(crate) struct MemoryLog {
 }
 
 impl Journal for MemoryLog {
-    fn append(&self, facts: &mut [Fact], _: Durability) -> Option<Lsn> {
+    fn append(&self, facts: &mut [Fact], _: Durability) -> Result<Lsn, NotAppended> {
         if self.full.get() {
-            return None;
+            return Err(NotAppended::Full);
+        }
+        if self.behind.get() {
+            return Err(NotAppended::Behind);
         }
         let count = facts.len();
         for (index, fact) in facts.iter_mut().enumerate() {
@@ -47,7 +52,7 @@ impl Journal for MemoryLog {
         if !self.held.get() {
             self.durable.set(self.tail.get());
         }
-        Some(Lsn(self.tail.get()))
+        Ok(Lsn(self.tail.get()))
     }
 
     fn room_for_puts(&self) -> u64 {

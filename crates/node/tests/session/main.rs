@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod account;
 mod administering;
 mod annotations;
 mod any_frames;
@@ -10,6 +11,8 @@ mod arriving;
 mod asking;
 mod full;
 mod log;
+mod pieces;
+mod producer_credit;
 mod restarting;
 mod rig;
 mod selection;

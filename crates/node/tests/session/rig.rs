@@ -1,6 +1,8 @@
 //! The bench on which client and instance stand.
 
+mod account;
 mod any;
+mod credit;
 mod narrow;
 mod raw;
 mod slow;
@@ -74,6 +76,8 @@ pub(crate) struct Rig {
     connections: u64,
     /// So many of the next deliveries find their message gone when their content is read.
     pub(crate) vanishing: usize,
+    /// What each new connection may hold.
+    pub(crate) connection_bytes_max: u64,
 }
 
 /// What a receiver got, for comparison.
@@ -137,6 +141,7 @@ impl Rig {
             now: Time(1_700_000_000_000_000),
             connections: 0,
             vanishing: 0,
+            connection_bytes_max: towline_types::limits::CONNECTION_BYTES_DEFAULT,
         }
     }
 
@@ -265,6 +270,7 @@ impl Rig {
             address: "test".into(),
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
             elsewhere: None,
+            bytes_max: self.connection_bytes_max,
         };
         let client = ClientOptions { login: Some(ClientLogin::Anonymous), ..client };
         let mut machine = Connection::client(client, self.now);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use bytes::Bytes;
 use towline_admin::status::Status;
 use towline_core::{ConnectionId, Durability, Fact, NewMessage, UnitId};
-use towline_node::{Input, Journal, LinkToken, PutTo, Request, Response, Terminus};
+use towline_node::{Input, Journal, LinkToken, NotAppended, PutTo, Request, Response, Terminus};
 use towline_types::{BodyLocation, Lsn, Payload, Time};
 
 use crate::log::MemoryLog;
@@ -61,9 +61,9 @@ struct Narrow<'a> {
 }
 
 impl Journal for Narrow<'_> {
-    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Result<Lsn, NotAppended> {
         if facts.len() > self.facts_max.get() {
-            return None;
+            return Err(NotAppended::Full);
         }
         self.log.append(facts, durability)
     }
@@ -84,6 +84,7 @@ impl Journal for Narrow<'_> {
 fn with_queue() -> (Rig, MemoryLog) {
     let mut rig = Rig::new();
     rig.define("Q");
+    rig.define("P");
     let log = std::mem::take(&mut rig.log);
     log.held.set(true);
     rig.out.routed.clear();
@@ -124,4 +125,33 @@ fn nothing_overtakes_a_run_that_waits_for_space_in_the_log() {
     rig.instance.step(rig.now, Input::Tick, &journal, &mut rig.out);
     let tail = Lsn(log.tail.get());
     assert_eq!(durable(&mut rig, &journal, tail), ["discharged true", "producer"]);
+}
+
+#[test]
+fn a_log_that_is_behind_refuses_nothing_and_has_only_what_is_logged_wait() {
+    let (mut rig, log) = with_queue();
+    // The first scan for expired messages is over.
+    rig.instance.step(rig.now, Input::Tick, &log, &mut rig.out);
+    log.behind.set(true);
+    assert!(ask(&mut rig, &log, vec![put(1, None), put(2, None)]).is_empty());
+    assert!(rig.instance.waits_for_log());
+    assert_eq!(rig.instance.runs_pending(), 2);
+    assert_ne!(rig.instance.next_tick(), Time::ZERO, "it is not polled");
+    let unlogged = |token, name: &str| {
+        let message = NewMessage { persistent: Some(false), ..NewMessage::default() };
+        let target = PutTo::Name(name.into());
+        Request::Put { token, target, message, unit: None, reply_wanted: true }
+    };
+    let answers = ask(&mut rig, &log, vec![unlogged(3, "Q"), unlogged(4, "P")]);
+    assert_eq!(answers, ["put true", "put true"]);
+    // What waits has its space in the log, and no other put gets it.
+    log.bytes_max.set(Some(log.tail.get() + 3_000));
+    assert_eq!(ask(&mut rig, &log, vec![put(5, None)]), ["put false"]);
+    log.bytes_max.set(None);
+    assert!(durable(&mut rig, &log, Lsn(log.tail.get())).is_empty());
+    log.behind.set(false);
+    rig.instance.step(rig.now, Input::LogCaughtUp, &log, &mut rig.out);
+    assert!(!rig.instance.waits_for_log());
+    let tail = Lsn(log.tail.get());
+    assert_eq!(durable(&mut rig, &log, tail), ["put true", "put true"]);
 }

@@ -33,6 +33,9 @@ const PUTS: u64 = 12;
 const CONTENT_BYTES: usize = 100_000;
 /// As much as a copy takes.
 const PIPE_BYTES: usize = 64 << 20;
+/// A message that goes to the log as one, and not in pieces that others may stand between. An
+/// extent, with its header, does not hold it.
+const AS_ONE_BYTES: usize = 1 << 20;
 const LIVES: Duration = Duration::from_secs(10);
 
 fn config() -> (Config, GroupConfig) {
@@ -286,8 +289,7 @@ fn a_copy_that_comes_to_a_damaged_page_is_the_last_one_before_a_rebuild() {
 #[test]
 fn one_of_which_only_half_a_unit_of_work_is_committed_gives_a_copy_behind_its_newest_image() {
     let files = data_folder();
-    // In pieces: an extent does not hold it.
-    crash::in_process(&files, 3, || ends(puts(1, 3 * CONTENT_BYTES * 10))).unwrap();
+    crash::in_process(&files, 3, || ends(puts(1, AS_ONE_BYTES))).unwrap();
     let gives = || {
         let places = read_back(Some(0)).unwrap().recovery.places().batches;
         let opened = replica();

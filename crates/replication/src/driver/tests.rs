@@ -2,7 +2,7 @@ use std::time::Instant;
 use towline_os::sync::mpsc::{Receiver, channel};
 
 use towline_group::{Options, RecoveredLog, Role, Start, Witness};
-use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};
+use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery, Space, Urgency};
 
 use super::*;
 use towline_link::{Greeting, StartsReport};
@@ -443,6 +443,10 @@ impl ActiveInstance for Serving {
     }
 
     fn space(&self, _space: Space) {}
+
+    fn written(&self) {}
+
+    fn caught_up(&self) {}
 
     fn close_clients(&self) {}
 

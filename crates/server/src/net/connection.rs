@@ -5,7 +5,12 @@
 //! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet,
 //! or all connections too many of unfinished large messages (`arrivals`), and stops taking
 //! responses while the socket does not take its output, or all connections have too many large ones
-//! to send (`departures`).
+//! to send (`departures`). While the log is behind it keeps requests that add to it, and reads
+//! nothing.
+//!
+//! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
+
+mod outgoing_bodies;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,20 +22,20 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep, sleep_until};
 use towline_amqp::types::SaslCode;
-use towline_core::{Body, ConnectionId, Refusal, SetAside};
+use towline_core::ConnectionId;
 use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
-use towline_types::{Payload, Time};
+use towline_types::{Payload, Time, limits};
 
 use crate::net::admission::ConnectionSlot;
 use crate::net::parting::part;
+use crate::net::portion;
 use crate::net::turn;
 use towline_access::Gate;
-use towline_engine::{Arrival, Departure, Door, Outbox, bodies};
+use towline_engine::{AccountShare, Arrival, Departure, Door, Outbox};
 use towline_link::scratch;
 use towline_process::Clock;
 
@@ -84,6 +89,7 @@ pub(crate) struct ConnectionTask<S> {
     place: ConnectionSlot,
     arrival: Arrival,
     departure: Departure,
+    account: AccountShare,
     /// Until the client has logged in.
     gate: Option<Arc<Gate>>,
     /// No output before: too many wrong passwords came from there.
@@ -97,6 +103,12 @@ pub(crate) struct ConnectionTask<S> {
     /// Start of a frame whose end has not come yet.
     partial: BytesMut,
     requests: Vec<Request>,
+    /// Those of the step that is made.
+    portion: Vec<Request>,
+    /// The log has taken much more than its disk has written.
+    log_is_behind: bool,
+    /// The requests add to a log that is behind: they wait, and nothing is read meanwhile.
+    waits_for_log: bool,
     responses: VecDeque<Response>,
     output: VecDeque<Bytes>,
     output_bytes: usize,
@@ -140,6 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             place: entrance.place,
             arrival: door.arrivals().join(),
             departure: door.departures().join(),
+            account: door.connections().join(),
             gate: Some(entrance.gate),
             held: None,
             comparing: None,
@@ -149,6 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             clock,
             partial: BytesMut::new(),
             requests: Vec::new(),
+            portion: Vec::new(),
+            log_is_behind: false,
+            waits_for_log: false,
             responses: VecDeque::new(),
             output: VecDeque::new(),
             output_bytes: 0,
@@ -170,7 +186,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         // What was sent and is settled in advance must not come back with the rest.
-        self.step_node(self.clock.now());
+        if !self.requests.is_empty() {
+            self.door.step(self.clock.now(), self.id, &mut self.requests);
+        }
         self.door.disconnect(self.id, end != End::Orderly);
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
             // Everything but the socket and its slot is given back before.
@@ -192,6 +210,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             if self.departure.is_over() {
                 return Poll::Ready(End::StoodStill);
             }
+            self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
+            self.front.set_log_behind(self.log_is_behind);
+            self.count();
             let mut progress = self.poll_login(context, now);
             progress |= self.poll_input(context, now);
             progress |= self.step_node(now);
@@ -207,7 +228,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             if let Some(end) = self.finished(context) {
                 return Poll::Ready(end);
             }
-            if !progress && self.requests.is_empty() {
+            progress |= self.has_log_again(context);
+            if !progress && (self.requests.is_empty() || self.waits_for_log) {
                 return Poll::Pending;
             }
         }
@@ -216,6 +238,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             false => turn::soon(context),
         }
         Poll::Pending
+    }
+
+    /// Counts what the connection holds.
+    fn count(&mut self) {
+        let here = self.output_bytes as u64 + self.reading_bytes;
+        let bytes = self.front.account().bytes() + here;
+        let bytes_max = self.account.holds(bytes, self.front.bytes_max());
+        self.front.set_full_at(bytes_max);
     }
 
     fn finished(&mut self, context: &mut Context<'_>) -> Option<End> {
@@ -252,7 +282,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return false;
         }
         self.arrival.holds(self.front.unfinished_bytes());
-        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH || !self.arrival.may_read(context) {
+        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
+            || self.waits_for_log
+            || !self.arrival.may_read(context)
+        {
             // This side does not read: the peer must not pass for silent.
             self.front.listening_stopped(now);
             self.arrival.excused();
@@ -264,7 +297,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.stood_still = true;
             return true;
         }
-        if self.output_waiting() > OUTPUT_BYTES_HIGH {
+        if self.output_waiting() > OUTPUT_BYTES_HIGH
+            || self.requests.len() >= limits::STEP_REQUESTS_MAX
+        {
             return false;
         }
         if self.front.has_more() {
@@ -332,13 +367,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         true
     }
 
-    /// Hands what was asked for to the node. The answers come through the outbox, in order.
+    /// Hands what was asked for to the node, as much as makes one step. The answers come through
+    /// the outbox, in order.
     fn step_node(&mut self, now: Time) -> bool {
-        if self.requests.is_empty() {
+        let count = portion::of_step(&self.requests);
+        let requests = self.requests.get(..count).unwrap_or_default();
+        self.waits_for_log = self.log_is_behind && portion::adds_to_log(requests);
+        if count == 0 || self.waits_for_log {
             return false;
         }
-        self.door.step(now, self.id, &mut self.requests);
+        if count == self.requests.len() {
+            self.door.step(now, self.id, &mut self.requests);
+            return true;
+        }
+        self.portion.extend(self.requests.drain(..count));
+        self.door.step(now, self.id, &mut self.portion);
+        self.turn_was_long = true;
         true
+    }
+
+    /// Has the task woken when the log has caught up, if anything waits for that. True when it has
+    /// already.
+    fn has_log_again(&mut self, context: &Context<'_>) -> bool {
+        let waits = self.waits_for_log || self.front.withholds_credit();
+        waits && !self.door.wake_when_written(self.id, context)
     }
 
     /// Encodes responses while the output buffer has free space. True when there was one.
@@ -396,111 +448,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             progress = true;
         }
         progress
-    }
-
-    /// Bytes of bodies that are on their way to the socket.
-    fn departing_bytes(&self) -> u64 {
-        self.reading_bytes + (self.output_waiting() + self.front.begun_bytes()) as u64
-    }
-
-    /// Carries out one response. False when it must wait: there is no memory for its body now.
-    fn respond(&mut self, context: &mut Context<'_>, now: Time, response: Response) -> bool {
-        let Response::Deliver(delivery) = &response else {
-            self.front.respond(now, response, None, &mut self.requests);
-            return true;
-        };
-        let bytes = towline_engine::bytes_of(&delivery.body);
-        if towline_engine::is_large(bytes)
-            && !self.departure.may_begin(context, self.departing_bytes(), bytes)
-        {
-            self.postponed = Some(response);
-            return false;
-        }
-        self.is_group_asked = false;
-        match bodies::resident(&self.log, &delivery.body) {
-            Some(body) => self.front.respond(now, response, Some(body), &mut self.requests),
-            None => {
-                let body = delivery.body.clone();
-                self.reading_bytes = bytes;
-                self.read(body, response);
-            }
-        }
-        true
-    }
-
-    fn read(&mut self, body: Body, response: Response) {
-        let log = self.log.clone();
-        let read = tokio::task::spawn_blocking(move || bodies::read(&log, &body));
-        self.reading = Some((read, response));
-    }
-
-    /// Reads what is damaged here when another instance of the group was asked for it: on a thread
-    /// of its own, so that other clients' reads go on.
-    fn read_from_group(&self, body: &Body) -> Option<BodyRead> {
-        let repairs = self.door.repairs()?;
-        let (answer, answered) = oneshot::channel();
-        let (log, body, parts) = (self.log.clone(), body.clone(), bodies::parts(body));
-        let again = move |_| {
-            // The connection may be gone meanwhile.
-            answer.send(bodies::read(&log, &body)).ok();
-        };
-        repairs.request(parts, Box::new(again));
-        let stopped = |_| Err(LogError::Stopped);
-        Some(tokio::spawn(async move { answered.await.unwrap_or_else(stopped) }))
-    }
-
-    /// A body is not where it was: it may have been logged again meanwhile. What is damaged is
-    /// fetched from another instance of the group. When it really cannot be read, the message is
-    /// set aside, and its credit serves another one; when it cannot be set aside the link ends with
-    /// the reason. What was set aside before is delivered as a note.
-    fn read_elsewhere(&mut self, response: Response, error: &LogError) {
-        let Response::Deliver(mut delivery) = response else { return };
-        let (queue, sequence) = (delivery.queue, delivery.sequence);
-        let now_at = self.door.look(|instance| instance.body_now(queue, sequence));
-        let stays = now_at.as_ref().is_some_and(|body| *body == delivery.body);
-        if error.is_damage()
-            && stays
-            && !std::mem::replace(&mut self.is_group_asked, true)
-            && let Some(read) = self.read_from_group(&delivery.body)
-        {
-            self.reading = Some((read, Response::Deliver(delivery)));
-            return;
-        }
-        match now_at {
-            Some(body) if body != delivery.body => {
-                self.is_group_asked = false;
-                delivery.body = body.clone();
-                self.read(body, Response::Deliver(delivery));
-            }
-            Some(_) if bodies::is_note(&delivery) => {
-                let now = self.clock.now();
-                let place = error.to_string();
-                let origin = delivery.dead_letter.as_ref().map(|it| it.origin.clone());
-                let origin = origin.as_deref().unwrap_or_default();
-                self.front.deliver_note(now, delivery, origin, &place, &mut self.requests);
-            }
-            None => self.front.not_sent(delivery.consumer, &mut self.requests),
-            Some(_) => {
-                let consumer = delivery.consumer;
-                match self.door.unreadable(queue, sequence, Some(consumer), error) {
-                    SetAside::Gone | SetAside::Moved { .. } => {
-                        self.front.not_sent(consumer, &mut self.requests);
-                    }
-                    SetAside::Browsed { queue } => {
-                        let (now, place) = (self.clock.now(), error.to_string());
-                        self.front.deliver_note(now, delivery, &queue, &place, &mut self.requests);
-                    }
-                    SetAside::Stays { queue } => {
-                        // At once: what waits behind it must not go to this link any more.
-                        let (place, moved) = (error.to_string(), false);
-                        let reason = Refusal::MessageDamaged { queue, place, moved };
-                        let closed = Response::ConsumerClosed { consumer, reason };
-                        let now = self.clock.now();
-                        self.front.respond(now, closed, None, &mut self.requests);
-                    }
-                }
-            }
-        }
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>, now: Time) -> bool {

@@ -7,6 +7,7 @@ mod drain;
 mod listener;
 mod local;
 mod parting;
+mod portion;
 mod reception;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@
 //! when no task has anything to do, so that no test waits and none depends on the speed of the
 //! machine.
 
+mod behind;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -45,7 +47,7 @@ struct Bench {
     users: Arc<Users>,
     policy: LoginPolicy,
     admission: Arc<Admission>,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Bench {
@@ -60,7 +62,10 @@ impl Bench {
             towline_engine::StartOptions::default(),
             Clock::start(),
         );
-        let door = Arc::clone(opened.unwrap().door());
+        Bench::around(Arc::clone(opened.unwrap().door()), Some(folder))
+    }
+
+    fn around(door: Arc<Door>, folder: Option<TempDir>) -> Bench {
         let users = Arc::new(Users::of("alice", "right"));
         let limits = LimitsConfig::default();
         let address = "127.0.0.1:0".parse().unwrap();
@@ -109,7 +114,10 @@ impl Drop for Bench {
 
 /// Runs `test` on one thread; `clock_stands` until no task has anything to do.
 fn run<F: Future<Output = ()>>(clock_stands: bool, test: impl FnOnce(Bench) -> F) {
-    let bench = Bench::open();
+    run_on(Bench::open(), clock_stands, test);
+}
+
+fn run_on<F: Future<Output = ()>>(bench: Bench, clock_stands: bool, test: impl FnOnce(Bench) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(clock_stands)

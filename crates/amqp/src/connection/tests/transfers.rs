@@ -58,7 +58,22 @@ fn tiny_frames_do_not_make_many_pieces() {
     peer.send("transfer handle=0 more payload=c");
     peer.send("transfer handle=0 payload=d");
     let got = transfer(&mut peer).payload;
-    assert_eq!(got.pieces().iter().map(Bytes::len).collect::<Vec<_>>(), [2, 2_000, 2]);
+    assert_eq!(got.pieces().iter().map(Bytes::len).collect::<Vec<_>>(), [2_004]);
+}
+
+#[test]
+fn an_unfinished_delivery_keeps_no_read_buffer_in_memory() {
+    let (mut peer, _) = sending_peer(5);
+    let large = "x".repeat(4_000);
+    for frame in ["delivery-id=0 tag=t more", "more"] {
+        let line = format!("transfer handle=0 {frame} payload={large}");
+        let mut input = crate::peer::text::encode(&line);
+        let capacity = input.capacity();
+        peer.connection.receive(peer.now, &mut input);
+        assert!(input.is_empty() && input.try_reclaim(capacity), "something refers to it");
+    }
+    peer.send("transfer handle=0 payload=end");
+    assert_eq!(transfer(&mut peer).payload.len(), 8_003);
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! What the log has taken and its disk has not written: when it is much, connections that would add
+//! to it wait with what they have, instead of all others under the lock of the instance.
+//!
+//! Not here: what waits (the tasks of connections); that producers get no credit meanwhile
+//! (`towline_node`); the log's own bound.
+//!
+//! Invariant: a task that waits is woken when it is over, whichever of both comes first.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::{Context, Waker};
+
+use towline_core::{ConnectionId, FastMap};
+use towline_os::sync::Mutex;
+use towline_types::limits;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// Runs wait in the instance, because the log did not take them.
+    is_stalled: AtomicBool,
+    /// The instance has work that waits while the log is behind.
+    has_work: AtomicBool,
+    /// A task waits.
+    is_awaited: AtomicBool,
+    waiting: Mutex<WaitingTasks>,
+}
+
+/// In the order in which they came: those for which nothing was left the last time wait again
+/// before the others do, and are woken first.
+#[derive(Debug, Default)]
+struct WaitingTasks {
+    next: u64,
+    turns: FastMap<ConnectionId, u64>,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl WaitingTasks {
+    fn enter(&mut self, connection: ConnectionId, waker: Waker) {
+        let turn = *self.turns.entry(connection).or_insert(self.next);
+        self.next += 1;
+        self.wakers.insert(turn, waker);
+    }
+}
+
+impl Backlog {
+    /// Whether the log is behind, with so many bytes not written. One that was stays so until it
+    /// has caught up well: clients are not to be stopped for each batch.
+    pub(crate) fn is_behind(&self, unsynced_bytes: u64, was: bool) -> bool {
+        let most = if was { limits::LOG_CAUGHT_UP_BYTES } else { limits::LOG_BEHIND_BYTES };
+        unsynced_bytes > most || self.is_stalled.load(Ordering::SeqCst)
+    }
+
+    /// Wakes the task when the log has caught up. False: it has already.
+    pub(crate) fn wake_later(
+        &self,
+        connection: ConnectionId,
+        context: &Context<'_>,
+        unsynced_bytes: impl Fn() -> u64,
+    ) -> bool {
+        self.waiting.lock().enter(connection, context.waker().clone());
+        self.is_awaited.store(true, Ordering::SeqCst);
+        // What was written before is seen here, or this by the thread that wrote it.
+        fence(Ordering::SeqCst);
+        self.is_behind(unsynced_bytes(), true)
+    }
+
+    /// Enters whether runs wait in the instance. True when they do not any more.
+    pub(crate) fn stalls(&self, is_stalled: bool) -> bool {
+        let was = self.is_stalled.load(Ordering::Relaxed);
+        if was != is_stalled {
+            self.is_stalled.store(is_stalled, Ordering::SeqCst);
+        }
+        was && !is_stalled
+    }
+
+    /// Enters whether the instance has work that waits while the log is behind.
+    pub(crate) fn has_work(&self, has_work: bool) {
+        if self.has_work.load(Ordering::Relaxed) != has_work {
+            self.has_work.store(has_work, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the instance is to go on with that work.
+    pub(crate) fn lets_work(&self, unsynced_bytes: impl Fn() -> u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.has_work.load(Ordering::SeqCst) && !self.is_behind(unsynced_bytes(), false)
+    }
+
+    /// Something was written, or runs wait no more: wakes all when the log has caught up.
+    pub(crate) fn look(&self, unsynced_bytes: impl Fn() -> u64) {
+        fence(Ordering::SeqCst);
+        if !self.is_awaited.load(Ordering::SeqCst) || self.is_behind(unsynced_bytes(), true) {
+            return;
+        }
+        self.is_awaited.store(false, Ordering::SeqCst);
+        let WaitingTasks { wakers, .. } = std::mem::take(&mut *self.waiting.lock());
+        wakers.into_values().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    const HIGH: u64 = limits::LOG_BEHIND_BYTES;
+    const LOW: u64 = limits::LOG_CAUGHT_UP_BYTES;
+
+    #[test]
+    fn a_log_is_behind_beyond_one_bound_and_until_it_is_at_the_other() {
+        let backlog = Backlog::default();
+        assert!(!backlog.is_behind(HIGH, false));
+        assert!(backlog.is_behind(HIGH + 1, false));
+        assert!(backlog.is_behind(LOW + 1, true));
+        assert!(!backlog.is_behind(LOW, true));
+    }
+
+    /// Notes in which order tasks are woken.
+    struct InOrder(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl Wake for InOrder {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().push(self.0);
+        }
+    }
+
+    #[test]
+    fn tasks_are_woken_in_the_order_in_which_they_came_whatever_their_numbers_are() {
+        let (backlog, order) = (Backlog::default(), Arc::default());
+        let wait = |number: u64| {
+            let waker = Waker::from(Arc::new(InOrder(number, Arc::clone(&order))));
+            let context = Context::from_waker(&waker);
+            assert!(backlog.wake_later(ConnectionId(number), &context, || HIGH));
+        };
+        [40, 1, 27, 2, 1, 40].into_iter().for_each(wait);
+        backlog.look(|| LOW);
+        assert_eq!(*order.lock(), [40, 1, 27, 2]);
+    }
+
+    #[test]
+    fn who_waits_is_woken_once_when_little_is_left_and_nothing_waits_in_the_instance() {
+        let (backlog, woken) = (Backlog::default(), Arc::new(Woken::default()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let context = Context::from_waker(&waker);
+        let count = || woken.0.load(Ordering::SeqCst);
+        assert!(
+            !backlog.wake_later(ConnectionId(1), &context, || LOW),
+            "there is nothing to wait for"
+        );
+        backlog.look(|| LOW);
+        assert_eq!(count(), 1);
+        assert!(!backlog.stalls(true));
+        assert!(backlog.wake_later(ConnectionId(1), &context, || HIGH));
+        backlog.look(|| LOW + 1);
+        backlog.look(|| LOW);
+        assert_eq!(count(), 1, "runs wait");
+        assert!(backlog.stalls(false));
+        backlog.look(|| LOW + 1);
+        assert_eq!(count(), 1, "too much is left");
+        backlog.look(|| LOW);
+        backlog.look(|| 0);
+        assert_eq!(count(), 2);
+    }
+}

@@ -1,0 +1,173 @@
+//! Connections at an instance with a disk that does not write.
+
+use std::sync::OnceLock;
+
+use tokio::task::{spawn_local, yield_now};
+use towline_admin::status::RestartStatus;
+use towline_amqp::codec::{Map, Value};
+use towline_amqp::sections::{Header, MessageBuilder};
+use towline_amqp::types::{
+    DeliveryState, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
+};
+use towline_amqp::{AttachRequest, LinkId, Outgoing};
+use towline_core::Pages as Trust;
+use towline_engine::settings::{options, rules};
+use towline_engine::{Images, LogContext, OpenInstance};
+use towline_log::{Disk, Listener, LogError, LogId, MemoryDisk, Pages, Recovery, Space};
+use towline_node::Restart;
+use towline_types::{Lsn, Payload, limits};
+
+use super::*;
+
+const MIB: usize = 1024 * 1024;
+const MESSAGE_BYTES: usize = 200_000;
+/// More than the log takes, and than a connection may have on its way.
+const MESSAGES: u64 = 200;
+
+/// The door, once it is there.
+#[derive(Default)]
+struct Relay(OnceLock<Arc<Door>>);
+
+impl Listener for Relay {
+    fn durable(&self, upto: Lsn) {
+        self.0.get().unwrap().durable(upto);
+    }
+
+    fn failed(&self, error: &LogError) {
+        unreachable!("nothing fails here: {error}")
+    }
+
+    fn space(&self, space: Space) {
+        Listener::space(self.0.get().unwrap().as_ref(), space);
+    }
+
+    fn caught_up(&self) {
+        self.0.get().unwrap().caught_up();
+    }
+}
+
+/// A disk that goes on also when a test has failed: the end of the log waits for it.
+struct OpenedAtTheEnd<'a>(&'a MemoryDisk);
+
+impl Drop for OpenedAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.open_gate();
+    }
+}
+
+/// An instance with two queues, on a disk that can be stopped; and what the log reports to.
+fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
+    let mut config = Config::default();
+    config.log.extent_bytes = 32 * MIB as u64;
+    let disk = MemoryDisk::new();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut recovery = Recovery::open(Arc::clone(&shared), options(&config), LogId(7)).unwrap();
+    let extent_bytes = recovery.extent_bytes();
+    let restart = Restart::begin("QM1", rules(&config), extent_bytes, None, Trust::Ignored);
+    let report = recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
+    let pages = Pages::open(Arc::clone(&shared), []).unwrap();
+    let relay = Arc::new(Relay::default());
+    let log = recovery.start(relay.clone()).unwrap();
+    let images = Images::open(shared, log.durable(), pages.clone());
+    let rebuild_marker = std::path::PathBuf::from("none");
+    let restarted = RestartStatus::default();
+    let context =
+        LogContext { extent_bytes, restart: restarted, pages, rebuild_marker, lease: None };
+    let instance = restart.unwrap().finish(report.tail);
+    let open = OpenInstance::of_leader(instance, &config, context, log, images, Clock::start());
+    let door = Arc::clone(open.door());
+    assert!(relay.0.set(Arc::clone(&door)).is_ok());
+    door.define_defaults();
+    // Its disk may stop now: there is an extent to go on to, and nothing is on its way.
+    while door.log().stats().bytes_reusable < extent_bytes
+        || door.look(|instance| instance.runs_pending()) > 0
+    {
+        std::thread::yield_now();
+    }
+    (Bench::around(door, None), disk, relay)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    async fn sender(&mut self, queue: &str) -> LinkId {
+        self.opened().await;
+        let session = self.machine.begin().unwrap();
+        let target = Target { address: Some(Arc::from(queue)), ..Target::default() };
+        let request = AttachRequest {
+            name: Arc::from(queue),
+            role: Role::Sender,
+            source: Some(Box::new(Source::default())),
+            target: Some(Box::new(LinkTarget::Target(target))),
+            sender_settle_mode: SenderSettleMode::Unsettled,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            message_bytes_max: 0,
+            desired_capabilities: Default::default(),
+            properties: Map::default(),
+        };
+        let link = self.machine.attach(session, request).unwrap();
+        while self.machine.allowance(link).credit == 0 {
+            self.event().await.expect("it is attached");
+        }
+        link
+    }
+
+    fn send(&mut self, link: LinkId, key: u64, durable: bool, bytes: usize) {
+        let header = Header { durable: Some(durable), ..Header::default() };
+        let body = vec![b'x'; bytes];
+        let message = MessageBuilder::new().header(header).value(Value::Binary(&body));
+        let content = Payload::from(message);
+        self.machine.send(link, key, Outgoing { content, ..Outgoing::default() });
+    }
+
+    /// Waits until so many messages were accepted.
+    async fn accepted(&mut self, count: u64) {
+        let mut accepted = 0;
+        while accepted < count {
+            if let Some(Event::Outcome { state, .. }) = self.event().await {
+                assert_eq!(state, Some(DeliveryState::Accepted));
+                accepted += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
+    let (bench, disk, _relay) = bench();
+    run_on(bench, false, async |bench| {
+        let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let link = writer.sender("DEV.QUEUE.1").await;
+        // A link that opens says that all before it is durable, so this one opens before.
+        let (mut other, served) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let unlogged = other.sender("DEV.QUEUE.2").await;
+        disk.hold_syncs();
+        let _gate = OpenedAtTheEnd(&disk);
+        for key in 0..MESSAGES {
+            writer.send(link, key, true, MESSAGE_BYTES);
+        }
+        let written = spawn_local(async move {
+            writer.accepted(MESSAGES).await;
+            writer
+        });
+        while !bench.door.log_is_behind(false) {
+            yield_now().await;
+        }
+        for key in 0..100 {
+            other.send(unlogged, key, false, 1_000);
+        }
+        other.accepted(100).await;
+        let (mut third, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        third.opened().await;
+        third.close().await;
+        let log = bench.door.log();
+        let one_step = (limits::STEP_BYTES_MAX + MESSAGE_BYTES) as u64;
+        assert!(log.unsynced_bytes() < limits::LOG_BEHIND_BYTES + 2 * one_step);
+        assert!(!bench.door.look(|instance| instance.waits_for_log()), "nobody got so far");
+        assert!(!written.is_finished());
+        disk.open_gate();
+        let writer = written.await.unwrap();
+        other.close().await;
+        drop(other);
+        assert_eq!(served.await.unwrap(), End::Orderly);
+        drop(writer);
+    });
+}
