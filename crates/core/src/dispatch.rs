@@ -397,7 +397,7 @@ impl Service<'_> {
         let candidate = Candidate {
             queue: self.id,
             sequence: MessageSequence(spot.sequence),
-            header: entry.header(spot.lane),
+            header: entry.header(spot.lane, extra),
             body: &body,
             backout_count: entry.backout_count,
             dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),

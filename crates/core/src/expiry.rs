@@ -6,7 +6,7 @@ use towline_types::{Lsn, Time, limits};
 use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
-use crate::message::DeadLetterReason;
+use crate::message::{BodyName, DeadLetterReason};
 use crate::queue::{Entry, EntryState, LANES, Queue, Search, Spot};
 use crate::sessions::UnitOfWork;
 use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
@@ -111,7 +111,7 @@ impl QueueManager {
         let first = |unit: &UnitOfWork| unit.spilled_bodies.first().map(|(body, _)| *body);
         let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
         let (body, id) = in_log.min()?;
-        self.spilled_bodies.pieces(body).first().map(|location| (id, location.lsn))
+        self.spilled_bodies.pieces(BodyName::Own(body)).first().map(|location| (id, location.lsn))
     }
 
     /// Rolls back the unit of [`QueueManager::oldest_unit_in_log`]: the log is so full, and cannot

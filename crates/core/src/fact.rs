@@ -1,7 +1,7 @@
 //! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
 
 use crate::log_room::log_room_of;
-use crate::message::{Body, DeadLetter, Message};
+use crate::message::{Body, BodyName, DeadLetter, Message};
 use crate::object::Definition;
 use crate::{BodyId, MessageSequence, QueueId};
 
@@ -26,6 +26,9 @@ pub enum Fact {
         queue: QueueId,
         /// Its sequence.
         sequence: MessageSequence,
+        /// It is a known message, logged again so that its old extent can be reused. Of logs of
+        /// format level 1 only the message tells: it is known.
+        carried: bool,
         /// What was put.
         message: Box<Message>,
     },
@@ -62,13 +65,15 @@ pub enum Fact {
         to: QueueId,
         /// Its sequence there.
         new_sequence: MessageSequence,
+        /// The lane that it goes to; `None` in logs of format level 1: as the queue is then.
+        order: Option<u8>,
         /// Why.
         dead_letter: Box<DeadLetter>,
     },
     /// A piece of a body, ahead of the put that will refer to it.
     BodyChunk {
         /// Of which body.
-        body: BodyId,
+        body: BodyName,
         /// Its number, from 0.
         index: u32,
         /// The bytes (`Body::Incoming`) or where they are (`Body::Log`).
@@ -103,6 +108,11 @@ pub enum Fact {
         /// The first sequence that stays.
         upto: MessageSequence,
     },
+    /// From here on the log may hold what came with this format level. Never lowered.
+    Level {
+        /// 2 or more.
+        level: u8,
+    },
     /// Ends the run of a unit of work.
     Committed {
         /// Number of facts in the run, this one not counted.
@@ -127,6 +137,7 @@ impl Fact {
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
             | Fact::Cleared { .. }
+            | Fact::Level { .. }
             | Fact::Committed { .. } => 0,
         }
     }

@@ -23,8 +23,8 @@ use crate::page_key::{PageKey, PageRequest};
 use crate::queue::{Census, Outline, Queue, Sheet, page};
 use crate::record::RecordError;
 
-/// What a block costs in memory: 256 entries of 80 bytes, and what is around them.
-const BLOCK_BYTES: u64 = 21 * 1024;
+/// What a block costs in memory: 256 entries of 72 bytes, and what is around them.
+const BLOCK_BYTES: u64 = 19 * 1024;
 /// Blocks at the front of a lane that stay here.
 const FRONT_BLOCKS: usize = 2;
 /// Rounds of eviction that a block stays after it was read: the consumer that needed it may need it
@@ -288,7 +288,7 @@ impl QueueManager {
             let sheet = page::decode(bytes)?;
             if !queue.bring_in(away, sheet, self.limits.extent_bytes) {
                 let what = "a page says something else than its outline";
-                return Err(RecordError { offset: 0, what });
+                return Err(RecordError::malformed(0, what));
             }
             if let Some(block) = queue.block_mut(away) {
                 block.came_in = self.page_cache.round;
@@ -310,7 +310,7 @@ impl QueueManager {
     #[must_use]
     pub fn page_before(&self, fact: &Fact) -> Option<PageRequest> {
         let (id, needed) = match fact {
-            Fact::Put { queue, sequence, message } => {
+            Fact::Put { queue, sequence, message, .. } => {
                 let found = self.queues.get(queue)?;
                 let order = message.header.order.min(9);
                 let at = found.away_for(sequence.0).or_else(|| found.away_at(order, sequence.0));
@@ -330,6 +330,7 @@ impl QueueManager {
             | Fact::Defined { .. }
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
+            | Fact::Level { .. }
             | Fact::Committed { .. } => return None,
         };
         let id = *id;

@@ -11,6 +11,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use towline_types::FORMAT_LEVEL_FIRST;
+
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
 use crate::garbage::Garbage;
@@ -32,6 +34,8 @@ use crate::{
 #[derive(Debug)]
 pub struct QueueManager {
     pub(crate) limits: Limits,
+    /// The format level of the log: what is decided says nothing that came with a later one.
+    pub(crate) level: u8,
     pub(crate) catalogue: Catalogue,
     pub(crate) queues: FastMap<QueueId, Box<Queue>>,
     pub(crate) consumers: FastMap<ConsumerId, Consumer>,
@@ -67,6 +71,8 @@ pub struct QueueManager {
     pub(crate) log_room: u64,
     /// Before this sequence the image, not the log, knows what was (replay only).
     pub(crate) image_sequence: u64,
+    /// The image has its messages: one that is not known has ended (replay only).
+    pub(crate) image_whole: bool,
     /// Messages before this one were there when this process took the log over: whether a consumer
     /// had them is not known.
     pub(crate) known_from: u64,
@@ -90,6 +96,7 @@ impl QueueManager {
     pub fn new(limits: Limits) -> QueueManager {
         QueueManager {
             limits,
+            level: FORMAT_LEVEL_FIRST,
             catalogue: Catalogue::default(),
             queues: FastMap::default(),
             consumers: FastMap::default(),
@@ -111,6 +118,7 @@ impl QueueManager {
             refusing: None,
             log_room: u64::MAX,
             image_sequence: 0,
+            image_whole: false,
             known_from: 0,
             ghosts: Ghosts::default(),
         }

@@ -21,6 +21,8 @@
 //! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
 //! | (after X) of an unknown queue     |                                                      |
 //! | Put of a known message            | it was carried forward: the new location counts      |
+//! | Put that says that it was carried | skipped when the image has its messages; else its    |
+//! | forward, of an unknown message    | first Put was reused, and it is applied              |
 //! | Got, Expired, BackedOut or Moved  | skipped: the message went with its queue             |
 //! | from a queue deleted in the log   |                                                      |
 //!
@@ -91,14 +93,18 @@ impl QueueManager {
     fn judge(&self, fact: &Fact, before_image: bool) -> Result<Verdict, ReplayError> {
         let definition = if before_image { Verdict::Skip } else { Verdict::Apply };
         match fact {
-            Fact::Put { queue, sequence, message } => {
+            Fact::Put { queue, sequence, carried, message } => {
                 if !message.header.persistent {
                     return Err(contradiction("a non-persistent message is in the log"));
                 }
                 check_sequence(*sequence)?;
                 let place = self.judge_queue(*queue, before_image)?;
                 self.check_relocated(*queue, *sequence, &message.body)?;
+                // What keeps the log carries forward what lives there: it need not live here.
+                let ended = *carried && self.image_whole;
+                let ended = ended && self.body_of_any(*queue, *sequence).is_none();
                 match self.judge_body(&message.body, before_image)? {
+                    Verdict::Apply if ended => Ok(Verdict::Skip),
                     Verdict::Apply => Ok(place),
                     other @ (Verdict::Skip | Verdict::Ghost) => Ok(other),
                 }
@@ -153,7 +159,9 @@ impl QueueManager {
                 self.judge_queue(*queue, before_image)
             }
             // What it names may have been dropped, with its extent or at an earlier start.
-            Fact::Abandoned { .. } | Fact::Committed { .. } => Ok(Verdict::Apply),
+            Fact::Abandoned { .. } | Fact::Committed { .. } | Fact::Level { .. } => {
+                Ok(Verdict::Apply)
+            }
         }
     }
 
@@ -251,7 +259,7 @@ impl QueueManager {
     /// A fact that concerns what is kept of deleted queues.
     fn carry_out_ghost(&mut self, fact: Fact, counted: bool, outputs: &mut Outputs) {
         match fact {
-            Fact::Put { queue, sequence, mut message } => {
+            Fact::Put { queue, sequence, carried: _, mut message } => {
                 message.body = self.stored(message.body, outputs);
                 self.saw_sequence(sequence);
                 self.ghosts.put(queue, sequence, *message, outputs);
@@ -262,7 +270,7 @@ impl QueueManager {
             Fact::BackedOut { queue, sequence, count } => {
                 self.ghosts.back_out(queue, sequence, count);
             }
-            Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
+            Fact::Moved { from, sequence, to, new_sequence, order, dead_letter } => {
                 let count = u64::from(counted);
                 let message = match self.queues.get_mut(&from) {
                     Some(source) => {
@@ -278,7 +286,7 @@ impl QueueManager {
                 match self.queues.get_mut(&to) {
                     Some(target) => {
                         target.totals.puts += count;
-                        self.arrive_moved(message, to, new_sequence, *dead_letter);
+                        self.arrive_moved(message, (to, new_sequence, order), *dead_letter);
                     }
                     None => self.ghosts.put(to, new_sequence, message.moved(*dead_letter), outputs),
                 }
@@ -292,6 +300,7 @@ impl QueueManager {
             | Fact::Abandoned { .. }
             | Fact::Defined { .. }
             | Fact::Undefined { .. }
+            | Fact::Level { .. }
             | Fact::Committed { .. } => unreachable!("such a fact concerns no message"),
         }
     }
@@ -299,7 +308,7 @@ impl QueueManager {
     /// A fact that is not applied may still leave something to tidy up.
     fn skip(&mut self, fact: Fact, outputs: &mut Outputs) {
         match fact {
-            Fact::Put { queue: _, sequence: _, message } => {
+            Fact::Put { message, .. } => {
                 if let Body::Announced { body, .. } = message.body {
                     let pieces = self.spilled_bodies.take(body);
                     release(pieces.map(Pieces::into_body), outputs);
@@ -315,6 +324,7 @@ impl QueueManager {
             | Fact::Undefined { .. }
             | Fact::Deleted { .. }
             | Fact::Cleared { .. }
+            | Fact::Level { .. }
             | Fact::Committed { .. } => {}
         }
     }

@@ -12,6 +12,7 @@ use towline_types::limits;
 
 use crate::fact::{Durability, Fact};
 use crate::message::{Body, DeadLetter, Header};
+use crate::principal::Principal;
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 
 /// Bounds and policies of the whole queue manager that do not depend on one queue.
@@ -43,7 +44,7 @@ pub struct Limits {
     /// Length of the log's extents.
     pub extent_bytes: u64,
     /// Memory for the indexes of all queues together; what is beyond it is kept on pages. At least
-    /// 64 blocks of 21 KiB are kept in any case.
+    /// 64 blocks of 19 KiB are kept in any case.
     pub index_bytes_max: u64,
 }
 
@@ -89,16 +90,32 @@ pub struct Decision {
     /// With `Durability::Memory`: apply only behind everything that is on its way to the log or
     /// waiting behind it. Otherwise order within a queue would break. Meaningless for other runs.
     pub behind: bool,
+    /// On behalf of which principal a command is decided that no connection stands behind: one of
+    /// an administrator may outlive its connection. The caller says it; a decision keeps it. For
+    /// requests of a connection see [`QueueManager::principal`](crate::QueueManager::principal).
+    pub principal: Principal,
 }
 
 impl Default for Decision {
     fn default() -> Decision {
-        Decision { facts: Vec::new(), logged: 0, durability: Durability::Memory, behind: false }
+        Decision {
+            facts: Vec::new(),
+            logged: 0,
+            durability: Durability::Memory,
+            behind: false,
+            principal: Principal::Internal,
+        }
     }
 }
 
 impl Decision {
-    /// Forgets everything but the allocation.
+    /// A decision about a command of this principal.
+    #[must_use]
+    pub fn on_behalf_of(principal: Principal) -> Decision {
+        Decision { principal, ..Decision::default() }
+    }
+
+    /// Forgets everything but the allocation and the principal.
     pub fn clear(&mut self) {
         self.facts.clear();
         self.logged = 0;

@@ -9,13 +9,16 @@ use towline_types::{Payload, Time, limits};
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
 use crate::message::Header;
+use crate::principal::Principal;
 use crate::queue::{Attention, Rank, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
 use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
-/// What a connection has open.
+/// A connection, and what it has open.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
+    /// On behalf of which user its requests are decided.
+    pub(crate) principal: Principal,
     /// Queues open for put, and how often.
     pub(crate) outputs: BTreeMap<QueueId, u32>,
     pub(crate) consumers: BTreeSet<ConsumerId>,

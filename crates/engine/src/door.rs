@@ -20,12 +20,13 @@ use towline_os::sync::OnceLock;
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    BODY_UNREADABLE, FORMAT_LEVEL_RAISED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
+    MESSAGE_STAYS_DAMAGED,
 };
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
 use towline_core::{
-    ConnectionId, ConsumerId, FastMap, MessageSequence, QueueId, SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
 use towline_log::{Log, LogError};
@@ -35,7 +36,7 @@ use towline_node::{
     Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{Lsn, Payload, Time};
+use towline_types::{FORMAT_LEVEL, Lsn, Payload, Time};
 
 use crate::backlog::Backlog;
 use crate::connection_accounts::ConnectionAccounts;
@@ -301,10 +302,14 @@ impl Door {
     }
 
     /// Carries out a command of an administrator, as one step.
-    pub(crate) fn administer<R>(&self, act: impl FnOnce(&mut dyn Target) -> R) -> R {
+    pub(crate) fn administer<R>(
+        &self,
+        principal: &Principal,
+        act: impl FnOnce(&mut dyn Target) -> R,
+    ) -> R {
         let (mut act, mut result) = (Some(act), None);
         let mut once = |target: &mut dyn Target| result = act.take().map(|act| act(target));
-        let input = Input::Administer(Administration(&mut once));
+        let input = Input::Administer(Administration { principal, act: &mut once });
         self.step_instance(self.clock.wall(), None, input);
         match result {
             Some(result) => result,
@@ -340,6 +345,29 @@ impl Door {
             crate::defaults::define(instance, now, &journal, out);
             crate::defaults::warn_of_undefined_names(instance);
         });
+    }
+
+    /// Raises the format level of the log: all programs that read it know the newest one. Yields
+    /// whether it is the newest, from the next record on; it is not when the log is full.
+    pub fn raise_format_level(&self) -> bool {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        let raised = self.with_inner(|Inner { instance, out, .. }| {
+            let is_new = instance.object_names().next().is_none();
+            let raised = instance.raise_format_level(now, &journal, out);
+            // Of a log that begins now no other program knows.
+            raised.map(|raised| raised && !is_new)
+        });
+        match raised {
+            Ok(true) => {
+                let level = FORMAT_LEVEL.to_string();
+                log(&FORMAT_LEVEL_RAISED, &[&level, towline_types::program_version()]);
+            }
+            Ok(false) => {}
+            // There is no free space, which is reported.
+            Err(_) => return false,
+        }
+        true
     }
 
     /// Bytes of one extent of the log.

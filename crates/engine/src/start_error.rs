@@ -1,5 +1,6 @@
 //! Why a data folder cannot be started from. Only types and texts.
 
+use towline_core::LaterFormat;
 use towline_log::LogError;
 use towline_node::RestartError;
 use towline_standby::FolderError;
@@ -20,8 +21,8 @@ pub enum StartError {
     Newer {
         /// The file, and where in it.
         place: String,
-        /// The format version found.
-        found: u8,
+        /// The format version found; of what has no version of its own, what it is.
+        found: String,
         /// The newest version that this program reads.
         supported: u8,
     },
@@ -104,6 +105,10 @@ pub(crate) fn refusal(error: RestartError, image_at: Lsn, extent_bytes: u64) -> 
             let place = match lsn {
                 Some(lsn) => format!("extent-{:016x} at {lsn}", lsn.0 / extent_bytes),
                 None => format!("image-{:016x}", image_at.0),
+            };
+            let found = match found {
+                LaterFormat::Version(version) => version.to_string(),
+                part => format!("later than {supported} ({part})"),
             };
             StartError::Newer { place, found, supported }
         }

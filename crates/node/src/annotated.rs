@@ -11,19 +11,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::{Bytes, BytesMut};
 use towline_amqp::codec::{Map, Reader, Value};
-use towline_core::{ConnectionId, Fact, MessageSequence, UnitId};
+use towline_core::{ConnectionId, Fact, MessageSequence, QueueId, UnitId};
 use towline_types::limits;
+
+/// Which message. Sequences alone do not say it: queues of two histories may give the same.
+pub(crate) type MessagePlace = (QueueId, MessageSequence);
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct MessageAnnotations {
     /// Encoded maps.
-    messages: HashMap<MessageSequence, (u64, Bytes)>,
+    messages: HashMap<MessagePlace, (u64, Bytes)>,
     /// In the order in which they were annotated last.
-    by_age: BTreeMap<u64, MessageSequence>,
+    by_age: BTreeMap<u64, MessagePlace>,
     next_age: u64,
     /// What is said in open units of work counts when they commit.
-    staged: BTreeMap<(ConnectionId, UnitId), Vec<(MessageSequence, Map)>>,
+    staged: BTreeMap<(ConnectionId, UnitId), Vec<(MessagePlace, Map)>>,
     /// Messages that lost theirs because too many were annotated.
     forgotten: u64,
 }
@@ -35,7 +38,7 @@ impl MessageAnnotations {
     }
 
     /// The encoded annotations of a message.
-    pub(crate) fn of(&self, message: MessageSequence) -> Option<Bytes> {
+    pub(crate) fn of(&self, message: MessagePlace) -> Option<Bytes> {
         self.messages.get(&message).map(|(_, map)| map.clone())
     }
 
@@ -45,7 +48,7 @@ impl MessageAnnotations {
     }
 
     /// Adds annotations: an entry replaces one of the same name.
-    pub(crate) fn add(&mut self, message: MessageSequence, added: &Map) {
+    pub(crate) fn add(&mut self, message: MessagePlace, added: &Map) {
         let before = self.take(message);
         // Our own encoding of values that were checked.
         let before = before.and_then(|map| Map::decode(&mut Reader::new(&map)).ok());
@@ -56,12 +59,7 @@ impl MessageAnnotations {
     }
 
     /// In a unit of work.
-    pub(crate) fn stage(
-        &mut self,
-        unit: (ConnectionId, UnitId),
-        message: MessageSequence,
-        map: Map,
-    ) {
+    pub(crate) fn stage(&mut self, unit: (ConnectionId, UnitId), message: MessagePlace, map: Map) {
         self.staged.entry(unit).or_default().push((message, map));
     }
 
@@ -87,10 +85,12 @@ impl MessageAnnotations {
     /// Follows a message to where it goes, or forgets it when it is gone.
     pub(crate) fn follow(&mut self, fact: &Fact) {
         match fact {
-            Fact::Got { sequence, .. } | Fact::Expired { sequence, .. } => _ = self.take(*sequence),
-            Fact::Moved { sequence, new_sequence, .. } => {
-                if let Some(map) = self.take(*sequence) {
-                    self.put(*new_sequence, map);
+            Fact::Got { queue, sequence } | Fact::Expired { queue, sequence } => {
+                self.take((*queue, *sequence));
+            }
+            Fact::Moved { from, sequence, to, new_sequence, .. } => {
+                if let Some(map) = self.take((*from, *sequence)) {
+                    self.put((*to, *new_sequence), map);
                 }
             }
             // What is cleared or deleted goes by age: no other message gets its sequence.
@@ -102,17 +102,18 @@ impl MessageAnnotations {
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
             | Fact::Cleared { .. }
+            | Fact::Level { .. }
             | Fact::Committed { .. } => {}
         }
     }
 
-    fn take(&mut self, message: MessageSequence) -> Option<Bytes> {
+    fn take(&mut self, message: MessagePlace) -> Option<Bytes> {
         let (age, map) = self.messages.remove(&message)?;
         self.by_age.remove(&age);
         Some(map)
     }
 
-    fn put(&mut self, message: MessageSequence, map: Bytes) {
+    fn put(&mut self, message: MessagePlace, map: Bytes) {
         if self.messages.len() >= limits::ANNOTATED_MESSAGES_MAX
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
@@ -149,21 +150,25 @@ mod tests {
         entries.iter().fold(Map::default(), |map, (key, value)| map.with(key, Value::String(value)))
     }
 
+    fn place(message: u64) -> MessagePlace {
+        (QueueId(1), MessageSequence(message))
+    }
+
     fn known(annotated: &MessageAnnotations, message: u64) -> Option<Map> {
-        let bytes = annotated.of(MessageSequence(message))?;
+        let bytes = annotated.of(place(message))?;
         Some(Map::decode(&mut Reader::new(&bytes)).unwrap())
     }
 
     #[test]
     fn what_was_said_last_counts_and_the_rest_stays() {
         let mut annotated = MessageAnnotations::default();
-        annotated.add(MessageSequence(1), &map(&[("a", "1"), ("b", "1")]));
-        annotated.add(MessageSequence(1), &map(&[("b", "2"), ("c", "2")]));
+        annotated.add(place(1), &map(&[("a", "1"), ("b", "1")]));
+        annotated.add(place(1), &map(&[("b", "2"), ("c", "2")]));
         let wanted = map(&[("a", "1"), ("b", "2"), ("c", "2")]);
         assert_eq!(known(&annotated, 1), Some(wanted));
         let long = "x".repeat(limits::MODIFIED_ANNOTATIONS_BYTES_MAX - 50);
-        annotated.add(MessageSequence(1), &map(&[("d", &long)]));
-        annotated.add(MessageSequence(1), &map(&[("e", &long)]));
+        annotated.add(place(1), &map(&[("d", &long)]));
+        annotated.add(place(1), &map(&[("e", &long)]));
         assert_eq!(known(&annotated, 1), Some(map(&[("e", &long)])), "no more than the bound");
     }
 
@@ -171,9 +176,21 @@ mod tests {
     fn beyond_the_number_the_oldest_go_and_are_counted() {
         let mut annotated = MessageAnnotations::default();
         let max = limits::ANNOTATED_MESSAGES_MAX as u64;
-        (0..=max).for_each(|number| annotated.add(MessageSequence(number), &map(&[("a", "1")])));
+        (0..=max).for_each(|number| annotated.add(place(number), &map(&[("a", "1")])));
         assert_eq!((known(&annotated, 0), annotated.forgotten()), (None, 1));
         assert!(known(&annotated, 1).is_some() && known(&annotated, max).is_some());
         assert_eq!(annotated.messages.len(), annotated.by_age.len());
+    }
+
+    #[test]
+    fn messages_of_one_sequence_in_two_queues_are_two() {
+        let mut annotated = MessageAnnotations::default();
+        let (here, there) = (place(1), (QueueId(2), MessageSequence(1)));
+        annotated.add(here, &map(&[("a", "1")]));
+        assert!(annotated.of(here).is_some() && annotated.of(there).is_none());
+        annotated.follow(&Fact::Got { queue: there.0, sequence: there.1 });
+        assert!(annotated.of(here).is_some(), "another one was got");
+        annotated.follow(&Fact::Got { queue: here.0, sequence: here.1 });
+        assert!(annotated.of(here).is_none());
     }
 }

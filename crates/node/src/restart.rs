@@ -10,7 +10,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use towline_core::{
-    Effect, Fact, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError, record, snapshot,
+    Effect, Fact, LaterFormat, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError,
+    record, snapshot,
 };
 use towline_types::{Lsn, PageRef};
 
@@ -32,8 +33,8 @@ pub enum RestartError {
     Newer {
         /// The record's position; `None`: the image.
         lsn: Option<Lsn>,
-        /// The version found.
-        found: u8,
+        /// What is there.
+        found: LaterFormat,
         /// The newest version that this program reads.
         supported: u8,
     },
@@ -63,10 +64,10 @@ impl fmt::Display for RestartError {
             }
             RestartError::Newer { lsn: Some(lsn), found, supported } => write!(
                 out,
-                "the record at {lsn} has version {found}, this program reads up to {supported}"
+                "the record at {lsn} has {found}, this program reads up to version {supported}"
             ),
             RestartError::Newer { lsn: None, found, supported } => {
-                write!(out, "the image has version {found}, this program reads up to {supported}")
+                write!(out, "the image has {found}, this program reads up to version {supported}")
             }
             RestartError::Replay { lsn, error } => write!(out, "the record at {lsn}: {error}"),
             RestartError::Page { page, error: Some(error) } => {
@@ -80,6 +81,24 @@ impl fmt::Display for RestartError {
 }
 
 impl std::error::Error for RestartError {}
+
+impl RestartError {
+    fn of_image(error: RecordError) -> RestartError {
+        match error.later {
+            Some(found) => RestartError::Newer { lsn: None, found, supported: snapshot::VERSION },
+            None => RestartError::Image(error),
+        }
+    }
+
+    fn of_record(lsn: Lsn, error: RecordError) -> RestartError {
+        match error.later {
+            Some(found) => {
+                RestartError::Newer { lsn: Some(lsn), found, supported: record::VERSION }
+            }
+            None => RestartError::Record { lsn, error },
+        }
+    }
+}
 
 /// An instance that is being restored.
 #[derive(Debug)]
@@ -109,15 +128,10 @@ impl Restart {
         let (image_at, whole, rules) = match image {
             None => (Lsn::ZERO, false, QueueManager::new(limits)),
             Some(image) => {
-                let short = RecordError { offset: 0, what: "an image begins with its position" };
+                let short = RecordError::malformed(0, "an image begins with its position");
                 let (at, content) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
-                if let Some(found) = snapshot::newer_version(content) {
-                    let lsn = None;
-                    let supported = snapshot::VERSION;
-                    return Err(RestartError::Newer { lsn, found, supported });
-                }
                 let restored = QueueManager::restore(content, limits, pages);
-                let restored = restored.map_err(RestartError::Image)?;
+                let restored = restored.map_err(RestartError::of_image)?;
                 (Lsn(u64::from_le_bytes(*at)), restored.whole, restored.rules)
             }
         };
@@ -190,13 +204,8 @@ impl Restart {
         if self.whole && lsn < self.image_at {
             return Ok(());
         }
-        if let Some(found) = record::newer_version(bytes) {
-            let lsn = Some(lsn);
-            let supported = record::VERSION;
-            return Err(RestartError::Newer { lsn, found, supported });
-        }
         let (fact, last) =
-            record::decode(bytes, lsn).map_err(|error| RestartError::Record { lsn, error })?;
+            record::decode(bytes, lsn).map_err(|error| RestartError::of_record(lsn, error))?;
         let ascends = self.run.last().is_none_or(|(before, _)| *before < lsn);
         assert!(ascends, "the record at {lsn} stands before one that was taken already");
         self.run.push((lsn, fact));

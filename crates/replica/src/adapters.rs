@@ -40,6 +40,10 @@ impl ActiveInstance for ActiveDoor {
         self.0.look(|instance| instance.runs_pending())
     }
 
+    fn raise_format_level(&self) -> bool {
+        self.0.raise_format_level()
+    }
+
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
         self.0.hold_still(act)
     }

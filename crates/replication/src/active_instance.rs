@@ -26,6 +26,10 @@ pub trait ActiveInstance: Send + Sync {
     /// Runs of records that are decided and not committed yet.
     fn runs_pending(&self) -> usize;
 
+    /// Raises the format level of the log: all instances read the newest one. Yields whether it is
+    /// raised; it is not when the log is full.
+    fn raise_format_level(&self) -> bool;
+
     /// Runs `act` while no client decides anything; yields what it yields.
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool;
 }

@@ -56,6 +56,7 @@ pub struct Driver {
     names: Vec<String>,
     notes: HardStateFile,
     starts: starts::KnownStarts,
+    levels: levels::KnownLevels,
     retention: Retention,
     repairs: Arc<RepairQueue>,
     this: Peer,
@@ -107,6 +108,7 @@ impl Driver {
     ) -> std::io::Result<Driver> {
         let notes = hard_state_file.clone();
         let starts = starts::KnownStarts::new(notes.starts()?, names.len());
+        let levels = levels::KnownLevels::new(names.len());
         let standings = names.iter().map(|_| None).collect();
         let seen = ApplyProgress { committed: member.committed(), ..ApplyProgress::default() };
         let core = Core {
@@ -138,6 +140,7 @@ impl Driver {
             names,
             notes,
             starts,
+            levels,
             retention: Retention::default(),
             repairs: Arc::default(),
             this,
@@ -548,6 +551,7 @@ impl Replicator for Driver {
 mod disk_stall;
 mod durable;
 mod keep_hard_state;
+mod levels;
 mod liveness;
 mod log_reports;
 mod messages;

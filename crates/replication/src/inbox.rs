@@ -14,6 +14,7 @@ use crate::frames::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_
 use crate::hand_over::{self, AdminRequest};
 use towline_link::{Greeting, Inbox, LinkStream, Peer, Standing, StartsReport, StreamPurpose};
 use towline_logging::log as say;
+use towline_types::FormatLevels;
 
 /// The rest of the instance, which takes what is neither for the member nor for its log. Calls come
 /// from a thread of the links, so they must be quick and must not wait.
@@ -69,11 +70,16 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
         self.driver.standing()
     }
 
+    fn levels(&self) -> FormatLevels {
+        self.driver.levels()
+    }
+
     fn known(&self, peer: Peer) -> StartsReport {
         self.driver.known(peer)
     }
 
     fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String> {
+        self.driver.hears_levels(peer, greeting.levels);
         self.driver.greets(peer, greeting)
     }
 

@@ -82,7 +82,7 @@ impl RunError {
                 ..
             } => NEWER_FORMAT.message(&[file, &found.to_string(), &supported.to_string()]),
             RunError::Start { error: StartError::Newer { place, found, supported }, .. } => {
-                NEWER_FORMAT.message(&[place, &found.to_string(), &supported.to_string()])
+                NEWER_FORMAT.message(&[place, found, &supported.to_string()])
             }
             RunError::Start { error: StartError::Log(LogError::Restoring { folder }), .. } => {
                 RESTORE_UNFINISHED.message(&[folder])
@@ -135,7 +135,7 @@ mod tests {
             RunError::Tls("certificate x: none".into()).to_string(),
             start(StartError::Log(locked)),
             start(StartError::Folder(io())),
-            start(StartError::Newer { place: "image-1".into(), found: 9, supported: 2 }),
+            start(StartError::Newer { place: "image-1".into(), found: "9".into(), supported: 2 }),
             start(StartError::Log(LogError::Restoring { folder: "d/log".into() })),
             RunError::Listen { address: "127.0.0.1:1".into(), error: io() }.to_string(),
             RunError::System(io()).to_string(),

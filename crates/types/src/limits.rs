@@ -127,6 +127,10 @@ pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
+/// Bytes of the fields of one record, entry of a page or part of an image: what is longer was never
+/// written, and is refused when read.
+pub const FIELD_BYTES_MAX: u64 = 4_096;
+
 /// Messages that one MOVE QLOCAL moves: nothing else happens meanwhile.
 pub const MOVE_MESSAGES_MAX: u64 = 10_000;
 

@@ -30,6 +30,10 @@ entries! {
         "The log is closed. The next start is quick.";
     STDOUT_CLOSED = "TWL1007W" "Standard output is closed: {line}.",
         "The ready line with the addresses for clients was not written. This message has it.";
+    FORMAT_LEVEL_RAISED = "TWL1008I" "Format level {level} from now on: versions of towline before \
+                                      {version} may not be able to read this log.",
+        "All programs that read the log know this level. To go back to an earlier version, restore \
+         a backup from before.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
         "The queue manager does not start with an invalid configuration. Correct the line that \
          the text names.";

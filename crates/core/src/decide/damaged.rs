@@ -185,7 +185,7 @@ fn sheet_of(
 
 fn note_bodies(sheet: &Sheet, found: &mut Vec<BodyLocation>) {
     let logged =
-        |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, EntryBody::Log(_));
+        |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, EntryBody::Log { .. });
     for entry in sheet.entries.iter().filter(logged) {
         let extra = sheet.extras.get(&entry.sequence);
         let letter = extra.and_then(|extra| extra.dead_letter.as_ref());

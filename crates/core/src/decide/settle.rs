@@ -63,11 +63,16 @@ impl QueueManager {
         Ok(())
     }
 
-    /// Whether a consumer has this message, and has given no outcome for it.
+    /// The queue of a message that this consumer has, and has given no outcome for; `None`: it has
+    /// no such.
     #[must_use]
-    pub fn has_delivery(&self, consumer: ConsumerId, sequence: MessageSequence) -> bool {
-        let consumer = self.consumers.get(&consumer);
-        consumer.is_some_and(|consumer| consumer.held.contains_key(&sequence.0))
+    pub fn queue_of_delivery(
+        &self,
+        consumer: ConsumerId,
+        sequence: MessageSequence,
+    ) -> Option<QueueId> {
+        let consumer = self.consumers.get(&consumer)?;
+        consumer.held.contains_key(&sequence.0).then_some(consumer.queue)
     }
 
     /// Adds an outcome to a unit of work. What the unit cannot take and the consumer has forgotten

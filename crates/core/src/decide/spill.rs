@@ -16,6 +16,7 @@ use towline_types::{Payload, limits};
 
 use super::put::push_chunks;
 use crate::fact::Durability;
+use crate::message::BodyName;
 use crate::request::{Decision, PutTarget};
 use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
 use crate::{BodyId, ConnectionId, QueueManager, Refusal, UnitId};
@@ -88,7 +89,7 @@ impl QueueManager {
             if let StagedBody::Here(content) = &put.body {
                 let body = BodyId(self.next.body);
                 self.next.body += 1;
-                let chunks = push_chunks(body, content, Durability::Lazy, out);
+                let chunks = push_chunks(BodyName::Own(body), content, Durability::Lazy, out);
                 put.body = StagedBody::Spilled { body, chunks, bytes };
             }
         }

@@ -19,7 +19,7 @@ use towline_types::{BodyLocation, PageRef, Time};
 use super::entry::{Entry, EntryBody, EntryState, Extra};
 use super::keys::KeyFilter;
 
-/// Entries of one block; 20 KiB at 80 bytes each.
+/// Entries of one block; 18 KiB at 72 bytes each.
 #[cfg(not(test))]
 pub(crate) const BLOCK_ENTRIES: usize = 256;
 /// Small, so that short histories have many blocks.
@@ -203,7 +203,7 @@ impl Block {
     /// Whether no consumer holds a message of it and a page could say all of it.
     pub(crate) fn can_leave(&self) -> bool {
         let in_log = |entry: &Entry| match entry.place {
-            EntryBody::Log(_) => entry.persistent || entry.state == EntryState::Gone,
+            EntryBody::Log { .. } => entry.persistent || entry.state == EntryState::Gone,
             EntryBody::Memory(_) => false,
         };
         self.is_here()

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, PageRef, Time};
+use towline_types::{PageRef, Time};
 
 use super::block::{BLOCK_ENTRIES, Block, Outline, Sheet};
 use super::census::Census;
@@ -276,11 +276,7 @@ impl Lane {
         let sheet = block.sheet_mut();
         let entry = &mut sheet.entries[at.index];
         assert_ne!(entry.state, EntryState::Gone, "a message leaves once");
-        let tombstone = Entry {
-            place: EntryBody::Log(BodyLocation::default()),
-            state: EntryState::Gone,
-            ..*entry
-        };
+        let tombstone = Entry { place: EntryBody::NOWHERE, state: EntryState::Gone, ..*entry };
         let taken = std::mem::replace(entry, tombstone);
         let has_extra = taken.marks.has_extra();
         let extra = if has_extra { sheet.extras.remove(&taken.sequence) } else { None };

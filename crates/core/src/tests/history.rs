@@ -16,6 +16,7 @@ use crate::{ConsumerId, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId
 
 mod crashes;
 mod deletions;
+mod levels;
 mod relocations;
 
 const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
@@ -50,6 +51,7 @@ enum Step {
     Clear { queue: usize },
     Press,
     Relocate { nth: usize },
+    RaiseLevel,
     Mix { queue: usize, persistent: u16 },
 }
 
@@ -92,6 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_usize).prop_map(|queue| Step::Clear { queue }),
         1 => Just(Step::Press),
         4 => (0..64_usize).prop_map(|nth| Step::Relocate { nth }),
+        1 => Just(Step::RaiseLevel),
         2 => (0..3_usize, any::<u16>())
             .prop_map(|(queue, persistent)| Step::Mix { queue, persistent }),
     ]
@@ -354,6 +357,7 @@ impl World {
             Step::Clear { queue } => self.clear(queue),
             Step::Press => self.press(),
             Step::Relocate { nth } => self.relocate(nth),
+            Step::RaiseLevel => self.raise_level(),
             Step::Mix { queue, persistent } => self.mix(queue, persistent),
         }
         self.check();
@@ -365,7 +369,7 @@ impl World {
         self.next_content += 1;
         let text = id.to_string();
         let base = if is_persistent { persistent(&text) } else { message(&text) };
-        let sent = NewMessage { priority: Some(priority), ..base };
+        let sent = NewMessage { priority: Some(priority), ..levels::in_group(id, base) };
         let unit = self.units.len().checked_sub(1).filter(|_| in_unit);
         let unit_id = unit.map(|unit| self.units[unit].0);
         let target = self.targets[queue].clone();

@@ -93,6 +93,7 @@ impl Bench {
                 message_id_hash: 0,
                 content: Payload::from(content.clone()),
                 envelope_bytes: 0,
+                ..NewMessage::default()
             },
             unit: None,
             reply_wanted: true,

@@ -39,6 +39,7 @@ fn data_folder(images: usize) -> (tempfile::TempDir, Home) {
                 message_id_hash: 0,
                 content: Payload::from(Bytes::from_static(b"content")),
                 envelope_bytes: 0,
+                ..NewMessage::default()
             },
             unit: None,
             reply_wanted: true,

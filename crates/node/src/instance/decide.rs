@@ -7,7 +7,7 @@ use towline_core::object::Definition;
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
     ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, LargePutId,
-    NewMessage, PutTarget, QueueId, QueueManager, Refusal, Settlement, UnitId,
+    NewMessage, Principal, PutTarget, QueueId, QueueManager, Refusal, Settlement, UnitId,
 };
 use towline_types::{Time, fitting};
 
@@ -122,6 +122,8 @@ impl Instance {
     fn enter(&mut self, caller: &Caller<'_>, connected: ConnectedClient, sole: bool) -> bool {
         let entered = self.containers.enter(&connected.container, sole);
         if entered {
+            let principal = Principal::of_client(connected.user.as_deref());
+            self.rules.connect(caller.connection, principal);
             let before = self.connections.insert(caller.connection, connected);
             assert!(before.is_none(), "a connection enters once");
         }
@@ -199,13 +201,15 @@ impl Instance {
         out: &mut Outbound,
     ) {
         let Settlement { consumer, sequence, outcome, unit, reply_wanted, .. } = settlement;
-        let annotations = annotations.filter(|_| self.rules.has_delivery(consumer, sequence));
+        let queue = self.rules.queue_of_delivery(consumer, sequence);
+        let annotations = queue.zip(annotations);
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
-        if let (Ok(()), Some(annotations)) = (&result, annotations) {
+        if let (Ok(()), Some((queue, annotations))) = (&result, annotations) {
+            let message = (queue, sequence);
             match unit {
-                None => self.annotated.add(sequence, &annotations),
+                None => self.annotated.add(message, &annotations),
                 Some(unit) => {
-                    self.annotated.stage((caller.connection, unit), sequence, *annotations);
+                    self.annotated.stage((caller.connection, unit), message, *annotations);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Objects that are there from the first start on.
+//! Objects that are there from the first start on, and the format level of the log.
 //!
 //! Not here: which ones (the daemon says so).
 
@@ -21,6 +21,29 @@ impl Instance {
     #[must_use]
     pub fn dangling(&self) -> DanglingNames {
         self.rules.dangling()
+    }
+
+    /// The format level of the log.
+    #[must_use]
+    pub fn format_level(&self) -> u8 {
+        self.rules.format_level()
+    }
+
+    /// Raises the format level of the log to the newest that this program knows. Yields whether it
+    /// was lower.
+    ///
+    /// # Errors
+    /// The log has no free space.
+    pub fn raise_format_level(
+        &mut self,
+        now: Time,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> Result<bool, Refusal> {
+        let raised = self.rules.raise_level(&mut self.decision);
+        let decided = !self.decision.facts.is_empty();
+        self.carry_out(now, None, journal, out);
+        raised.map(|()| decided)
     }
 
     /// Defines a local queue that every new queue manager has.

@@ -191,8 +191,8 @@ impl Instance {
             Input::ChoreDone { ticket, json, changed } => {
                 self.answer_administrator(ticket, json, changed, journal, out);
             }
-            Input::Administer(Administration(act)) => {
-                self.administered(now, act, journal, out);
+            Input::Administer(Administration { principal, act }) => {
+                self.administered(now, principal, act, journal, out);
             }
             Input::Work { units } => {
                 let mut selection = self.contents.selection(journal);
@@ -486,7 +486,7 @@ impl Instance {
         let (connection, response) = match effect {
             Effect::Deliver(mut delivery) => {
                 if !self.annotated.is_empty() {
-                    delivery.annotations = self.annotated.of(delivery.sequence);
+                    delivery.annotations = self.annotated.of((delivery.queue, delivery.sequence));
                 }
                 // Its credit counts from here: one that is not counted would be one too many.
                 let Some(consumer) = self.consumers.get_mut(&delivery.consumer) else {

@@ -22,6 +22,7 @@ fn put(token: u64, unit: Option<UnitId>) -> Request {
         message_id_hash: 0,
         content: Payload::from(Bytes::from_static(b"content")),
         envelope_bytes: 0,
+        ..NewMessage::default()
     };
     Request::Put { token, target: PutTo::Name("Q".into()), message, unit, reply_wanted: true }
 }

@@ -98,6 +98,7 @@ fn puts(count: u64, content_bytes: usize) -> RunningInstance {
             message_id_hash: 0,
             content: Payload::from(Bytes::from(vec![7; content_bytes])),
             envelope_bytes: 0,
+            ..NewMessage::default()
         },
         unit: None,
         reply_wanted: true,

@@ -6,6 +6,7 @@ use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery,
 
 use super::*;
 use towline_link::{Greeting, StartsReport};
+use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FormatLevels};
 
 /// Longer than any of this takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);
@@ -142,7 +143,8 @@ fn greeting(start: u64, noted_of_us: u64, witness: Witness) -> Greeting {
     };
     let known = StartsReport { start: start_of(start), noted, witness };
     let (build, differs) = (Arc::from("0.1.0"), Arc::from(""));
-    Greeting { version: 3, build, standing: said_to_be(4, 11), differs, known }
+    let levels = FormatLevels::default();
+    Greeting { version: 3, build, standing: said_to_be(4, 11), levels, differs, known }
 }
 
 fn start_of(nonce: u64) -> Start {
@@ -433,9 +435,9 @@ fn a_copy_of_a_newer_leader_takes_part_in_its_term_and_has_no_vote_left_there() 
     driver.log().shutdown();
 }
 
-/// Notes how far it hears that the group has committed.
+/// Notes how far it hears that the group has committed, and how often it raised the format level.
 #[derive(Default)]
-struct Serving(AtomicU64);
+struct Serving(AtomicU64, AtomicU64);
 
 impl ActiveInstance for Serving {
     fn committed(&self, upto: Lsn) {
@@ -452,6 +454,11 @@ impl ActiveInstance for Serving {
 
     fn runs_pending(&self) -> usize {
         0
+    }
+
+    /// There is no space for it at first.
+    fn raise_format_level(&self) -> bool {
+        self.1.fetch_add(1, Ordering::SeqCst) > 0
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
@@ -529,5 +536,33 @@ fn positions_that_a_copy_under_way_needs_are_not_forgotten() {
     drop(held);
     driver.forget(driver.committed_end());
     assert_ne!(driver.group().base, base, "and then they are");
+    driver.log().shutdown();
+}
+
+#[test]
+fn the_format_level_is_raised_once_all_others_have_said_that_they_read_it() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let hard_state = HardState { may_vote: true, knows_term: true, ..HardState::default() };
+    let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+    let serving = Arc::new(Serving::default());
+    let raised = || {
+        driver.raise_level_if_all_read();
+        (serving.1.load(Ordering::SeqCst), driver.levels().in_force)
+    };
+    let says = |peer, read| {
+        driver.hears_levels(peer, FormatLevels { read, ..FormatLevels::default() });
+    };
+    assert_eq!(driver.level_waits_for(), ["b", "c"]);
+    says(1, FORMAT_LEVEL);
+    says(2, FORMAT_LEVEL_FIRST);
+    driver.set_active(serving.clone());
+    assert_eq!((raised(), driver.level_waits_for()), ((0, FORMAT_LEVEL_FIRST), vec!["c".into()]));
+    // It was updated. What it may not read is said from before it is appended.
+    says(2, FORMAT_LEVEL);
+    assert_eq!(raised(), (1, FORMAT_LEVEL));
+    assert_eq!(raised(), (2, FORMAT_LEVEL), "there was no space for it");
+    assert_eq!(raised(), (2, FORMAT_LEVEL), "once");
+    assert!(driver.level_waits_for().is_empty());
     driver.log().shutdown();
 }

@@ -463,8 +463,7 @@ fn start_links(
         view: Arc::clone(&seen),
     };
     let inbox = GroupInbox { driver: Arc::clone(driver), host };
-    let records = towline_core::record::VERSION;
-    let terms = agreement::terms(config, group, opened.extent_bytes, records);
+    let terms = agreement::terms(config, group, opened.extent_bytes);
     let settings = LinkSettings::of(&args.name, group, terms, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);

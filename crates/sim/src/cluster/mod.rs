@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towline_os::simulated::World;
-use towline_types::SeededRandom;
+use towline_types::{FORMAT_LEVEL, SeededRandom};
 
 use crate::agenda::Agenda;
 use crate::client::Client;
@@ -51,6 +51,8 @@ const BODY_BYTES_MAX: u64 = 100_000;
 const LARGE_BODY_BYTES: u64 = 40_000;
 /// Bytes of an extent of the log.
 const EXTENT_BYTES: u64 = 256 * 1024;
+/// Makes draws about format levels of a seed.
+const FORMAT_LEVELS: u64 = 0x1e7e_1000;
 /// The data folder of an instance.
 const DATA: &str = "/qms";
 
@@ -158,7 +160,8 @@ impl Cluster {
             machines[node].disk.clone()
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
-        let network = Wires::new(network_plan(&plan), SeededRandom::mixed(dice.next_u64()));
+        let wires_dice = SeededRandom::mixed(dice.next_u64());
+        let network = Wires::new(network_plan(&plan), wires_dice, updates(seed, &plan));
         let shared = Arc::new(Shared::new(disks, EXTENT_BYTES));
         // What is shared has the replicas, which have the network.
         let witness = Arc::downgrade(&shared);
@@ -289,6 +292,13 @@ impl Cluster {
     }
 
     fn report(mut self, seed: u64) -> Report {
+        let live = self.machines.iter().filter_map(|machine| machine.live.as_ref());
+        let levels = live.filter_map(|live| {
+            let opened = live.board.opened.lock();
+            opened.as_ref().map(|opened| opened.driver.levels().in_force)
+        });
+        let raised = levels.filter(|level| *level == FORMAT_LEVEL).count() as u64;
+        *self.happened.entry("instances with format level 2").or_default() += raised;
         let promises = self.shared.kept_promises.load(std::sync::atomic::Ordering::Relaxed);
         *self.happened.entry("terms and votes found synced").or_default() += promises;
         let history = self.shared.history.lock();
@@ -315,6 +325,19 @@ impl Cluster {
     fn tell(&self, line: std::fmt::Arguments<'_>) {
         trace::write(self.now, line);
     }
+}
+
+/// When each instance gets a version that reads the newest format level: in half of the runs it has
+/// it from the beginning on, in a few never.
+fn updates(seed: u64, plan: &Plan) -> [u64; 3] {
+    // No other draw depends on these.
+    let mut dice = SeededRandom::mixed(seed ^ FORMAT_LEVELS);
+    let is_mixed = dice.chance(500);
+    std::array::from_fn(|_| match is_mixed {
+        true if dice.chance(100) => u64::MAX,
+        true => dice.below(plan.safety_us),
+        false => 0,
+    })
 }
 
 fn network_plan(plan: &Plan) -> LatencyPlan {

@@ -28,7 +28,7 @@ use towline_os::task::{Handle, sleep, timeout};
 use towline_os::thread::{self, Builder};
 use towline_os::time::{Instant, since_boot};
 use towline_replication::frames::KIND_CONSENSUS;
-use towline_types::SeededRandom;
+use towline_types::{FORMAT_LEVEL_FIRST, FormatLevels, SeededRandom};
 
 /// The version of the links' protocol in which starts are declared.
 const VERSION: u16 = 3;
@@ -55,6 +55,8 @@ pub(crate) struct LatencyPlan {
 /// See the module. Shared by all processes and the run itself.
 pub(crate) struct Wires {
     plan: LatencyPlan,
+    /// Until then an instance is of a version that reads the first format level alone.
+    updated_us: [u64; INSTANCES],
     /// Sees each message between members when it leaves: its sender, and its head.
     watch: OnceLock<Box<Watch>>,
     inner: Plain<Inner>,
@@ -120,14 +122,26 @@ fn now_us() -> u64 {
 }
 
 impl Wires {
-    pub(crate) fn new(plan: LatencyPlan, dice: SeededRandom) -> Arc<Wires> {
+    pub(crate) fn new(
+        plan: LatencyPlan,
+        dice: SeededRandom,
+        updated_us: [u64; INSTANCES],
+    ) -> Arc<Wires> {
         let inner = Inner {
             dice,
             accepting: [const { None }; INSTANCES],
             cut_since_us: [[None; INSTANCES]; INSTANCES],
             wires: Vec::new(),
         };
-        Arc::new(Wires { plan, watch: OnceLock::new(), inner: Plain::new(inner) })
+        Arc::new(Wires { plan, updated_us, watch: OnceLock::new(), inner: Plain::new(inner) })
+    }
+
+    /// What an instance says, or hears, of format levels: one of an earlier version knows of none.
+    fn levels(&self, node: Peer, levels: FormatLevels) -> FormatLevels {
+        match now_us() < self.updated_us[node] {
+            true => FormatLevels { read: FORMAT_LEVEL_FIRST, ..levels },
+            false => levels,
+        }
     }
 
     pub(crate) fn watch(&self, watch: impl Fn(Peer, &[u8]) + Send + Sync + 'static) {
@@ -371,20 +385,22 @@ fn greet_over(
 ) -> Option<Greeting> {
     let (network, this) = (&ports.network, ports.this);
     let (answer, answered) = oneshot::channel();
-    let greeting = greeting_of(inbox.as_ref(), peer);
+    let greeting = greeting_of(ports, inbox.as_ref(), peer);
     thread::sleep(network.delay());
     let of_peer = Arc::clone(wire);
     accepting.send(Incoming::Frames { from: this, greeting, wire: of_peer, answer }).ok()?;
     let greeting = Handle::current().block_on(timeout(DIAL_MAX, answered)).ok()?.ok()?.ok()?;
     thread::sleep(network.delay());
+    let greeting = Greeting { levels: network.levels(this, greeting.levels), ..greeting };
     inbox.greets(peer, &greeting).ok().map(|()| greeting)
 }
 
-fn greeting_of(inbox: &dyn Inbox, peer: Peer) -> Greeting {
+fn greeting_of(ports: &Ports, inbox: &dyn Inbox, peer: Peer) -> Greeting {
     Greeting {
         version: VERSION,
         build: "simulated".into(),
         standing: inbox.standing(),
+        levels: ports.network.levels(ports.this, inbox.levels()),
         differs: "".into(),
         known: inbox.known(peer),
     }
@@ -396,6 +412,8 @@ fn accept(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, mut accepted: UnboundedRec
         let (ports, inbox) = (Arc::clone(ports), Arc::clone(inbox));
         let served = spawn("incoming", move || match incoming {
             Incoming::Frames { from, greeting, wire, answer } => {
+                let levels = ports.network.levels(ports.this, greeting.levels);
+                let greeting = Greeting { levels, ..greeting };
                 serve_frames(&ports, inbox.as_ref(), (from, &greeting), &wire, answer);
             }
             Incoming::Stream { from, purpose, stream, answer } => {
@@ -419,7 +437,7 @@ fn serve_frames(
 ) {
     let judged = inbox.greets(from, greeting);
     let stands = judged.is_ok();
-    let answered = answer.send(judged.map(|()| greeting_of(inbox, from)));
+    let answered = answer.send(judged.map(|()| greeting_of(ports, inbox, from)));
     if !stands || answered.is_err() {
         return wire.close();
     }

@@ -186,10 +186,34 @@ impl World {
         if active.instance.next_tick() <= local {
             self.step(at, Input::Tick);
         }
+        self.raise_level(at);
         self.work(at);
         if self.dice.chance(30) {
             self.change_scratch(at);
         }
+    }
+
+    /// Raises the format level, once all builds read the newest one.
+    fn raise_level(&mut self, at: At) {
+        let from = self.level_from_version;
+        let now = self.now;
+        if self.nodes.iter().any(|node| node.version < from) {
+            return;
+        }
+        let Some(process) = self.process(at) else { return };
+        let local = process.clock.local(now);
+        let Some(active) = process.active().filter(|active| !active.is_level_raised) else {
+            return;
+        };
+        let mut out = std::mem::take(&mut active.out);
+        // Without space for it the next tick tries again.
+        let raised = active.instance.raise_format_level(local, &active.journal, &mut out);
+        active.is_level_raised = raised.is_ok();
+        self.take_outbound(at, &mut out);
+        if let Some(active) = self.process(at).and_then(|process| process.active()) {
+            active.out = out;
+        }
+        self.flush(at);
     }
 
     /// Does what takes longer than a step, a slice at each tick.

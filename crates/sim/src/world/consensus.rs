@@ -309,7 +309,7 @@ impl World {
         let journal = SimulatedJournal::behind(leading, batch_bytes, block_bytes);
         let out = Default::default();
         let flush_planned = false;
-        let active = Active { instance, journal, out, flush_planned };
+        let active = Active { instance, journal, out, flush_planned, is_level_raised: false };
         process.stage = Stage::Active(Box::new(active));
         let term = leading.term;
         tell!(self, "{}: ACTIVE in term {term}, from {}", at.node, leading.index);

@@ -10,11 +10,11 @@ impl World {
         let undurable = self.rig.log.len() - self.rig.durable;
         let records = self.rig.durable + keep * undurable / 99;
         let image = self.image.as_ref().map(|(bytes, at, _)| (bytes.as_slice(), *at));
-        let full = self.rig.restart(None, records);
+        let mut full = self.rig.restart(None, records);
         let mut again = self.rig.restart(image, records);
         let (newest, at) = (self.rig.image(), self.rig.durable);
-        let late = self.rig.restart(Some((&newest, at)), records);
-        let whole = self.rig.restart_whole(&newest, at, records);
+        let mut late = self.rig.restart(Some((&newest, at)), records);
+        let mut whole = self.rig.restart_whole(&newest, at, records);
         let mut known = BTreeMap::new();
         let whole_image = self.image.as_ref().filter(|_| keep.is_multiple_of(2));
         if let Some((image, at, counts)) = whole_image {
@@ -52,6 +52,9 @@ impl World {
             }
             let wanted: Vec<String> = self.visible(queue).iter().map(u32::to_string).collect();
             assert_eq!(again.browse(name), wanted, "exactly what was durable, in order");
+        }
+        for other in [&mut full, &mut late, &mut whole] {
+            super::levels::check_same(&mut again, other);
         }
         again.instant = false;
         self.rig = again;
