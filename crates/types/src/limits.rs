@@ -120,8 +120,10 @@ pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
 /// A persistent message longer than this goes to the log in pieces, with the turns of others
 /// between them.
 pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
-/// Requests of one connection that the instance takes in one step: others have their turn between.
-pub const STEP_REQUESTS_MAX: usize = 256;
+/// Requests of one connection that the instance takes in one step, some two milliseconds of them:
+/// others have their turn between. One frame settles as many deliveries as a client was sent, and
+/// a client that settles them in more steps than it gets them falls behind its queue.
+pub const STEP_REQUESTS_MAX: usize = 4_096;
 /// Bytes of messages of one step; one more is taken while they are fewer.
 pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.

@@ -9,7 +9,7 @@ use towline_types::{Batch, BatchPlace, Lsn};
 use crate::block::Aligned;
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::names::extent_name;
-use crate::format::{BATCH_HEADER_BYTES, BatchHeader, padded, payload_sum, size};
+use crate::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, padded, payload_sum, size};
 use crate::mend::file_of;
 use crate::shared::Shared;
 
@@ -148,26 +148,20 @@ fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Byt
 /// block its header says: what is known of that may come from a header that was damaged when this
 /// process started (`recover::earlier`), and is repaired now.
 fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, LogError> {
-    let header = BatchHeader::decode(bytes).filter(|header| header.lsn == place.lsn);
     let known = padded(place.end.0 - place.lsn.0);
-    let whole = header.and_then(|header| {
-        let payload = BATCH_HEADER_BYTES..size(header.batch_bytes());
-        (payload.end <= bytes.len()).then(|| (header, bytes.slice(payload)))
-    });
-    match (header, whole) {
-        (Some(header), _)
-            if (header.index, u64::from(header.term)) != (place.index, place.term)
-                || padded(header.batch_bytes()) != known =>
-        {
-            let what = "another batch is at that position";
-            Err(LogError::OutOfPlace { index: place.index, lsn: place.lsn, what })
-        }
-        (_, Some((header, payload)))
-            if header.sum(payload_sum(shared.log_id, &payload)) == header.checksum =>
+    let whole = whole_at(shared.log_id, place.lsn, bytes);
+    match whole.or_else(|| longer_at(shared, place.lsn, bytes)) {
+        Some((header, payload))
+            if (header.index, u64::from(header.term)) == (place.index, place.term)
+                && padded(header.batch_bytes()) == known =>
         {
             Ok(Batch { index: place.index, term: place.term, lsn: place.lsn, payload })
         }
-        _ => {
+        Some(_) => {
+            let what = "another batch is at that position";
+            Err(LogError::OutOfPlace { index: place.index, lsn: place.lsn, what })
+        }
+        None => {
             let extent = place.lsn.0 / shared.options.extent_bytes;
             let offset = place.lsn.0 % shared.options.extent_bytes;
             let file = extent_name(extent);
@@ -175,4 +169,24 @@ fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, 
             Err(LogError::Damaged(Finding { file, extent, offset, lsn: place.lsn, what }))
         }
     }
+}
+
+/// The batch at the beginning of `bytes`, when all of it is there: no field of a header counts
+/// before its checksum was found right.
+fn whole_at(log_id: LogId, lsn: Lsn, bytes: &Bytes) -> Option<(BatchHeader, Bytes)> {
+    let header = BatchHeader::decode(bytes).filter(|header| header.lsn == lsn)?;
+    let end = size(header.batch_bytes());
+    let payload = (end <= bytes.len()).then(|| bytes.slice(BATCH_HEADER_BYTES..end))?;
+    (header.sum(payload_sum(log_id, &payload)) == header.checksum).then_some((header, payload))
+}
+
+/// The same for one that is longer than what was read: another one may have taken its place.
+fn longer_at(shared: &Shared, lsn: Lsn, bytes: &Bytes) -> Option<(BatchHeader, Bytes)> {
+    let extent_bytes = shared.options.extent_bytes;
+    let claimed = BatchHeader::decode(bytes)?.batch_bytes();
+    if claimed <= bytes.len() as u64 || claimed > extent_bytes - lsn.0 % extent_bytes {
+        return None;
+    }
+    let bytes = load(shared, lsn.0 / extent_bytes, (lsn, lsn.after(claimed))).ok()?;
+    whole_at(shared.log_id, lsn, &bytes)
 }

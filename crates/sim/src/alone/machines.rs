@@ -42,6 +42,8 @@ pub(super) struct LiveProcess {
     pub(super) process: Process,
     pub(super) board: Arc<AloneBoard>,
     pub(super) connections: Connections,
+    /// The disk was full, or nearly, while it ran.
+    pub(super) space_was_short: bool,
     was_active: bool,
 }
 
@@ -116,8 +118,9 @@ impl Alone {
         self.world.set_wall_clock(process, ahead_us);
         self.world.start(process, "main", move || process::run(&args));
         let connections = Connections::new();
+        let space_was_short = self.disk.bytes_free() < super::DISK_BYTES / 2;
         self.machines[node].live =
-            Some(LiveProcess { process, board, connections, was_active: false });
+            Some(LiveProcess { process, board, connections, space_was_short, was_active: false });
         self.tell(format_args!("machine {node} starts process {}", process.0));
     }
 
@@ -144,6 +147,7 @@ impl Alone {
 
     fn ended(&mut self, node: usize, how: &ProcessEnd) {
         let Some(live) = self.machines[node].live.take() else { return };
+        let was_short = live.space_was_short;
         let end = live.board.end.lock().take();
         self.forget(node, live);
         self.tell(format_args!("machine {node}: its process ends: {how:?} {end:?}"));
@@ -155,8 +159,7 @@ impl Alone {
             (ProcessEnd::Exited(_), Some(ProcessVerdict::Stopped)) => {}
             (ProcessEnd::Exited(_), Some(ProcessVerdict::Refused(why))) => {
                 // What others left of the disk does not hold what a takeover copies.
-                let is_full = self.disk.bytes_free() < super::DISK_BYTES / 2;
-                let may_be = self.is_disturbed(node) || (is_full && why.contains("No space"));
+                let may_be = self.is_disturbed(node) || (was_short && why.contains("No space"));
                 if !may_be {
                     return self.fail(format!("machine {node} does not start: {why}"));
                 }

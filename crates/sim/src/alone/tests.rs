@@ -32,3 +32,9 @@ fn a_crash_at_an_operation_of_a_file_loses_nothing() {
         }
     }
 }
+
+/// The second time made it larger, so that a start was refused without cause.
+#[test]
+fn a_disk_that_is_filled_twice_stays_full() {
+    assert_eq!(run(9_032_515).failure, None);
+}

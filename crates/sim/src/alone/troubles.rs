@@ -94,9 +94,11 @@ impl Alone {
 
     /// Little free space is left, or none.
     fn fill(&mut self) {
-        let used = DISK_BYTES.saturating_sub(self.disk.bytes_free());
         let left = if self.dice.chance(500) { 0 } else { self.dice.below(1 << 20) };
-        self.disk.set_bytes_max(used + left);
+        self.disk.set_bytes_max(self.disk.bytes_used() + left);
+        self.machines.iter_mut().filter_map(|machine| machine.live.as_mut()).for_each(|live| {
+            live.space_was_short = true;
+        });
         let after = self.dice.below(3_000_000);
         self.plan_in(after, AloneEvent::Space);
     }

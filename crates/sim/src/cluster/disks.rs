@@ -137,9 +137,8 @@ impl Cluster {
     /// A disk has little free space for a while, or none.
     pub(super) fn fill(&mut self, node: usize) {
         let machine = &mut self.machines[node];
-        let used = DISK_BYTES.saturating_sub(machine.disk.bytes_free());
         let left = if self.dice.chance(500) { 0 } else { self.dice.below(FULL_BYTES) };
-        machine.disk.set_bytes_max(used + left);
+        machine.disk.set_bytes_max(machine.disk.bytes_used() + left);
         machine.is_full = true;
         // What follows from that is no fault of the instance.
         if let Some(live) = &machine.live {

@@ -14,3 +14,9 @@ fn a_few_seeds_break_no_rule() {
 fn a_client_whose_puts_are_refused_because_memory_is_full_is_served() {
     assert_eq!(run(7_001_224).failure, None);
 }
+
+/// The bit was of a header, and the batch passed for another one.
+#[test]
+fn a_replica_that_reads_a_damaged_batch_back_does_not_take_it_for_another_one() {
+    assert_eq!(run(9_013_235).failure, None);
+}

@@ -1,6 +1,7 @@
 //! Reading batches back, images, positions of batches.
 
 use super::*;
+use crate::format::BATCH_HEADER_BYTES;
 use crate::testing::image;
 
 fn places(batches: &[Batch]) -> Vec<BatchPlace> {
@@ -224,6 +225,41 @@ fn a_flipped_bit_of_a_length_before_the_image_is_mended_and_the_batch_read_all_t
         assert_eq!(read().unwrap(), std::slice::from_ref(batch), "bit {bit}");
         here.end();
     }
+}
+
+/// Seed 9013235 of clusters: the flipped bit was of an index, "another batch" was there, and the
+/// process ended instead of repairing it.
+#[test]
+fn a_flipped_bit_of_a_header_is_damage_whatever_field_it_is_of() {
+    let (here, there) = (Instance::new(), Instance::new());
+    let batches = made_many(BatchPlace::default(), 3, 5, 6_000);
+    here.receive(&batches);
+    there.receive(&batches);
+    let batch = &batches[2];
+    let read = || here.log.read_batches(&[batch.place()], usize::MAX);
+    for bit in 0..BATCH_HEADER_BYTES * 8 {
+        here.memory.change(&extent_name(0), |file| {
+            file[size(batch.lsn.0) + bit / 8] ^= 1 << (bit % 8);
+        });
+        assert!(matches!(read(), Err(LogError::Damaged(_))), "bit {bit}: {:?}", read());
+        let part = towline_types::BodyLocation { lsn: batch.lsn, bytes: 40 };
+        let came = there.log.batch_over(part).unwrap();
+        here.log.mend_batch(part, &came).unwrap().unwrap();
+        assert_eq!(read().unwrap(), std::slice::from_ref(batch), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_longer_batch_in_the_place_of_one_that_was_cut_off_is_not_damage() {
+    let follower = Instance::new();
+    let batches = made_many(BatchPlace::default(), 1, 5, 1_000);
+    follower.receive(&batches);
+    let place = batches[2].place();
+    let longer = made(batches[1].place(), 2, &[(&[9; 100_000], Kind::Last)]);
+    follower.log.receive(std::slice::from_ref(&longer)).unwrap();
+    follower.watch.wait_durable(longer.end());
+    let read = follower.log.read_batches(&[place], 10);
+    assert!(matches!(read, Err(LogError::OutOfPlace { .. })), "{read:?}");
 }
 
 /// Behind the last batch of an extent none shows its length, also where the image ends with the

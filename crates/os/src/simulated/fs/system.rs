@@ -125,6 +125,12 @@ impl FileSystem {
         self.0.lock().volume.space().1
     }
 
+    /// Bytes of what is on it, in whole blocks.
+    #[must_use]
+    pub fn bytes_used(&self) -> u64 {
+        self.0.lock().volume.bytes_used()
+    }
+
     /// How long operations take from now on.
     pub fn set_timing(&self, timing: DiskTiming) {
         self.0.lock().timing = timing;

@@ -128,6 +128,10 @@ impl Volume {
         self.blocks_max = usize::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
     }
 
+    pub(super) fn bytes_used(&self) -> u64 {
+        (self.blocks_used * BLOCK_BYTES) as u64
+    }
+
     /// All that it can hold, and what is free, in bytes.
     pub(super) fn space(&self) -> (u64, u64) {
         let free = self.blocks_max.saturating_sub(self.blocks_used);
