@@ -483,6 +483,14 @@ impl Member {
         self.commit_is_of_term() && self.leader_commit.is_reached(self.raw.raft.term, self.durable)
     }
 
+    /// Whether a batch of its own term is on its disk, or it does not lead. Before that its log shows
+    /// no one that it was elected.
+    #[must_use]
+    pub fn shows_its_term(&self) -> bool {
+        self.role != Role::Leader
+            || self.place(self.durable).is_some_and(|place| place.term == self.raw.raft.term)
+    }
+
     /// Whether something of this term is committed here. Before that a new leader does not know,
     /// and so cannot say, how much its predecessor had committed.
     pub(crate) fn commit_is_of_term(&self) -> bool {

@@ -92,6 +92,11 @@ fn give_all(
     mut stream: Patient,
 ) -> Result<u64, String> {
     let log = driver.log();
+    // Else the taker would lose its vote, and with it the group its majority, if this instance
+    // stops before the taker has caught up.
+    if !driver.wait_until(STILL_MAX / 2, || driver.shows_its_term()) {
+        return Err("the first batch of its term is not on its disk yet".into());
+    }
     // Before the image is taken: what it refers to must not go meanwhile.
     let giving = driver.retention().begin(peer, log);
     let mut pages_hold = Some(from.hold_pages());

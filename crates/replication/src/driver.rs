@@ -377,6 +377,12 @@ impl Driver {
         self.look(|core| CommittedBatches::of(&core.member, index, bytes_max))
     }
 
+    /// Whether a copy of this log keeps the vote of a taker that elected this instance: whether it
+    /// has a batch of its own term, see [`HardState::is_borne_out_by`].
+    pub(crate) fn shows_its_term(&self) -> bool {
+        self.look(|core| core.member.shows_its_term())
+    }
+
     /// Runs `look` on the member, and takes over the news that came meanwhile.
     fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
         let result = look(&self.core.lock());
