@@ -483,8 +483,8 @@ impl Member {
         self.commit_is_of_term() && self.leader_commit.is_reached(self.raw.raft.term, self.durable)
     }
 
-    /// Whether a batch of its own term is on its disk, or it does not lead. Before that its log shows
-    /// no one that it was elected.
+    /// Whether it does not lead, or has a batch of its own term on its disk. Before that its log
+    /// does not show that it was elected.
     #[must_use]
     pub fn shows_its_term(&self) -> bool {
         self.role != Role::Leader
