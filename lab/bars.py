@@ -231,7 +231,8 @@ def main():
     lines = [f"# The promises that need no peer, {time.strftime('%Y-%m-%d')}", "",
              f"`lab/bars.py --towline target/release/towline --rounds {args.rounds} --seconds {args.seconds}` on "
              f"{os.cpu_count()} processors, {platform.system()} {platform.release()}. Messages of 2,048 bytes, "
-             "random, persistent, unless stated; generator and queue manager share the machine.", "",
+             "random, persistent, unless stated; generator and queue manager share the machine. Of pairs, one credit stands: the "
+             "round trip of a get [is not in the figure](README.md#what-standing-credit-leaves-out).", "",
              "| what | measured | promised | details |", "|---|---|---|---|"]
     rows = []
     for bar in args.only:

@@ -20,8 +20,10 @@ from bars import Manager
 SIZE = ["--size", "2048"]
 PERSISTENT = [*SIZE, "--persistent"]
 LOADS = {
-    "pairs, 1 client": ["requester", "--clients", "1", *PERSISTENT],
-    "pairs, 50 clients": ["requester", "--clients", "50", *PERSISTENT],
+    "pairs, 1 client": ["requester", "--clients", "1", "--prefetch", "0", *PERSISTENT],
+    "pairs, 1 client, standing credit": ["requester", "--clients", "1", "--prefetch", "1", *PERSISTENT],
+    "pairs, 50 clients": ["requester", "--clients", "50", "--prefetch", "0", *PERSISTENT],
+    "pairs, 50 clients, standing credit": ["requester", "--clients", "50", "--prefetch", "1", *PERSISTENT],
     "stream, 1 and 1": ["stream", "--producers", "1", "--consumers", "1", *PERSISTENT],
     "stream, 8 and 8": ["stream", "--producers", "8", "--consumers", "8", *PERSISTENT],
     "stream, not persistent, 8 and 8": ["stream", "--producers", "8", "--consumers", "8", *SIZE, "--non-persistent"],

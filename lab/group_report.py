@@ -141,8 +141,8 @@ def report(args, done, machine, folder):
         kill_rows(rows, results)
     words = [f"Medians of {args.rounds} rounds of {args.seconds:g} s after 2 s of warm-up; what is compared alternates. All "
              "instances and all clients share this machine (see below). A pair: put one persistent message of 2,048 random "
-             "bytes, wait until it is confirmed, get one, accept it; one operation in flight for each client, one queue for "
-             "all, clients at the active instance or leader.",
+             "bytes, wait until it is confirmed, get one, accept it; one credit stands, so that a get's round trip is not in it; one "
+             "operation in flight for each client, one queue for all, clients at the active instance or leader.",
              "Group against single instance and distance: `towline load requester`. Peers: one generator in Go with go-amqp "
              "(Towline, RabbitMQ) and nats.go (NATS); that the message was accepted is sent and not answered, with all of "
              "them. The generator takes processor time from all of them.",
