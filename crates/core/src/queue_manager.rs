@@ -36,6 +36,8 @@ pub struct QueueManager {
     pub(crate) limits: Limits,
     /// The format level of the log: what is decided says nothing that came with a later one.
     pub(crate) level: u8,
+    /// It is decided to raise it, and that is not applied yet, or was.
+    pub(crate) raises_level: bool,
     pub(crate) catalogue: Catalogue,
     pub(crate) queues: FastMap<QueueId, Box<Queue>>,
     pub(crate) consumers: FastMap<ConsumerId, Consumer>,
@@ -97,6 +99,7 @@ impl QueueManager {
         QueueManager {
             limits,
             level: FORMAT_LEVEL_FIRST,
+            raises_level: false,
             catalogue: Catalogue::default(),
             queues: FastMap::default(),
             consumers: FastMap::default(),

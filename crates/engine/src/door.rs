@@ -36,7 +36,7 @@ use towline_node::{
     Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{FORMAT_LEVEL, Lsn, Payload, Time};
+use towline_types::{FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time};
 
 use crate::backlog::Backlog;
 use crate::connection_accounts::ConnectionAccounts;
@@ -84,6 +84,8 @@ struct Inner {
     durable_seen: u64,
     /// What the threads and tasks around the instance were last notified of.
     needs: InstanceNeeds,
+    /// The format level of the log of which the operator knows.
+    level_said: u8,
 }
 
 impl Door {
@@ -95,6 +97,7 @@ impl Door {
     ) -> Door {
         // A script, or a status of ten thousand queues, would be one step.
         instance.administer_outside();
+        let level_said = instance.format_level();
         let inner = Inner {
             instance,
             outboxes: FastMap::default(),
@@ -102,6 +105,7 @@ impl Door {
             out: Outbound::default(),
             durable_seen: 0,
             needs: InstanceNeeds::NONE,
+            level_said,
         };
         Door {
             inner: DelegationLock::new(inner),
@@ -347,27 +351,19 @@ impl Door {
         });
     }
 
-    /// Raises the format level of the log: all programs that read it know the newest one. Yields
-    /// whether it is the newest, from the next record on; it is not when the log is full.
-    pub fn raise_format_level(&self) -> bool {
+    /// Raises the format level of the log: all programs that read it know the newest one.
+    pub fn raise_format_level(&self) -> LevelRaise {
         let now = self.clock.wall();
         let journal = self.journal();
-        let raised = self.with_inner(|Inner { instance, out, .. }| {
-            let is_new = instance.object_names().next().is_none();
-            let raised = instance.raise_format_level(now, &journal, out);
-            // Of a log that begins now no other program knows.
-            raised.map(|raised| raised && !is_new)
-        });
-        match raised {
-            Ok(true) => {
-                let level = FORMAT_LEVEL.to_string();
-                log(&FORMAT_LEVEL_RAISED, &[&level, towline_types::program_version()]);
+        let raised = self.with_inner(|Inner { instance, out, level_said, .. }| {
+            if instance.object_names().next().is_none() {
+                // Of a log that begins now no other program knows.
+                *level_said = FORMAT_LEVEL;
             }
-            Ok(false) => {}
-            // There is no free space, which is reported.
-            Err(_) => return false,
-        }
-        true
+            instance.raise_format_level(now, &journal, out)
+        });
+        // There is no free space, which is reported.
+        raised.unwrap_or(LevelRaise::Refused)
     }
 
     /// Bytes of one extent of the log.
@@ -426,6 +422,12 @@ impl Door {
         if upto > inner.durable_seen {
             inner.durable_seen = upto;
             after = self.step_locked(inner, now, None, Input::Durable(Lsn(upto)));
+            let level = inner.instance.format_level();
+            if level > inner.level_said {
+                // Now, and not when it was decided: until it is durable there is a way back.
+                inner.level_said = level;
+                log(&FORMAT_LEVEL_RAISED, &[&level.to_string()]);
+            }
         }
         let report = self.space_report.swap(SPACE_NO_REPORT, Ordering::SeqCst);
         if report != SPACE_NO_REPORT {

@@ -137,7 +137,9 @@ impl OpenInstance {
         administration::start_scripts(scripts, &door)?;
         administration::start_status(statuses, &door)?;
         // If there is no space for it now, the next start does it.
-        let _raised = alone && door.raise_format_level();
+        if alone {
+            door.raise_format_level();
+        }
         door.define_defaults();
         door.load_first_pages();
         let housekeeping = housekeeping::start(&door, &images, config, runtime);

@@ -37,3 +37,4 @@ pub use request::{
 };
 pub use restart::{Restart, RestartError};
 pub use selection::{FetchTicket, front_of_chunks};
+pub use towline_core::record::raises_to;

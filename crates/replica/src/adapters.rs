@@ -10,7 +10,7 @@ use towline_log::{Listener, Space};
 use towline_node::Farewell;
 use towline_replication::active_instance::ActiveInstance;
 use towline_replication::repair_queue::RepairQueue;
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{BodyLocation, LevelRaise, Lsn};
 
 /// The door of this instance, as its part in the group needs it.
 pub(crate) struct ActiveDoor(pub(crate) Arc<Door>);
@@ -40,7 +40,7 @@ impl ActiveInstance for ActiveDoor {
         self.0.look(|instance| instance.runs_pending())
     }
 
-    fn raise_format_level(&self) -> bool {
+    fn raise_format_level(&self) -> LevelRaise {
         self.0.raise_format_level()
     }
 

@@ -440,6 +440,8 @@ impl Driver {
         let out = std::mem::take(&mut core.out);
         let settled = self.settle(core, out.hard_state);
         let lost = core.lifecycle.loses(&out);
+        // Before they are there, and before anything is said that follows from them.
+        self.note_levels_of(&out.receive);
         if !out.receive.is_empty()
             && !lost
             && let Err(error) = self.log().receive(&out.receive)
@@ -496,6 +498,9 @@ impl Driver {
 
     fn send(&self, _settled: &HardStateDurable, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
+        if self.levels.is_excluded(peer_of(to)) {
+            return;
+        }
         let (head, parts) = message.encode();
         // A message that does not fit into the queue is lost, as on any network: the algorithm
         // repeats it.

@@ -79,7 +79,6 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
     }
 
     fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String> {
-        self.driver.hears_levels(peer, greeting.levels);
         self.driver.greets(peer, greeting)
     }
 
@@ -90,6 +89,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
         self.driver.connected(peer, incoming, Some(greeting.known.start));
+        self.driver.reads(peer, incoming, Some(greeting.levels));
         self.host.build(peer, &greeting.build);
         if !incoming {
             let name = self.driver.name(peer);
@@ -102,6 +102,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
 
     fn closed(&self, peer: Peer, incoming: bool) {
         self.driver.connected(peer, incoming, None);
+        self.driver.reads(peer, incoming, None);
         if incoming {
             let name = self.driver.name(peer);
             say(&GROUP_INSTANCE_WENT, &[name]);
@@ -110,6 +111,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
     }
 
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
+        self.driver.may_be_heard(peer)?;
         match kind {
             KIND_CONSENSUS => self.driver.hear(message_of(peer, &body)?)?,
             KIND_WISH => match serde_json::from_slice::<AdminRequest>(&body) {

@@ -22,7 +22,7 @@ mod version;
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use civil_time::CivilTime;
 pub use fitting::fitting;
-pub use format_level::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FormatLevels};
+pub use format_level::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 pub use lsn::{BodyLocation, Lsn, LsnSyntaxError};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;

@@ -30,10 +30,11 @@ entries! {
         "The log is closed. The next start is quick.";
     STDOUT_CLOSED = "TWL1007W" "Standard output is closed: {line}.",
         "The ready line with the addresses for clients was not written. This message has it.";
-    FORMAT_LEVEL_RAISED = "TWL1008I" "Format level {level} from now on: versions of towline before \
-                                      {version} may not be able to read this log.",
-        "All programs that read the log know this level. To go back to an earlier version, restore \
-         a backup from before.";
+    FORMAT_LEVEL_RAISED = "TWL1008I" "The log has format level {level} from now on: versions of \
+                                      towline that do not know it refuse this log.",
+        "It is durable, in a group committed. To go back to an earlier version, restore a backup \
+         from before. A standby instance on a shared folder that was not updated first cannot take \
+         over: update it.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
         "The queue manager does not start with an invalid configuration. Correct the line that \
          the text names.";

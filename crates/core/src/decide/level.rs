@@ -3,7 +3,7 @@
 //! Not here: when it may be raised (`engine`, `replica`: once all programs that read the log know
 //! it), and what came with each level (`record/fields.rs`).
 
-use towline_types::FORMAT_LEVEL;
+use towline_types::{FORMAT_LEVEL, LevelRaise};
 
 use crate::fact::{Durability, Fact};
 use crate::request::Decision;
@@ -16,18 +16,21 @@ impl QueueManager {
         self.level
     }
 
-    /// Raises the format level to the newest one that this program knows. Nothing is decided when
-    /// it is in force.
+    /// Raises the format level to the newest one that this program knows: once; what was decided is
+    /// not decided again while it is on its way.
     ///
     /// # Errors
     /// The log is full, or the queue manager is ending.
-    pub fn raise_level(&mut self, out: &mut Decision) -> Result<(), Refusal> {
+    pub fn raise_level(&mut self, out: &mut Decision) -> Result<LevelRaise, Refusal> {
         out.begin();
         if self.level >= FORMAT_LEVEL {
-            return Ok(());
+            return Ok(LevelRaise::InForce);
         }
-        self.check_accepting()?;
-        out.push_logged(Fact::Level { level: FORMAT_LEVEL }, Durability::Forced);
-        Ok(())
+        if !self.raises_level {
+            self.check_accepting()?;
+            self.raises_level = true;
+            out.push_logged(Fact::Level { level: FORMAT_LEVEL }, Durability::Forced);
+        }
+        Ok(LevelRaise::OnItsWay)
     }
 }

@@ -54,7 +54,7 @@ mod wire;
 
 use std::ops::Range;
 
-use towline_types::{FORMAT_LEVEL_FIRST, Lsn};
+use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, Lsn};
 
 use crate::fact::Fact;
 use crate::{BodyId, MessageSequence, QueueId};
@@ -183,6 +183,21 @@ pub fn decode(bytes: &[u8], at: Lsn) -> Result<(Fact, bool), RecordError> {
     };
     reader.end()?;
     Ok((fact, last))
+}
+
+/// The format level to which a record raises the log that holds it, applied or not; that of all
+/// logs when it is another record.
+#[must_use]
+pub fn raises_to(bytes: &[u8]) -> u8 {
+    let is_level = bytes.first().is_some_and(|tag| tag & tag::KIND_MASK == LEVEL);
+    if !is_level {
+        return FORMAT_LEVEL_FIRST;
+    }
+    match decode(bytes, Lsn::ZERO) {
+        Ok((Fact::Level { level }, _)) => level,
+        // A later one, which cannot be applied here: an earlier program could even less.
+        Ok(_) | Err(_) => FORMAT_LEVEL,
+    }
 }
 
 /// A record of a kind that has no fields.

@@ -6,6 +6,7 @@ use super::wire::Reader;
 const LAST: u8 = 0x80;
 const LAYOUT_MASK: u8 = 0x60;
 const HAS_FIELDS: u8 = 0x20;
+pub(super) const KIND_MASK: u8 = !(LAST | LAYOUT_MASK);
 
 pub(super) const PUT: u8 = 1;
 pub(super) const GOT: u8 = 2;
@@ -44,7 +45,7 @@ impl RecordTag {
         if layout > VERSION {
             return Err(RecordError::later(0, LaterFormat::Version(layout)));
         }
-        let kind = byte & !(LAST | LAYOUT_MASK);
+        let kind = byte & KIND_MASK;
         Ok(RecordTag { kind, last: byte & LAST != 0, has_fields: byte & HAS_FIELDS != 0 })
     }
 }

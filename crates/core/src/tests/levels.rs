@@ -2,11 +2,12 @@
 //! from then on.
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, Lsn, Payload, Time, limits};
+use towline_types::{BodyLocation, FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time, limits};
 
 use super::rig::{Rig, message, persistent};
 use crate::command::LocalChanges;
 use crate::object::DeliverySequence;
+use crate::record::{encode, raises_to};
 use crate::{
     Body, Fact, Header, Limits, Message, MessageSequence, NewMessage, Outcome, Outputs, Pages,
     QueueId, QueueManager, Refusal, RelocationCursor, RelocationSearch,
@@ -230,11 +231,29 @@ fn the_level_is_raised_once_and_never_lowered() {
     rig.instant = false;
     raise(&mut rig);
     assert_eq!(rig.core.format_level(), 1, "in force when it is applied");
+    assert_eq!(rig.core.raise_level(&mut rig.decision), Ok(LevelRaise::OnItsWay));
+    assert!(rig.decision.facts.is_empty(), "it is on its way");
     rig.sync();
     assert_eq!((rig.core.format_level(), rig.last_facts.len()), (2, 1));
-    raise(&mut rig);
-    assert!(rig.last_facts.is_empty(), "nothing to say");
+    assert_eq!(rig.core.raise_level(&mut rig.decision), Ok(LevelRaise::InForce));
+    assert!(rig.decision.facts.is_empty(), "nothing to say");
     let mut outputs = Outputs::default();
     rig.core.apply(rig.now, Fact::Level { level: 1 }, &mut outputs);
     assert_eq!(rig.core.format_level(), 2);
+}
+
+#[test]
+fn the_bytes_of_a_record_say_to_which_level_it_raises_its_log() {
+    let bytes = |fact: &Fact| {
+        let mut bytes = Vec::new();
+        encode(fact, true, &mut bytes);
+        bytes
+    };
+    let mut level = bytes(&Fact::Level { level: 2 });
+    assert_eq!(raises_to(&level), 2);
+    assert_eq!(raises_to(&bytes(&Fact::Committed { operations: 1 })), 1);
+    assert_eq!(raises_to(&[]), 1);
+    // One of a later version.
+    *level.last_mut().unwrap() += 1;
+    assert_eq!(raises_to(&level), FORMAT_LEVEL);
 }

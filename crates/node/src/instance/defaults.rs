@@ -6,7 +6,7 @@ use towline_core::DanglingNames;
 use towline_core::Refusal;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
-use towline_types::Time;
+use towline_types::{LevelRaise, Time};
 
 use super::{Instance, Outbound};
 use crate::journal::Journal;
@@ -29,21 +29,23 @@ impl Instance {
         self.rules.format_level()
     }
 
-    /// Raises the format level of the log to the newest that this program knows. Yields whether it
-    /// was lower.
+    /// Raises the format level of the log to the newest that this program knows.
     ///
     /// # Errors
-    /// The log has no free space.
+    /// The log has no free space, or is behind: nothing is decided, so that the readers of the log
+    /// can be looked at again before it is appended.
     pub fn raise_format_level(
         &mut self,
         now: Time,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<LevelRaise, Refusal> {
+        if self.is_stalled() {
+            return Err(Refusal::LogFull);
+        }
         let raised = self.rules.raise_level(&mut self.decision);
-        let decided = !self.decision.facts.is_empty();
         self.carry_out(now, None, journal, out);
-        raised.map(|()| decided)
+        raised
     }
 
     /// Defines a local queue that every new queue manager has.

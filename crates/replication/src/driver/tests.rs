@@ -6,7 +6,7 @@ use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery,
 
 use super::*;
 use towline_link::{Greeting, StartsReport};
-use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FormatLevels};
+use towline_types::{FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 
 /// Longer than any of this takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);
@@ -90,6 +90,8 @@ pub(super) fn one_of(
     let (orders, _) = channel();
     let surroundings = Surroundings {
         now: Box::new(now),
+        // In tests a payload begins with it.
+        level_of: Box::new(|payload| payload.first().copied().unwrap_or(FORMAT_LEVEL_FIRST)),
         log_failed_status: 70,
         heartbeat: Heartbeat {
             interval: Duration::from_millis(50),
@@ -435,9 +437,9 @@ fn a_copy_of_a_newer_leader_takes_part_in_its_term_and_has_no_vote_left_there() 
     driver.log().shutdown();
 }
 
-/// Notes how far it hears that the group has committed, and how often it raised the format level.
+/// Notes how far it hears that the group has committed.
 #[derive(Default)]
-struct Serving(AtomicU64, AtomicU64);
+struct Serving(AtomicU64);
 
 impl ActiveInstance for Serving {
     fn committed(&self, upto: Lsn) {
@@ -456,9 +458,8 @@ impl ActiveInstance for Serving {
         0
     }
 
-    /// There is no space for it at first.
-    fn raise_format_level(&self) -> bool {
-        self.1.fetch_add(1, Ordering::SeqCst) > 0
+    fn raise_format_level(&self) -> LevelRaise {
+        LevelRaise::Refused
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
@@ -536,33 +537,5 @@ fn positions_that_a_copy_under_way_needs_are_not_forgotten() {
     drop(held);
     driver.forget(driver.committed_end());
     assert_ne!(driver.group().base, base, "and then they are");
-    driver.log().shutdown();
-}
-
-#[test]
-fn the_format_level_is_raised_once_all_others_have_said_that_they_read_it() {
-    let (disk, folder) =
-        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
-    let hard_state = HardState { may_vote: true, knows_term: true, ..HardState::default() };
-    let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
-    let serving = Arc::new(Serving::default());
-    let raised = || {
-        driver.raise_level_if_all_read();
-        (serving.1.load(Ordering::SeqCst), driver.levels().in_force)
-    };
-    let says = |peer, read| {
-        driver.hears_levels(peer, FormatLevels { read, ..FormatLevels::default() });
-    };
-    assert_eq!(driver.level_waits_for(), ["b", "c"]);
-    says(1, FORMAT_LEVEL);
-    says(2, FORMAT_LEVEL_FIRST);
-    driver.set_active(serving.clone());
-    assert_eq!((raised(), driver.level_waits_for()), ((0, FORMAT_LEVEL_FIRST), vec!["c".into()]));
-    // It was updated. What it may not read is said from before it is appended.
-    says(2, FORMAT_LEVEL);
-    assert_eq!(raised(), (1, FORMAT_LEVEL));
-    assert_eq!(raised(), (2, FORMAT_LEVEL), "there was no space for it");
-    assert_eq!(raised(), (2, FORMAT_LEVEL), "once");
-    assert!(driver.level_waits_for().is_empty());
     driver.log().shutdown();
 }
