@@ -91,7 +91,8 @@ pub struct Decision {
     /// waiting behind it. Otherwise order within a queue would break. Meaningless for other runs.
     pub behind: bool,
     /// On behalf of which principal a command is decided that no connection stands behind: one of
-    /// an administrator may outlive its connection. The caller says it; a decision keeps it. For
+    /// an administrator may outlive its connection. The caller says it; a decision keeps it, and is
+    /// anonymous when none was said. For
     /// requests of a connection see [`QueueManager::principal`](crate::QueueManager::principal).
     pub principal: Principal,
 }
@@ -103,7 +104,7 @@ impl Default for Decision {
             logged: 0,
             durability: Durability::Memory,
             behind: false,
-            principal: Principal::Internal,
+            principal: Principal::default(),
         }
     }
 }

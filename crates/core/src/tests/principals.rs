@@ -26,7 +26,7 @@ fn what_a_connection_asks_for_is_decided_on_behalf_of_its_user_until_it_ends() {
 }
 
 #[test]
-fn a_command_keeps_the_principal_that_its_caller_says_and_is_the_process_s_own_without() {
+fn a_command_keeps_the_principal_that_its_caller_says_and_is_anonymous_without() {
     let mut rig = Rig::new();
     let alice = Principal::of_client(Some("alice"));
     let mut decision = Decision::on_behalf_of(alice.clone());
@@ -34,5 +34,5 @@ fn a_command_keeps_the_principal_that_its_caller_says_and_is_the_process_s_own_w
     let command = DefineLocal { name: "Q".into(), replace: false, like: None, changes };
     rig.core.define_local(rig.now, &command, &mut decision).unwrap();
     assert_eq!((decision.facts.len(), decision.principal), (1, alice));
-    assert_eq!(Decision::default().principal, Principal::Internal);
+    assert_eq!(Decision::default().principal, Principal::Anonymous);
 }

@@ -123,6 +123,7 @@ impl Instance {
         let entered = self.containers.enter(&connected.container, sole);
         if entered {
             let principal = Principal::of_client(connected.user.as_deref());
+            self.decision.principal = principal.clone();
             self.rules.connect(caller.connection, principal);
             let before = self.connections.insert(caller.connection, connected);
             assert!(before.is_none(), "a connection enters once");

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use slab::Slab;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, FastMap, Limits,
-    MessageSequence, Outputs, PutTarget, QueueId, QueueManager, Unreadable,
+    MessageSequence, Outputs, Principal, PutTarget, QueueId, QueueManager, Unreadable,
 };
 use towline_types::{Lsn, Time};
 
@@ -128,7 +128,7 @@ impl Instance {
         Instance {
             name: name.to_owned(),
             rules,
-            decision: Decision::default(),
+            decision: Decision::on_behalf_of(Principal::Internal),
             outputs: Outputs::default(),
             pending: Pending::default(),
             durable: Lsn::ZERO,
@@ -157,9 +157,11 @@ impl Instance {
     pub fn step(&mut self, now: Time, input: Input<'_>, journal: &dyn Journal, out: &mut Outbound) {
         match input {
             Input::Requests { connection, requests } => {
+                let own = self.decides_for(connection);
                 for request in requests.drain(..) {
                     self.asked(now, connection, request, journal, out);
                 }
+                self.decision.principal = own;
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
             Input::Content { ticket, content } => {
@@ -222,6 +224,12 @@ impl Instance {
             }
         }
         self.dispatch(now, journal, out);
+    }
+
+    /// What is decided next is asked for by this connection. Yields the principal of before.
+    fn decides_for(&mut self, connection: ConnectionId) -> Principal {
+        let asks = self.rules.principal(connection).clone();
+        std::mem::replace(&mut self.decision.principal, asks)
     }
 
     fn unreadable(
@@ -331,8 +339,10 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        self.decision = decision;
+        // What is decided next is not decided on behalf of this one's principal.
+        let own = std::mem::replace(&mut self.decision, decision);
         self.carry_out(now, None, journal, out);
+        self.decision = own;
     }
 
     /// Carries out what `self.decision` holds; `reply` goes when it is durable, or at once when no
@@ -526,3 +536,6 @@ impl Instance {
         out.routed.push(RoutedResponse { connection, response });
     }
 }
+
+#[cfg(test)]
+mod tests;
