@@ -53,6 +53,7 @@ pub use message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message,
 pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
 pub use page_key::{PageKey, PageRequest};
 pub use principal::Principal;
+pub use queue::page::VERSION as PAGE_VERSION;
 pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
 pub use record::{LaterFormat, RecordError, ReplayError};

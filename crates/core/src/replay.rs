@@ -73,6 +73,18 @@ impl QueueManager {
         Ok(())
     }
 
+    /// All facts of a run were replayed.
+    ///
+    /// # Errors
+    /// It has pieces of a message that is carried forward, and not its put: no version wrote that,
+    /// and no image could hold it.
+    pub fn replay_run_end(&self) -> Result<(), ReplayError> {
+        match self.spilled_bodies.has_carried() {
+            false => Ok(()),
+            true => Err(contradiction("a body is carried forward without its message")),
+        }
+    }
+
     /// The whole log was replayed. Chunks that no put referred to are dropped, and what is left of
     /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {

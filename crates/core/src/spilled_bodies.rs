@@ -63,6 +63,11 @@ impl SpilledBodies {
         self.bodies.len()
     }
 
+    /// Whether there are pieces of a message that is carried forward.
+    pub(crate) fn has_carried(&self) -> bool {
+        self.bodies.last_key_value().is_some_and(|(body, _)| matches!(body, BodyName::Carried(_)))
+    }
+
     /// The pieces of a body that are there; none of an unknown one.
     pub(crate) fn pieces(&self, body: BodyName) -> &[BodyLocation] {
         self.bodies.get(&body).map_or(&[], Pieces::as_slice)

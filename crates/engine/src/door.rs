@@ -470,7 +470,7 @@ impl Door {
         // What was written before that was not seen.
         after.is_unfinished |= has_work && self.log_lets_work();
         if let Some(error) = out.damage.take() {
-            self.page_damaged(&error.to_string());
+            self.page_refused(&error);
         }
         after.to_notify = self.note_needs(inner);
         after

@@ -35,6 +35,6 @@ pub use request::{
     AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,
     Response, Terminus,
 };
-pub use restart::{Restart, RestartError};
+pub use restart::{LogPart, Restart, RestartError};
 pub use selection::{FetchTicket, front_of_chunks};
 pub use towline_core::record::raises_to;

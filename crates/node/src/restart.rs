@@ -10,12 +10,45 @@ use std::fmt;
 
 use bytes::Bytes;
 use towline_core::{
-    Effect, Fact, LaterFormat, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError,
-    record, snapshot,
+    Effect, Fact, LaterFormat, Limits, Outputs, PAGE_VERSION, Pages, QueueManager, RecordError,
+    ReplayError, record, snapshot,
 };
 use towline_types::{Lsn, PageRef};
 
 use crate::instance::Instance;
+
+/// A part of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPart {
+    /// The newest image.
+    Image,
+    /// The record at this position.
+    Record(Lsn),
+    /// A page.
+    Page(PageRef),
+}
+
+impl LogPart {
+    /// The newest version of its layout that this program reads.
+    #[must_use]
+    pub fn version(self) -> u8 {
+        match self {
+            LogPart::Image => snapshot::VERSION,
+            LogPart::Record(_) => record::VERSION,
+            LogPart::Page(_) => PAGE_VERSION,
+        }
+    }
+}
+
+impl fmt::Display for LogPart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogPart::Image => write!(out, "the image"),
+            LogPart::Record(lsn) => write!(out, "the record at {lsn}"),
+            LogPart::Page(page) => write!(out, "the page at unit {}", page.unit),
+        }
+    }
+}
 
 /// Why an instance cannot be restored from its log.
 #[derive(Debug)]
@@ -29,14 +62,12 @@ pub enum RestartError {
         /// What is wrong.
         error: RecordError,
     },
-    /// The image, or a record, was written by a later version of this program.
+    /// A part of the log was written by a later version of this program.
     Newer {
-        /// The record's position; `None`: the image.
-        lsn: Option<Lsn>,
+        /// Which.
+        part: LogPart,
         /// What is there.
         found: LaterFormat,
-        /// The newest version that this program reads.
-        supported: u8,
     },
     /// A page cannot be read, or says something else than the image: the queues can be rebuilt from
     /// the log (`Pages::Ignored`).
@@ -62,12 +93,9 @@ impl fmt::Display for RestartError {
             RestartError::Record { lsn, error } => {
                 write!(out, "the record at {lsn} cannot be read: {error}")
             }
-            RestartError::Newer { lsn: Some(lsn), found, supported } => write!(
-                out,
-                "the record at {lsn} has {found}, this program reads up to version {supported}"
-            ),
-            RestartError::Newer { lsn: None, found, supported } => {
-                write!(out, "the image has {found}, this program reads up to version {supported}")
+            RestartError::Newer { part, found } => {
+                let known = found.known(part.version());
+                write!(out, "{part} has {found}, this program reads up to {known}")
             }
             RestartError::Replay { lsn, error } => write!(out, "the record at {lsn}: {error}"),
             RestartError::Page { page, error: Some(error) } => {
@@ -84,19 +112,22 @@ impl std::error::Error for RestartError {}
 
 impl RestartError {
     fn of_image(error: RecordError) -> RestartError {
-        match error.later {
-            Some(found) => RestartError::Newer { lsn: None, found, supported: snapshot::VERSION },
-            None => RestartError::Image(error),
-        }
+        RestartError::newer(LogPart::Image, error).unwrap_or(RestartError::Image(error))
     }
 
     fn of_record(lsn: Lsn, error: RecordError) -> RestartError {
-        match error.later {
-            Some(found) => {
-                RestartError::Newer { lsn: Some(lsn), found, supported: record::VERSION }
-            }
-            None => RestartError::Record { lsn, error },
-        }
+        let newer = RestartError::newer(LogPart::Record(lsn), error);
+        newer.unwrap_or(RestartError::Record { lsn, error })
+    }
+
+    /// To rebuild the queues would empty the page file: what a later version wrote stays.
+    fn of_page(page: PageRef, error: RecordError) -> RestartError {
+        let newer = RestartError::newer(LogPart::Page(page), error);
+        newer.unwrap_or(RestartError::Page { page, error: Some(error) })
+    }
+
+    fn newer(part: LogPart, error: RecordError) -> Option<RestartError> {
+        error.later.map(|found| RestartError::Newer { part, found })
     }
 }
 
@@ -220,7 +251,7 @@ impl Restart {
                 self.instance
                     .rules
                     .page_arrived(request, &content)
-                    .map_err(|error| RestartError::Page { page, error: Some(error) })?;
+                    .map_err(|error| RestartError::of_page(page, error))?;
             }
             self.instance
                 .rules
@@ -228,6 +259,8 @@ impl Restart {
                 .map_err(|error| RestartError::Replay { lsn, error })?;
             self.facts += 1;
         }
+        let ended = self.instance.rules.replay_run_end();
+        ended.map_err(|error| RestartError::Replay { lsn, error })?;
         self.account();
         Ok(())
     }

@@ -51,8 +51,7 @@ entries! {
         "The data folder was not changed. Correct what the reason names and start again.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
         "Most often a limit of the process is too low (ulimit -a), or memory is used up.";
-    NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to \
-                               {known}.",
+    NEWER_FORMAT = "TWL1016E" "{file} has {found}, this program reads up to {known}.",
         "A later version of towline wrote the data folder. Nothing was changed. Start it with \
          that version or a later one, or restore a backup from before the upgrade into another \
          folder.";
@@ -369,8 +368,10 @@ entries! {
          set the log aside with `towline instance replace`; it is then rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
         "The process ends. Every instance must understand what the active one writes: compare \
-         their versions, and look for the damage that the reason names. If the next start ends so \
-         too, give this instance a full copy of the log: `towline instance replace`.";
+         their versions. If the program of this one is too old, update it: a copy of the log would \
+         have the same in it. If the versions are equal, look for the damage that the reason names; \
+         when the next start ends so too, give this instance a full copy of the log: `towline \
+         instance replace`.";
     GROUP_REEXEC_FAILED = "TWL4211E" "The program cannot re-execute itself: {reason}.",
         "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",

@@ -12,7 +12,7 @@
 //! ```
 //! A page has version 2 exactly if one of its messages has fields (`record/fields.rs`). Bit 6 is
 //! kept for references. That a later version wrote a page is known from the image that refers to
-//! it.
+//! it, and from the page itself: it is refused then, not taken for damaged.
 //!
 //! The first message counts from sequence 0, time 0, position 0. Only persistent messages are on
 //! pages, in any state; all are available when they come back, because a block with others does
@@ -25,11 +25,12 @@ use towline_types::{BodyLocation, Lsn, PageRef, Time};
 use super::block::{BLOCK_ENTRIES, ExtentShare, add_share};
 use super::{Entry, EntryBody, EntryState, Extra, Marks, Outline, Sheet};
 use crate::record::{
-    MessageFields, OPTIONAL_FLAGS, OptionalFields, Reader, RecordError, put_varint,
+    LaterFormat, MessageFields, OPTIONAL_FLAGS, OptionalFields, Reader, RecordError, put_varint,
 };
 
-const VERSION: u8 = 1;
-const VERSION_WITH_FIELDS: u8 = 2;
+/// Newest version of pages.
+pub const VERSION: u8 = 2;
+const VERSION_WITHOUT_FIELDS: u8 = 1;
 
 /// Bits 0 to 4 are the flags of the optional fields.
 const CHUNKS: u8 = 1 << 5;
@@ -51,7 +52,7 @@ pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Opt
     let outline = outline(sheet, extent_bytes)?;
     let has_fields =
         |entry: &Entry| !fields_of(entry, extra_of(sheet, entry)).is_empty(entry.put_at);
-    out.push(if kept(sheet).any(has_fields) { VERSION_WITH_FIELDS } else { VERSION });
+    out.push(if kept(sheet).any(has_fields) { VERSION } else { VERSION_WITHOUT_FIELDS });
     put_varint(u64::from(outline.live), out);
     let mut before = Before::default();
     for entry in kept(sheet) {
@@ -175,9 +176,10 @@ fn read_difference(reader: &mut Reader<'_>, before: &mut u64) -> Result<u64, Rec
 pub(crate) fn decode(bytes: &[u8]) -> Result<Sheet, RecordError> {
     let mut reader = Reader::new(bytes);
     let known = match reader.byte()? {
-        VERSION => OPTIONAL_FLAGS | CHUNKS,
-        VERSION_WITH_FIELDS => OPTIONAL_FLAGS | CHUNKS | FIELDS,
-        _ => return Err(reader.error("a page of another version")),
+        VERSION_WITHOUT_FIELDS => OPTIONAL_FLAGS | CHUNKS,
+        VERSION => OPTIONAL_FLAGS | CHUNKS | FIELDS,
+        later @ 3.. => return Err(RecordError::later(0, LaterFormat::Version(later))),
+        0 => return Err(reader.error("a page of another version")),
     };
     let count = reader.varint()?;
     if count == 0 || count > BLOCK_ENTRIES as u64 {

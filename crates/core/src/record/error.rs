@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use towline_types::FORMAT_LEVEL;
+
 /// Bytes that are not a record, a page or an image of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordError {
@@ -30,6 +32,20 @@ pub enum LaterFormat {
     },
     /// The format level of the log.
     Level(u64),
+}
+
+impl LaterFormat {
+    /// What this program knows of the same, of a part whose layout it reads up to `version`.
+    #[must_use]
+    pub fn known(self, version: u8) -> String {
+        match self {
+            LaterFormat::Version(_) => version.to_string(),
+            LaterFormat::Level(_) => FORMAT_LEVEL.to_string(),
+            LaterFormat::Kind(_) | LaterFormat::Field { .. } => {
+                format!("format level {FORMAT_LEVEL}")
+            }
+        }
+    }
 }
 
 impl RecordError {
@@ -61,7 +77,7 @@ impl std::error::Error for RecordError {}
 impl fmt::Display for LaterFormat {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LaterFormat::Version(version) => write!(out, "version {version}"),
+            LaterFormat::Version(version) => write!(out, "format version {version}"),
             LaterFormat::Kind(kind) => write!(out, "a record of kind {kind}"),
             LaterFormat::Field { owner, number } => write!(out, "field {number} of {owner}"),
             LaterFormat::Level(level) => write!(out, "format level {level}"),

@@ -10,7 +10,7 @@ use super::super::tests::one_of;
 use super::*;
 use crate::active_instance::ActiveInstance;
 
-/// Does with each attempt to raise the level what it is told to, and keeps count.
+/// Answers each attempt to raise the level as the test wants, and keeps count.
 struct Raising {
     next: Mutex<LevelRaise>,
     attempts: AtomicU64,
