@@ -16,6 +16,11 @@ impl QueueManager {
             queue.audit();
             self.audit_queue(queue);
         }
+        let blocks = || self.queues.values().flat_map(|queue| queue.all_blocks());
+        let here = blocks().filter(|(_, block)| block.is_here()).count();
+        let extra_bytes: u64 = blocks().map(|(_, block)| block.extra_bytes()).sum();
+        let census = &self.page_cache.census;
+        assert_eq!((here, extra_bytes), (census.here(), census.extra_bytes()), "blocks in memory");
         let non_persistent = |queue: &Queue| -> u64 {
             let memory = queue.iter().filter(|(_, entry)| !entry.persistent);
             memory.map(|(_, entry)| entry.memory_bytes()).sum()

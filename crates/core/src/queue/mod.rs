@@ -9,6 +9,7 @@
 mod block;
 mod census;
 mod entry;
+mod extras;
 mod index;
 mod keys;
 mod lane;

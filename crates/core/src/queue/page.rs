@@ -63,7 +63,7 @@ pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Opt
 }
 
 fn extra_of<'a>(sheet: &'a Sheet, entry: &Entry) -> Option<&'a Extra> {
-    if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None }
+    if entry.marks.has_extra() { sheet.extras.get(entry.sequence) } else { None }
 }
 
 fn fields_of(entry: &Entry, extra: Option<&Extra>) -> MessageFields {
@@ -259,7 +259,7 @@ fn read_entry(
 pub(crate) fn bodies_of_page(bytes: &[u8]) -> Vec<BodyLocation> {
     let Ok(sheet) = decode(bytes) else { return Vec::new() };
     let all = |entry: &Entry| {
-        let bodies: Vec<_> = bodies(entry, sheet.extras.get(&entry.sequence)).collect();
+        let bodies: Vec<_> = bodies(entry, sheet.extras.get(entry.sequence)).collect();
         bodies
     };
     sheet.entries.iter().flat_map(all).collect()

@@ -61,7 +61,7 @@ impl RemovedBlock {
         let Sheet { entries, mut extras } = self.0.into_sheet();
         let live = entries.into_iter().filter(|entry| entry.state != EntryState::Gone);
         live.map(move |entry| {
-            let extra = extras.remove(&entry.sequence).unwrap_or_default();
+            let extra = extras.remove(entry.sequence).unwrap_or_default();
             RemovedMessage { entry, extra }
         })
     }

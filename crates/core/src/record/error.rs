@@ -35,7 +35,8 @@ pub enum LaterFormat {
 }
 
 impl LaterFormat {
-    /// What this program knows of the same, of a part whose layout it reads up to `version`.
+    /// What this program knows of the same, of a part with a layout that it reads up to
+    /// `version`.
     #[must_use]
     pub fn known(self, version: u8) -> String {
         match self {

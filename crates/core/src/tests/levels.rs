@@ -257,3 +257,26 @@ fn the_bytes_of_a_record_say_to_which_level_it_raises_its_log() {
     *level.last_mut().unwrap() += 1;
     assert_eq!(raises_to(&level), FORMAT_LEVEL);
 }
+
+/// `index_bytes_max` would bound less than half of it otherwise.
+#[test]
+fn what_messages_say_beside_their_group_counts_as_memory_of_the_index_while_it_is_here() {
+    const MESSAGES: u64 = 64;
+    let mut rig = rig_at(2);
+    let index_bytes = |rig: &Rig| rig.core.paging_status().index_bytes;
+    for _ in 0..MESSAGES {
+        let said = grouped(&rig, "a");
+        rig.put_with("Q", said).unwrap();
+        rig.put_with("DLQ", persistent("a")).unwrap();
+    }
+    let blocks = rig.core.page_cache.census.here() as u64;
+    let extras = rig.core.page_cache.census.extra_bytes();
+    assert!((80..200).contains(&(extras / MESSAGES)), "{extras} bytes");
+    let all = index_bytes(&rig);
+    assert!(all > extras && (all - extras).is_multiple_of(blocks), "{all} bytes");
+    rig.evict();
+    assert!(rig.core.page_cache.census.extra_bytes() < extras / 4, "they left with their blocks");
+    rig.browse("Q");
+    assert_eq!(rig.core.page_cache.census.extra_bytes(), extras, "and came back with them");
+    rig.core.audit();
+}

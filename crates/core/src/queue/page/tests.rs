@@ -132,7 +132,7 @@ proptest! {
         for (entry, wanted) in back.entries.iter().zip(&kept) {
             let wanted = Entry { state: EntryState::Available, ..(*wanted).clone() };
             prop_assert_eq!(format!("{entry:?}"), format!("{wanted:?}"));
-            let extras = [&sheet, &back].map(|of| format!("{:?}", of.extras.get(&entry.sequence)));
+            let extras = [&sheet, &back].map(|of| format!("{:?}", of.extras.get(entry.sequence)));
             prop_assert_eq!(&extras[0], &extras[1]);
         }
         prop_assert_eq!(super::outline(&back, EXTENT_BYTES), Some(outline.clone()));

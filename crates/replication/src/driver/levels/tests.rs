@@ -140,7 +140,7 @@ fn a_log_that_refuses_the_level_is_asked_again_if_all_still_read_it() {
     *rig.active.next.lock() = LevelRaise::Refused;
     assert_eq!(rig.looks(), (1, FORMAT_LEVEL_FIRST), "the log does not have it");
     assert_eq!(rig.looks(), (2, FORMAT_LEVEL_FIRST));
-    // An earlier version took the place of one of them.
+    // One of them went back to an earlier version.
     rig.connects(2, FORMAT_LEVEL_FIRST);
     *rig.active.next.lock() = LevelRaise::OnItsWay;
     assert_eq!(rig.looks(), (2, FORMAT_LEVEL_FIRST));
