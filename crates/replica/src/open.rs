@@ -170,7 +170,8 @@ fn note_level_of_tail(driver: &Driver, places: &[BatchPlace]) -> Result<(), LogE
 }
 
 /// The format level to which the payload of a batch raises the log that holds it.
-fn level_of(payload: &[u8]) -> u8 {
+#[must_use]
+pub fn level_of(payload: &[u8]) -> u8 {
     // What does not add up is found out when it is applied.
     let records = Records::new(payload).map_while(Result::ok);
     let levels = records.map(|found| towline_node::raises_to(found.bytes));

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
 //! `people` (clients; they and their connections are those of `served`), `machines` (processes
-//! begin and end), `faults`, `rot`, `operators` (what the guides say), `shared` (what is seen),
-//! `verdict` (what is compared with what).
+//! begin and end), `versions` (their programs), `faults`, `rot`, `operators` (what the guides say),
+//! `shared` (what is seen), `verdict` (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
 //! coroutines of all processes run; the same seed gives the same run.
@@ -20,6 +20,7 @@ mod rot;
 mod shared;
 mod status;
 mod verdict;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,8 +52,6 @@ const BODY_BYTES_MAX: u64 = 100_000;
 const LARGE_BODY_BYTES: u64 = 40_000;
 /// Bytes of an extent of the log.
 const EXTENT_BYTES: u64 = 256 * 1024;
-/// Makes draws about format levels of a seed.
-const FORMAT_LEVELS: u64 = 0x1e7e_1000;
 /// The data folder of an instance.
 const DATA: &str = "/qms";
 
@@ -68,6 +67,7 @@ enum ClusterEvent {
     Space { node: usize },
     Operator { node: usize },
     Meets { node: usize, process: u64 },
+    Version { node: usize },
     Peace,
     Look,
     Recovered,
@@ -107,6 +107,7 @@ struct Cluster {
     dice: SeededRandom,
     plan: Plan,
     network: Arc<Wires>,
+    versions: versions::ProgramVersions,
     machines: [Machine; 3],
     clients: Vec<Client>,
     shared: Arc<Shared>,
@@ -161,7 +162,7 @@ impl Cluster {
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
         let wires_dice = SeededRandom::mixed(dice.next_u64());
-        let network = Wires::new(network_plan(&plan), wires_dice, updates(seed, &plan));
+        let network = Wires::new(network_plan(&plan), wires_dice);
         let shared = Arc::new(Shared::new(disks, EXTENT_BYTES));
         // What is shared has the replicas, which have the network.
         let witness = Arc::downgrade(&shared);
@@ -170,12 +171,14 @@ impl Cluster {
                 witness.promises(from, head);
             }
         });
+        let versions = versions::ProgramVersions::draw(seed, &plan);
         Cluster {
             world,
             now: 0,
             events: Agenda::default(),
             plan,
             network,
+            versions,
             machines,
             clients,
             shared,
@@ -206,6 +209,7 @@ impl Cluster {
         self.plan_in(first, ClusterEvent::Fault);
         self.plan_in(self.plan.safety_us, ClusterEvent::Peace);
         self.plan_in(LOOK_US, ClusterEvent::Recovered);
+        self.plan_versions();
         while !self.has_failed() && self.phase != RunPhase::Over {
             let Some(time) = self.events.next_time() else {
                 return self.fail("nothing is planned any more".into());
@@ -258,6 +262,7 @@ impl Cluster {
             ClusterEvent::Space { node } => self.empty(node),
             ClusterEvent::Operator { node } => self.operate(node),
             ClusterEvent::Meets { node, process } => self.meets(node, process),
+            ClusterEvent::Version { node } => self.changes_version(node),
             ClusterEvent::Peace => self.peace(),
             ClusterEvent::Look => self.look(),
             ClusterEvent::Recovered => {
@@ -325,19 +330,6 @@ impl Cluster {
     fn tell(&self, line: std::fmt::Arguments<'_>) {
         trace::write(self.now, line);
     }
-}
-
-/// When each instance gets a version that reads the newest format level: in half of the runs it has
-/// it from the beginning on, in a few never.
-fn updates(seed: u64, plan: &Plan) -> [u64; 3] {
-    // No other draw depends on these.
-    let mut dice = SeededRandom::mixed(seed ^ FORMAT_LEVELS);
-    let is_mixed = dice.chance(500);
-    std::array::from_fn(|_| match is_mixed {
-        true if dice.chance(100) => u64::MAX,
-        true => dice.below(plan.safety_us),
-        false => 0,
-    })
 }
 
 fn network_plan(plan: &Plan) -> LatencyPlan {
