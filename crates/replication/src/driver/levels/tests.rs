@@ -62,7 +62,9 @@ impl Rig {
 
     fn connects(&self, peer: Peer, read: u8) {
         let said = FormatLevels { read, ..FormatLevels::default() };
-        [true, false].map(|incoming| self.driver.reads(peer, incoming, Some(said)));
+        [true, false]
+            .into_iter()
+            .for_each(|incoming| self.driver.reads(peer, incoming, Some(said)));
     }
 
     /// Looks whether it can be raised; how often that was tried, and what hellos say then.
@@ -117,7 +119,7 @@ fn the_format_level_is_raised_once_all_others_are_connected_and_read_it() {
 fn what_an_instance_reads_counts_while_both_its_connections_stand() {
     for incoming in [true, false] {
         let rig = Rig::new();
-        [1, 2].map(|peer| rig.connects(peer, FORMAT_LEVEL));
+        [1, 2].into_iter().for_each(|peer| rig.connects(peer, FORMAT_LEVEL));
         rig.driver.reads(2, incoming, None);
         assert_eq!(rig.looks(), (0, FORMAT_LEVEL_FIRST), "incoming: {incoming}");
         assert_eq!(rig.driver.level_waits_for(), ["c"]);
@@ -136,7 +138,7 @@ fn a_hello_that_is_refused_says_nothing_of_what_its_instance_reads() {
 #[test]
 fn a_log_that_refuses_the_level_is_asked_again_if_all_still_read_it() {
     let rig = Rig::new();
-    [1, 2].map(|peer| rig.connects(peer, FORMAT_LEVEL));
+    [1, 2].into_iter().for_each(|peer| rig.connects(peer, FORMAT_LEVEL));
     *rig.active.next.lock() = LevelRaise::Refused;
     assert_eq!(rig.looks(), (1, FORMAT_LEVEL_FIRST), "the log does not have it");
     assert_eq!(rig.looks(), (2, FORMAT_LEVEL_FIRST));
@@ -151,7 +153,7 @@ fn a_log_that_refuses_the_level_is_asked_again_if_all_still_read_it() {
 #[test]
 fn while_a_level_is_announced_no_instance_is_accepted_that_does_not_read_it() {
     let rig = Rig::new();
-    [1, 2].map(|peer| rig.connects(peer, FORMAT_LEVEL));
+    [1, 2].into_iter().for_each(|peer| rig.connects(peer, FORMAT_LEVEL));
     assert!(rig.driver.levels.announce(0));
     assert_eq!((rig.driver.stored_level(), rig.driver.levels().in_force), (1, FORMAT_LEVEL));
     let why = rig.greets(2, FORMAT_LEVEL_FIRST).unwrap_err();
