@@ -229,6 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 return Poll::Ready(end);
             }
             progress |= self.has_log_again(context);
+            progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
             if !progress && (self.requests.is_empty() || self.waits_for_log) {
                 return Poll::Pending;
             }
