@@ -133,6 +133,9 @@ pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
 /// others have their turn between. One frame settles as many deliveries as a client was sent, and
 /// a client that settles them in more steps than it gets them falls behind its queue.
 pub const STEP_REQUESTS_MAX: usize = 4_096;
+/// A message longer than this is checked beside the connections of its thread: one of so many bytes
+/// takes two milliseconds at worst, when each byte is a value.
+pub const CHECKED_AT_ONCE_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of messages of one step; one more is taken while they are fewer.
 pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.

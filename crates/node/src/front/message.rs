@@ -16,6 +16,7 @@ use crate::request::LinkToken;
 const BATCH_FORMAT: u32 = 0x8001_3700;
 
 /// A message as it came in.
+#[derive(Debug)]
 pub(super) struct IncomingMessage {
     pub(super) message: NewMessage,
     /// The queue that it names itself, where it must.
