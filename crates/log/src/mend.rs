@@ -583,4 +583,4 @@ mod tests;
 pub(crate) use headers::file_of;
 pub use rest::batch_at_rest;
 pub use running::{MendedBatch, NotMended};
-pub(crate) use running::{batch_over, damaged_parts, mend_batch};
+pub(crate) use running::{batch_over, checked, damaged_parts, mend_batch};

@@ -9,8 +9,8 @@ use towline_types::{Batch, BatchPlace, Lsn};
 use crate::block::Aligned;
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::names::extent_name;
-use crate::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, padded, payload_sum, size};
-use crate::mend::file_of;
+use crate::format::{BATCH_HEADER_BYTES, BatchHeader, padded, size};
+use crate::mend::{self, file_of};
 use crate::shared::Shared;
 
 /// Bytes read at a time: also what one batch given out may keep in memory.
@@ -149,7 +149,7 @@ fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Byt
 /// process started (`recover::earlier`), and is repaired now.
 fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, LogError> {
     let known = padded(place.end.0 - place.lsn.0);
-    let whole = whole_at(shared.log_id, place.lsn, bytes);
+    let whole = whole_at(shared, place.lsn, bytes);
     match whole.or_else(|| longer_at(shared, place.lsn, bytes)) {
         Some((header, payload))
             if (header.index, u64::from(header.term)) == (place.index, place.term)
@@ -171,13 +171,11 @@ fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, 
     }
 }
 
-/// The batch at the beginning of `bytes`, when all of it is there: no field of a header counts
-/// before its checksum was found right.
-fn whole_at(log_id: LogId, lsn: Lsn, bytes: &Bytes) -> Option<(BatchHeader, Bytes)> {
-    let header = BatchHeader::decode(bytes).filter(|header| header.lsn == lsn)?;
-    let end = size(header.batch_bytes());
-    let payload = (end <= bytes.len()).then(|| bytes.slice(BATCH_HEADER_BYTES..end))?;
-    (header.sum(payload_sum(log_id, &payload)) == header.checksum).then_some((header, payload))
+/// The batch at the beginning of `bytes`, when all of it is there.
+fn whole_at(shared: &Shared, lsn: Lsn, bytes: &Bytes) -> Option<(BatchHeader, Bytes)> {
+    let claimed = size(BatchHeader::decode(bytes)?.batch_bytes());
+    let (header, payload) = mend::checked(shared, bytes.get(..claimed)?)?;
+    (header.lsn == lsn).then(|| (header, bytes.slice_ref(payload)))
 }
 
 /// The same for one that is longer than what was read: another one may have taken its place.
@@ -188,5 +186,5 @@ fn longer_at(shared: &Shared, lsn: Lsn, bytes: &Bytes) -> Option<(BatchHeader, B
         return None;
     }
     let bytes = load(shared, lsn.0 / extent_bytes, (lsn, lsn.after(claimed))).ok()?;
-    whole_at(shared.log_id, lsn, &bytes)
+    whole_at(shared, lsn, &bytes)
 }

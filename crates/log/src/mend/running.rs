@@ -239,8 +239,9 @@ impl Inside {
     }
 }
 
-/// The header and the payload of a batch of this log that is whole.
-fn checked<'a>(shared: &Shared, bytes: &'a [u8]) -> Option<(BatchHeader, &'a [u8])> {
+/// The header and the payload of a batch of this log that is whole. No field of a header counts
+/// before its checksum was found right.
+pub(crate) fn checked<'a>(shared: &Shared, bytes: &'a [u8]) -> Option<(BatchHeader, &'a [u8])> {
     let header = BatchHeader::decode(bytes)?;
     let payload = bytes.get(BATCH_HEADER_BYTES..)?;
     let is_whole = header.batch_bytes() == bytes.len() as u64

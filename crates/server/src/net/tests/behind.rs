@@ -161,7 +161,7 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         let log = bench.door.log();
         let one_step = (limits::STEP_BYTES_MAX + MESSAGE_BYTES) as u64;
         assert!(log.unsynced_bytes() < limits::LOG_BEHIND_BYTES + 2 * one_step);
-        assert!(!bench.door.look(|instance| instance.waits_for_log()), "nobody got so far");
+        assert!(!bench.door.look(|instance| instance.waits_for_log()), "no request got so far");
         assert!(!written.is_finished());
         disk.open_gate();
         let writer = written.await.unwrap();
