@@ -73,8 +73,12 @@ pub const REFUSED_PER_CONNECTION_MAX: usize = 1_000_000;
 /// Encoded message annotations that `modified` outcomes gave one message. One outcome with more is
 /// refused; of several that are longer together, the last one counts.
 pub const MODIFIED_ANNOTATIONS_BYTES_MAX: usize = 4_096;
+/// The same in entries: what two maps of so many take to be merged, all clients wait for.
+pub const MODIFIED_ANNOTATIONS_MAX: usize = 64;
 /// Messages with such annotations; beyond it, those that were annotated first lose theirs.
 pub const ANNOTATED_MESSAGES_MAX: usize = 10_000;
+/// The same in bytes: as many messages with as much as one may have.
+pub const ANNOTATIONS_BYTES_MAX: usize = ANNOTATED_MESSAGES_MAX * MODIFIED_ANNOTATIONS_BYTES_MAX;
 /// Bodies of one consumer that settles in advance which wait in memory until their get is durable;
 /// one more is taken while they are fewer bytes than this, the others wait without their bodies. It
 /// is what such a consumer can lose when it takes back its window, or goes.

@@ -113,6 +113,20 @@ impl Map {
         write::map(out, self.count, &self.items);
     }
 
+    /// Bytes of it as one value.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        write::map_bytes(self.count, &self.items)
+    }
+
+    /// It as one value, in no more memory than that takes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.encoded_bytes());
+        self.encode(&mut out);
+        out.freeze()
+    }
+
     /// Whether it has no entry.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -151,13 +165,26 @@ impl Map {
         self.with_entry(Value::Symbol(key), value)
     }
 
-    /// This map and one entry more.
+    /// This map and one entry more, in a copy: many are collected.
     #[must_use]
     pub fn with_entry(self, key: Value<'_>, value: Value<'_>) -> Map {
         let mut items = BytesMut::from(&self.items[..]);
         key.encode(&mut items);
         value.encode(&mut items);
         Map { items: items.freeze(), count: self.count.saturating_add(2) }
+    }
+}
+
+impl<'a> FromIterator<(Value<'a>, Value<'a>)> for Map {
+    fn from_iter<I: IntoIterator<Item = (Value<'a>, Value<'a>)>>(entries: I) -> Map {
+        let mut items = BytesMut::new();
+        let mut count = 0_u32;
+        for (key, value) in entries {
+            key.encode(&mut items);
+            value.encode(&mut items);
+            count = count.saturating_add(2);
+        }
+        Map { items: items.freeze(), count }
     }
 }
 

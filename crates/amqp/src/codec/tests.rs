@@ -259,6 +259,18 @@ fn a_map_is_looked_up_by_string_or_symbol() {
 }
 
 #[test]
+fn a_map_is_collected_from_entries_and_knows_the_length_of_its_encoding() {
+    let names: Vec<String> = (0..100_000).map(|number| format!("name {number}")).collect();
+    for count in [0, 1, 20, 127, 128, names.len()] {
+        let entries = names.iter().take(count).map(|name| (Value::Symbol(name), Value::Null));
+        let map: Map = entries.clone().collect();
+        assert!(map.iter().eq(entries), "{count} entries");
+        assert_eq!((map.len(), map.to_bytes().len()), (count, map.encoded_bytes()));
+        assert_eq!(Map::decode(&mut Reader::new(&map.to_bytes())), Ok(map));
+    }
+}
+
+#[test]
 fn symbols_come_alone_or_as_an_array() {
     let alone = Symbols::decode(&mut Reader::new(b"\xa3\x05queue")).unwrap();
     assert_eq!(alone.iter().collect::<Vec<_>>(), ["queue"]);

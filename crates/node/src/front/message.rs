@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use towline_amqp::codec::{Map, MapView, Reader, Value};
 use towline_amqp::sections::{self, MessageBuilder, MessageId, Sections};
 use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
@@ -172,19 +172,18 @@ pub(super) fn outcome_of(
 /// The message annotations of a `modified` outcome, if it has any.
 ///
 /// # Errors
-/// They are longer than we keep.
+/// They are longer than we keep, or more.
 pub(super) fn annotations_of(state: Option<&DeliveryState>) -> Result<Option<Box<Map>>, Error> {
     let outcome = state.and_then(DeliveryState::outcome);
     let Some(AmqpOutcome::Modified { annotations, .. }) = outcome else { return Ok(None) };
-    let Some(map) = annotations.as_ref().filter(|map| map.iter().next().is_some()) else {
-        return Ok(None);
-    };
-    let mut encoded = BytesMut::new();
-    map.encode(&mut encoded);
-    if encoded.len() > limits::MODIFIED_ANNOTATIONS_BYTES_MAX {
-        let bytes = encoded.len();
-        let most = limits::MODIFIED_ANNOTATIONS_BYTES_MAX;
-        let text = format!("message annotations of {bytes} bytes in modified; {most} are kept");
+    let Some(map) = annotations.as_ref().filter(|map| !map.is_empty()) else { return Ok(None) };
+    let (bytes, bytes_max) = (map.encoded_bytes(), limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+    let (count, count_max) = (map.len(), limits::MODIFIED_ANNOTATIONS_MAX);
+    if bytes > bytes_max || count > count_max {
+        let text = format!(
+            "{count} message annotations of {bytes} bytes in modified; {count_max} of {bytes_max} \
+             bytes are kept"
+        );
         return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, &text));
     }
     Ok(Some(map.clone()))

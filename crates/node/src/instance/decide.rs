@@ -208,7 +208,7 @@ impl Instance {
         if let (Ok(()), Some((queue, annotations))) = (&result, annotations) {
             let message = (queue, sequence);
             match unit {
-                None => self.annotated.add(message, &annotations),
+                None => self.annotated.add(message, *annotations),
                 Some(unit) => {
                     self.annotated.stage((caller.connection, unit), message, *annotations);
                 }

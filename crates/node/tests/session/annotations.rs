@@ -3,6 +3,7 @@
 
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::types::{DeliveryState, Outcome, condition};
+use towline_types::limits;
 
 use crate::rig::{Got, Rig};
 use crate::text::message;
@@ -68,8 +69,7 @@ fn annotations_in_a_unit_of_work_count_when_it_commits() {
     assert_eq!(got[0].annotation("x-opt-a").as_deref(), Some("kept"));
 }
 
-#[test]
-fn annotations_that_are_too_long_detach_the_link_and_say_so() {
+fn refused_with_a_detach(state: DeliveryState) {
     let mut rig = Rig::new();
     rig.define("Q");
     let mut client = rig.connect();
@@ -78,11 +78,27 @@ fn annotations_that_are_too_long_detach_the_link_and_say_so() {
     let receiver = rig.receiver(&mut client, "Q");
     rig.credit(&mut client, receiver, 1);
     let got = rig.received_whole(&mut client);
-    let long = "x".repeat(towline_types::limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
-    rig.settle(&mut client, got[0].delivery, annotated("x-opt-a", &long, false));
+    rig.settle(&mut client, got[0].delivery, state);
     let why = rig.detached(&mut client, receiver).expect("a detach");
     assert_eq!(why, condition::RESOURCE_LIMIT_EXCEEDED.to_string());
     let again = rig.receiver(&mut client, "Q");
     rig.credit(&mut client, again, 1);
     assert_eq!(rig.received(&mut client), [Got::text("one")], "the message is there");
+}
+
+#[test]
+fn annotations_that_are_too_long_detach_the_link_and_say_so() {
+    let long = "x".repeat(limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+    refused_with_a_detach(annotated("x-opt-a", &long, false));
+}
+
+#[test]
+fn annotations_that_are_too_many_detach_the_link_and_say_so() {
+    let names = (0..=limits::MODIFIED_ANNOTATIONS_MAX).map(|number| format!("n{number}"));
+    let map = names.fold(Map::default(), |map, name| map.with(&name, Value::Null));
+    refused_with_a_detach(DeliveryState::Modified {
+        delivery_failed: false,
+        undeliverable_here: false,
+        annotations: Some(Box::new(map)),
+    });
 }
