@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::queue::{Attention, EntryState, Queue};
-use crate::sessions::{Cursor, LargePut, StagedBody, StagedPut, UnitOfWork};
+use crate::sessions::{Cursor, GetPlaces, LargePut, StagedBody, StagedGet, StagedPut, UnitOfWork};
 use crate::{ConsumerId, QueueManager};
 
 impl QueueManager {
@@ -64,6 +64,10 @@ impl QueueManager {
             assert!(connection.is_some_and(|found| found.units.contains(id)), "known units");
             assert!(!self.ended_units.contains_key(id), "a unit is open or ended");
             audit_unit(unit);
+            audit_gets(&unit.gets, &unit.get_places);
+        }
+        for ended in self.ended_units.values() {
+            audit_gets(&ended.late, &ended.late_places);
         }
     }
 
@@ -100,6 +104,14 @@ impl QueueManager {
             .collect();
         assert_eq!(held, states, "what is held has a holder");
         assert!(queue.depth() == queue.live + queue.reserved, "depth");
+    }
+}
+
+fn audit_gets(gets: &[StagedGet], places: &GetPlaces) {
+    assert_eq!(gets.len(), places.len(), "each get of a unit is found by its delivery");
+    for (place, get) in gets.iter().enumerate() {
+        let found = places.get(&(get.consumer, get.spot.sequence));
+        assert_eq!(found, Some(&place), "{get:?} is found where it is");
     }
 }
 

@@ -85,16 +85,16 @@ impl QueueManager {
     ) -> Result<(), Refusal> {
         let refused = match self.unit_for_one_more(connection, unit) {
             Ok(unit) => {
-                unit.gets.push(get);
+                unit.stage_get(get);
                 Ok(())
             }
             Err(Refusal::UnknownUnit) => return Err(Refusal::UnknownUnit),
             Err(refusal) if !get.settled => return Err(refusal),
             Err(refusal) => {
                 if let Some(full) = self.units.get_mut(&unit) {
-                    full.gets.push(get);
+                    full.stage_get(get);
                 } else if let Some(ended) = self.ended_units.get_mut(&unit) {
-                    ended.late.push(get);
+                    ended.stage_get(get);
                 }
                 Err(refusal)
             }
@@ -109,16 +109,18 @@ impl QueueManager {
     /// An outcome for a delivery that its consumer does not have. In the unit it is in already, it
     /// says no more than that the consumer has forgotten it by now.
     fn settle_again(&mut self, unit: UnitId, settlement: &Settlement) -> Result<(), Refusal> {
-        let this = |get: &&mut StagedGet| {
-            get.consumer == settlement.consumer && get.spot.sequence == settlement.sequence.0
-        };
-        let gets = match (self.units.get_mut(&unit), self.ended_units.get_mut(&unit)) {
-            (Some(open), _) => &mut open.gets,
-            (None, Some(ended)) => &mut ended.late,
+        let Settlement { consumer, sequence, settled, .. } = *settlement;
+        let (gets, places) = match (self.units.get_mut(&unit), self.ended_units.get_mut(&unit)) {
+            (Some(open), _) => (&mut open.gets, &open.get_places),
+            (None, Some(ended)) => (&mut ended.late, &ended.late_places),
             (None, None) => return Err(Refusal::UnknownUnit),
         };
-        let Some(get) = gets.iter_mut().rev().find(this) else { return Err(Refusal::UnitDoomed) };
-        get.settled |= settlement.settled;
+        let Some(place) = places.get(&(consumer, sequence.0)) else {
+            return Err(Refusal::UnitDoomed);
+        };
+        let get = &mut gets[*place];
+        assert_eq!((get.consumer, get.spot.sequence), (consumer, sequence.0), "another delivery");
+        get.settled |= settled;
         Ok(())
     }
 

@@ -201,7 +201,7 @@ impl QueueManager {
         let Some(unit) = self.units.remove(&id) else { return };
         let connection = unit.connection;
         self.roll_back(now, unit, facts);
-        let ended = EndedUnit { connection, reason: reason.clone(), late: Vec::new() };
+        let ended = EndedUnit::new(connection, reason.clone());
         self.ended_units.insert(id, ended);
         self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
     }

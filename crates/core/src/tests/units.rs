@@ -301,3 +301,34 @@ fn a_unit_is_had_by_the_connection_that_declared_it_until_it_ends() {
     rig.tick();
     assert!(!rig.core.has_unit(CLIENT, old), "the queue manager rolled it back");
 }
+
+#[test]
+fn an_outcome_that_is_said_twice_is_found_among_many_of_its_unit() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    for queue in ["Q", "R"] {
+        (0..100).for_each(|_| rig.put(queue, "a"));
+        rig.consumer(queue, 100);
+    }
+    let got = rig.dispatch();
+    let unit = rig.declare();
+    for delivery in &got {
+        rig.settle_as(delivery, Outcome::Accepted, Some(unit), false).unwrap();
+    }
+    rig.core.audit();
+    for delivery in got.iter().step_by(2) {
+        rig.settle_as(delivery, Outcome::Accepted, Some(unit), true).unwrap();
+    }
+    rig.core.audit();
+    rig.discharge(unit, true).unwrap();
+    // What the client has forgotten is back in its queue, the rest is the client's as before.
+    assert_eq!(rig.browse("Q").len() + rig.browse("R").len(), 100);
+    let other = rig.declare();
+    let again = rig.settle_as(&got[0], Outcome::Accepted, Some(other), true);
+    assert_eq!(again, Err(Refusal::UnitDoomed), "it is not in this one");
+    for delivery in got.iter().skip(1).step_by(2) {
+        rig.settle_as(delivery, Outcome::Accepted, Some(other), true).unwrap();
+    }
+    rig.discharge(other, false).unwrap();
+    assert_eq!(rig.depth("Q") + rig.depth("R"), 100);
+    rig.core.audit();
+}
