@@ -37,6 +37,10 @@ pub const ADMIN_ROWS_AT_ONCE_MAX: usize = 256;
 pub const QUEUE_DEPTH_MAX: u64 = 999_999_999;
 /// MAXUMSGS: messages put and got in one unit of work unless configured otherwise, as in IBM MQ.
 pub const UNIT_MESSAGES_DEFAULT: u32 = 10_000;
+/// Gets that a client settled in a unit of work that is full, or that was rolled back already, and
+/// that wait for its end: twice what clients usually ask for ahead. Beyond it the full unit is
+/// rolled back, and what is settled in one that was goes back to its queue at once.
+pub const LATE_GETS_MAX: usize = 2_048;
 /// Bytes put in one unit of work unless configured otherwise. They are on the disk, not in memory.
 pub const UNIT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024 * 1024;
 /// Persistent bodies of one open unit of work that are kept in memory; beyond it they go to the log

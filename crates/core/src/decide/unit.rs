@@ -178,7 +178,7 @@ impl QueueManager {
     }
 
     /// A delivery that the consumer has not settled is with it again, as before (AMQP 4.4.2).
-    fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
+    pub(super) fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
         let StagedGet { consumer, settled, queue, spot, outcome: _ } = get;
         self.queue_mut(queue).uncommitted_gets -= 1;
         match self.consumers.get_mut(&consumer) {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use towline_types::limits;
+
 use super::rig::{CLIENT, OTHER, Rig, message, persistent};
 use crate::command::LocalChanges;
-use crate::{Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
+use crate::{Delivery, Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
 
 fn two_queues(limits: Limits) -> (Rig, PutTarget, PutTarget) {
     let mut rig = Rig::with(limits);
@@ -330,5 +332,57 @@ fn an_outcome_that_is_said_twice_is_found_among_many_of_its_unit() {
     }
     rig.discharge(other, false).unwrap();
     assert_eq!(rig.depth("Q") + rig.depth("R"), 100);
+    rig.core.audit();
+}
+
+/// As many messages as the late gets of a unit may be, and so many more.
+fn with_gets(rig: &mut Rig, more: usize) -> Vec<Delivery> {
+    let count = limits::LATE_GETS_MAX + more;
+    (0..count).for_each(|_| rig.put_persistent("Q", "a"));
+    rig.consumer("Q", u32::try_from(count).unwrap());
+    rig.dispatch()
+}
+
+#[test]
+fn a_full_unit_in_which_too_much_is_settled_is_rolled_back_before_its_discharge() {
+    let limits = Limits { unit_messages_max: 2, ..Limits::default() };
+    let (mut rig, _, _) = two_queues(limits);
+    let got = with_gets(&mut rig, 3);
+    let unit = rig.declare();
+    let too_many = Refusal::UnitTooManyMessages { messages_max: 2 };
+    for (number, delivery) in got.iter().enumerate() {
+        let staged = rig.settle_in(delivery, Outcome::Accepted, Some(unit));
+        assert_eq!(staged, if number < 2 { Ok(()) } else { Err(too_many.clone()) });
+        assert_eq!(rig.core.open_units(), usize::from(number + 1 < got.len()));
+    }
+    rig.core.audit();
+    assert_eq!(rig.status("Q").uncommitted, 1, "what is settled behind the end waits");
+    assert_eq!(rig.browse("Q").len(), got.len() - 1);
+    assert!(rig.effects.iter().any(
+        |effect| matches!(effect, Effect::UnitRolledBack { reason, .. } if *reason == too_many)
+    ));
+    assert_eq!(rig.discharge(unit, false), Err(too_many));
+    assert_eq!(rig.browse("Q").len(), got.len());
+    rig.core.audit();
+}
+
+#[test]
+fn of_what_is_settled_in_a_unit_that_was_rolled_back_no_more_than_a_bound_waits_for_its_end() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    let got = with_gets(&mut rig, 2);
+    let unit = rig.declare();
+    rig.now = rig.now + Limits::default().unit_age_max;
+    rig.tick();
+    for delivery in &got {
+        rig.settle_in(delivery, Outcome::Accepted, Some(unit)).unwrap_err();
+    }
+    rig.core.audit();
+    assert_eq!(rig.status("Q").uncommitted, limits::LATE_GETS_MAX as u64);
+    assert_eq!(rig.browse("Q").len(), 2, "they went back at once");
+    rig.consumer("Q", 2);
+    let again = rig.dispatch();
+    assert!(again.len() == 2 && again.iter().all(|delivery| delivery.backout_count == 1));
+    rig.discharge(unit, false).unwrap_err();
+    assert_eq!(rig.browse("Q").len(), limits::LATE_GETS_MAX);
     rig.core.audit();
 }

@@ -215,13 +215,10 @@ impl Instance {
             }
         }
         self.doom(caller.connection, unit, result.as_ref().err());
-        let refused = result.is_err();
+        let is_answered = reply_wanted || result.is_err();
         let response = Response::Settled { link, sequence, unit, outcome, result };
-        if refused {
-            self.answer(caller, response, out);
-        } else {
-            self.carry_out_for(caller, reply_wanted.then_some(response), out);
-        }
+        // What is refused may have given something back.
+        self.carry_out_for(caller, is_answered.then_some(response), out);
     }
 
     /// A unit that lost a message must not commit as though it were whole.

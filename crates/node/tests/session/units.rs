@@ -64,6 +64,30 @@ fn what_is_settled_in_a_unit_that_was_given_up_for_its_age_comes_back() {
     assert_eq!((again[0].body().as_str(), again[0].delivery_count()), ("one", 1));
 }
 
+// What is refused has something to log then: a message that goes to the backout queue.
+#[test]
+fn what_is_settled_in_a_unit_that_was_given_up_goes_back_at_once_when_it_is_too_much() {
+    let (mut rig, mut client, receiver, got) = with_one_got();
+    rig.define("BACK");
+    rig.mqsc("ALTER QLOCAL(Q) BOTHRESH(1) BOQNAME(BACK)");
+    let unit = rig.declare(&mut client);
+    rig.wait(Duration::from_secs(400));
+    rig.accept_in(&mut client, got.delivery, &unit, true);
+    let sender = rig.sender(&mut client, "Q");
+    for key in 0..limits::LATE_GETS_MAX as u64 {
+        rig.send_ahead(&mut client, sender, key + 2, message("more").durable());
+    }
+    rig.exchange(&mut client);
+    rig.credit(&mut client, receiver, limits::LATE_GETS_MAX as u32);
+    for got in rig.received_whole(&mut client) {
+        rig.accept_in(&mut client, got.delivery, &unit, true);
+    }
+    let back = rig.receiver(&mut client, "BACK");
+    rig.credit(&mut client, back, 2);
+    assert_eq!(rig.received(&mut client), [Got::text("more")], "the last one");
+    rejected_with(rig.discharge(&mut client, &unit, false), &condition::TRANSACTION_TIMEOUT);
+}
+
 #[test]
 fn what_is_settled_in_a_unit_that_was_given_up_for_the_log_comes_back() {
     let (mut rig, mut client, _, got) = with_one_got();
