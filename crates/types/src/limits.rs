@@ -53,6 +53,11 @@ pub const CONNECTION_STAGED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub const UNITS_STAGED_SHARE: u64 = 4;
 /// Memory counted for each put of an open unit of work beside its body.
 pub const STAGED_PUT_BYTES: u64 = 256;
+/// Memory counted for each get of an open unit of work, here and at its queue.
+pub const STAGED_GET_BYTES: u64 = 160;
+/// Memory counted for one that the client has not settled, beside that and what counts for the
+/// delivery: which unit has it.
+pub const PROVISIONAL_OUTCOME_BYTES: u64 = 64;
 /// Bytes of incomplete large messages, of all connections together; beyond it only one
 /// of these connections is read.
 pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;

@@ -35,6 +35,8 @@ pub struct ConnectionAccount {
     pub links: u64,
     /// Deliveries without their bodies: those that wait here, and those that the client has.
     pub deliveries: u64,
+    /// Outcomes in open units of work.
+    pub units: u64,
     /// Bodies that were begun, and frames that wait for the socket.
     pub departing: u64,
     /// Answers to administration that wait for credit.
@@ -50,7 +52,7 @@ impl ConnectionAccount {
 
     /// What grows by what is sent to the client, and what leaves less of the bound for it.
     fn of_dispatch(&self) -> u64 {
-        self.links + self.deliveries + self.departing + self.replies
+        self.links + self.deliveries + self.units + self.departing + self.replies
     }
 }
 
@@ -68,6 +70,7 @@ impl Front {
             unanswered: self.incoming_bytes as u64,
             links: self.links.bytes(),
             deliveries: held + open + holes,
+            units: self.units.bytes(),
             departing: (bodies + self.machine.output_bytes()) as u64,
             replies: self.admin_replies_bytes as u64,
         }

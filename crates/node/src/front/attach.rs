@@ -361,6 +361,7 @@ impl Front {
     /// The link is gone, whichever side ended it; unless `closed` it may come back.
     pub(super) fn link_gone(&mut self, link: LinkId, closed: bool, requests: &mut Vec<Request>) {
         let keep_queue = self.nodes.detached(link, closed);
+        self.units.link_gone(link);
         match self.links.remove(link) {
             Some(LinkUse::Producer { producer, .. }) => {
                 requests.push(Request::CloseProducer { producer, keep_queue });
@@ -370,13 +371,11 @@ impl Front {
             }
             Some(LinkUse::Coordinator { .. }) => {
                 // What was declared on it and is still open is rolled back (AMQP 4.3).
-                for (unit, open) in &self.units {
-                    if open.coordinator == link {
-                        let token = NO_REQUESTER;
-                        let unit = *unit;
-                        requests.push(Request::Discharge { token, unit, fail: true });
-                    }
-                }
+                requests.extend(self.units.of_coordinator(link).map(|unit| Request::Discharge {
+                    token: NO_REQUESTER,
+                    unit,
+                    fail: true,
+                }));
             }
             Some(
                 LinkUse::Opening(_)
@@ -402,6 +401,7 @@ impl Front {
             && let Some(link) = self.links.by_token(token).map(|link| link.id)
         {
             self.nodes.detached(link, true);
+            self.units.link_gone(link);
             self.links.remove(link);
             self.machine.detach(link, true, Some(error::of_refusal(reason)));
         }

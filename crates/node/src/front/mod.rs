@@ -14,6 +14,7 @@ mod format;
 mod link_schedule;
 mod links;
 mod message;
+mod open_units;
 mod outbound;
 mod presettled;
 mod producer_credit;
@@ -31,7 +32,6 @@ use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, ServerOptions};
-use towline_core::{FastMap, UnitId};
 use towline_types::{Payload, Time};
 
 pub use self::account::ConnectionAccount;
@@ -41,6 +41,7 @@ use self::message::SettlementAnswer;
 pub(crate) use self::message::{
     DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time,
 };
+use self::open_units::OpenUnits;
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
 
@@ -100,7 +101,7 @@ pub struct Front {
     full_at: u64,
     /// A consumer was not granted what it wants, because of what the connection holds.
     is_full: bool,
-    units: FastMap<UnitId, OpenUnit>,
+    units: OpenUnits,
     admin_replies: VecDeque<Outgoing>,
     /// Of their contents.
     admin_replies_bytes: usize,
@@ -132,27 +133,6 @@ struct InFlight {
     tag: Option<DeliveryTag>,
 }
 
-/// A delivery to the peer: its link, and our key for it there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct DeliveryKey {
-    link: LinkId,
-    key: u64,
-}
-
-/// A unit of work that this connection declared.
-#[derive(Debug)]
-struct OpenUnit {
-    /// The coordinator link that it was declared on: it ends with it.
-    coordinator: LinkId,
-    /// Deliveries with a provisional outcome that the peer has not settled.
-    provisional: HashSet<DeliveryKey>,
-    /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
-    /// it cannot commit.
-    spoiled: bool,
-    /// The peer asked for a commit all the same; it learns that it was a rollback.
-    commit_refused: bool,
-}
-
 /// What a peer asks for that wants to be the only connection of its container id.
 pub const SOLE_CONNECTION: &str = "sole-connection-for-container";
 
@@ -181,7 +161,7 @@ impl Front {
             bytes_max: options.bytes_max,
             full_at: options.bytes_max,
             is_full: false,
-            units: FastMap::default(),
+            units: OpenUnits::default(),
             admin_replies: VecDeque::new(),
             admin_replies_bytes: 0,
             admin_correlations: HashMap::new(),
@@ -400,14 +380,14 @@ impl Front {
             Event::Detached { link, by_peer, closed, .. } => {
                 if !by_peer && self.links.is_producer(link) {
                     // A message that was too long, for example: it may have been part of any unit.
-                    self.units.values_mut().for_each(|unit| unit.spoiled = true);
+                    self.units.spoil_all();
                 }
                 self.link_gone(link, closed || !by_peer, requests);
             }
             Event::SessionEnded { session, by_peer, .. } => {
                 if !by_peer {
                     // What ended it, and what was behind that, may have been part of any unit.
-                    self.units.values_mut().for_each(|unit| unit.spoiled = true);
+                    self.units.spoil_all();
                 }
                 for link in self.links.of_session(session) {
                     self.link_gone(link, false, requests);
