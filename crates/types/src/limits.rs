@@ -46,13 +46,17 @@ pub const UNIT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024 * 1024;
 /// Persistent bodies of one open unit of work that are kept in memory; beyond it they go to the log
 /// ahead of the commit.
 pub const UNIT_STAGED_BYTES_MAX: u64 = 1024 * 1024;
-/// The same for all open units of work of one connection together, in equal shares.
+/// The same for all open units of work of one connection together, in equal shares. As much again
+/// for the message annotations of their outcomes: a unit with more cannot commit.
 pub const CONNECTION_STAGED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The part of the memory for messages (one in so many) that persistent bodies of all open units of
 /// work may take before they go to the log earlier than that.
 pub const UNITS_STAGED_SHARE: u64 = 4;
 /// Memory counted for each put of an open unit of work beside its body.
 pub const STAGED_PUT_BYTES: u64 = 256;
+/// Memory counted for the message annotations of one outcome in an open unit of work beside their
+/// bytes.
+pub const STAGED_ANNOTATIONS_BYTES: u64 = 192;
 /// Memory counted for each get of an open unit of work, here and at its queue.
 pub const STAGED_GET_BYTES: u64 = 160;
 /// Memory counted for one that the client has not settled, beside that and what counts for the

@@ -35,7 +35,7 @@ pub struct ConnectionAccount {
     pub links: u64,
     /// Deliveries without their bodies: those that wait here, and those that the client has.
     pub deliveries: u64,
-    /// Outcomes in open units of work.
+    /// Outcomes in open units of work, with their message annotations.
     pub units: u64,
     /// Bodies that were begun, and frames that wait for the socket.
     pub departing: u64,

@@ -151,6 +151,8 @@ impl Front {
                 return self.detached(link, requests);
             }
         };
+        let annotations =
+            annotations.filter(|map| unit.is_none_or(|unit| self.units.annotate(unit, map)));
         // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits
         // for the unit's end.
         let reply_wanted = !settled && unit.is_none();

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use towline_amqp::LinkId;
+use towline_amqp::codec::Map;
 use towline_core::{FastMap, UnitId};
 use towline_types::limits;
 
@@ -27,6 +28,8 @@ pub(super) struct OpenUnit {
     pub(super) provisional: BTreeSet<DeliveryKey>,
     /// Outcomes that were said in it.
     outcomes: u64,
+    /// Memory that is counted for their message annotations.
+    annotation_bytes: u64,
     /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
     /// it cannot commit.
     pub(super) spoiled: bool,
@@ -42,6 +45,7 @@ pub(super) struct OpenUnits {
     unit_of: BTreeMap<DeliveryKey, UnitId>,
     /// Of all units.
     outcomes: u64,
+    annotation_bytes: u64,
 }
 
 impl OpenUnits {
@@ -51,6 +55,7 @@ impl OpenUnits {
             coordinator,
             provisional: BTreeSet::new(),
             outcomes: 0,
+            annotation_bytes: 0,
             spoiled: false,
             commit_refused: false,
         };
@@ -112,6 +117,21 @@ impl OpenUnits {
         Some(Some(unit))
     }
 
+    /// An outcome in this unit has message annotations. False: units of this connection have too
+    /// many, and this one does not commit without them.
+    pub(super) fn annotate(&mut self, unit: UnitId, annotations: &Map) -> bool {
+        let Some(open) = self.units.get_mut(&unit) else { return false };
+        let bytes = limits::STAGED_ANNOTATIONS_BYTES + annotations.encoded_bytes() as u64;
+        let fits = self.annotation_bytes + bytes <= limits::CONNECTION_STAGED_BYTES_MAX;
+        if fits {
+            open.annotation_bytes += bytes;
+            self.annotation_bytes += bytes;
+        } else {
+            open.spoiled = true;
+        }
+        fits
+    }
+
     /// The deliveries of this link are not the peer's any more.
     pub(super) fn link_gone(&mut self, link: LinkId) {
         let of_link = DeliveryKey { link, key: 0 }..=DeliveryKey { link, key: u64::MAX };
@@ -128,13 +148,16 @@ impl OpenUnits {
             self.unit_of.remove(delivery);
         }
         assert!(self.outcomes >= open.outcomes, "an outcome that was not counted");
+        assert!(self.annotation_bytes >= open.annotation_bytes, "annotations not counted");
         self.outcomes -= open.outcomes;
+        self.annotation_bytes -= open.annotation_bytes;
         Some(open)
     }
 
     /// Memory that is counted for their outcomes, here and at the instance.
     pub(super) fn bytes(&self) -> u64 {
         self.outcomes * limits::STAGED_GET_BYTES
+            + self.annotation_bytes
             + self.unit_of.len() as u64 * limits::PROVISIONAL_OUTCOME_BYTES
     }
 

@@ -2,7 +2,7 @@
 //! delivery.
 
 use towline_amqp::codec::{Map, Value};
-use towline_amqp::types::{DeliveryState, Outcome, condition};
+use towline_amqp::types::{DeliveryState, Outcome, TxnId, condition};
 use towline_types::limits;
 
 use crate::rig::{Got, Rig};
@@ -54,19 +54,48 @@ fn annotations_in_a_unit_of_work_count_when_it_commits() {
         rig.credit(&mut client, receiver, 1);
         let got = rig.received_whole(&mut client);
         assert_eq!(got[0].annotation("x-opt-a"), None, "the first unit was rolled back");
-        let DeliveryState::Modified { annotations, .. } = annotated("x-opt-a", "kept", false)
-        else {
-            unreachable!("a modified state")
-        };
-        let outcome =
-            Outcome::Modified { delivery_failed: false, undeliverable_here: false, annotations };
-        let state = DeliveryState::Transactional { txn_id: unit, outcome: Some(outcome) };
+        let state = annotated_in(&unit, "kept");
         rig.settle(&mut client, got[0].delivery, state);
         rig.discharge(&mut client, &unit, fail);
     }
     rig.credit(&mut client, receiver, 1);
     let got = rig.received_whole(&mut client);
     assert_eq!(got[0].annotation("x-opt-a").as_deref(), Some("kept"));
+}
+
+fn annotated_in(unit: &TxnId, value: &str) -> DeliveryState {
+    let annotations = Some(Box::new(Map::default().with("x-opt-a", Value::String(value))));
+    let outcome =
+        Outcome::Modified { delivery_failed: false, undeliverable_here: false, annotations };
+    DeliveryState::Transactional { txn_id: *unit, outcome: Some(outcome) }
+}
+
+#[test]
+fn annotations_in_units_of_work_count_and_a_unit_with_too_many_does_not_commit() {
+    let long = "x".repeat(limits::MODIFIED_ANNOTATIONS_BYTES_MAX - 32);
+    let most = limits::CONNECTION_STAGED_BYTES_MAX / long.len() as u64;
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    (0..most).for_each(|key| rig.send_ahead(&mut client, sender, key, message("text")));
+    rig.exchange(&mut client);
+    let receiver = rig.receiver(&mut client, "Q");
+    let units = [rig.declare(&mut client), rig.declare(&mut client)];
+    rig.credit(&mut client, receiver, 1_000_000);
+    let got = rig.received_whole(&mut client);
+    assert_eq!(got.len() as u64, most);
+    // Most of them in the first unit, and one too many in the second.
+    for (number, got) in got.iter().enumerate() {
+        let unit = &units[usize::from(number as u64 > most * 3 / 4)];
+        rig.settle(&mut client, got.delivery, annotated_in(unit, &long));
+        assert!(client.account().units <= 2 * limits::CONNECTION_STAGED_BYTES_MAX);
+    }
+    assert!(client.account().units > limits::CONNECTION_STAGED_BYTES_MAX);
+    let [first, second] = units.map(|unit| rig.discharge(&mut client, &unit, false));
+    assert_eq!(first, Some(DeliveryState::Accepted));
+    assert!(matches!(second, Some(DeliveryState::Rejected { .. })), "{second:?}");
+    assert_eq!(client.account().units, 0);
 }
 
 fn refused_with_a_detach(state: DeliveryState) {
