@@ -7,10 +7,10 @@
 //! Not here: permission to annotate (the instance checks that the consumer has the message), and
 //! how they get into a message (`front`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use towline_amqp::codec::{Map, Reader};
+use towline_amqp::codec::Map;
 use towline_core::{ConnectionId, Fact, MessageSequence, QueueId, UnitId};
 use towline_types::limits;
 
@@ -36,8 +36,7 @@ pub(crate) struct MessageAnnotations {
 #[derive(Debug)]
 struct AnnotatedMessage {
     age: u64,
-    /// An encoded map.
-    known: Bytes,
+    known: Map,
     /// What was said last. It is merged when the message is delivered: a unit of work that commits
     /// has thousands of them, and a step delivers some hundred.
     said: Option<Map>,
@@ -45,18 +44,16 @@ struct AnnotatedMessage {
 
 impl AnnotatedMessage {
     fn bytes(&self) -> usize {
-        self.known.len() + self.said.as_ref().map_or(0, Map::encoded_bytes)
+        self.known.encoded_bytes() + self.said.as_ref().map_or(0, Map::encoded_bytes)
     }
 
     fn merge(&mut self) {
         let Some(said) = self.said.take() else { return };
-        // Our own encoding of values that were checked.
-        let known = Map::decode(&mut Reader::new(&self.known)).unwrap_or_default();
-        let whole = merged(&known, &said);
+        let whole = self.known.merged(&said);
         // Together they are too long: what was said last counts.
         let fits = whole.encoded_bytes() <= limits::MODIFIED_ANNOTATIONS_BYTES_MAX
             && whole.len() <= limits::MODIFIED_ANNOTATIONS_MAX;
-        self.known = if fits { whole.to_bytes() } else { said.to_bytes() };
+        self.known = if fits { whole } else { said };
     }
 }
 
@@ -72,7 +69,7 @@ impl MessageAnnotations {
         self.bytes -= found.bytes();
         found.merge();
         self.bytes += found.bytes();
-        Some(found.known.clone())
+        Some(found.known.to_bytes())
     }
 
     /// Messages that lost their annotations since the start.
@@ -83,7 +80,7 @@ impl MessageAnnotations {
     /// Adds annotations: an entry replaces one of the same name.
     pub(crate) fn add(&mut self, message: MessagePlace, added: Map) {
         let annotated = match self.take(message) {
-            None => AnnotatedMessage { age: 0, known: added.to_bytes(), said: None },
+            None => AnnotatedMessage { age: 0, known: added, said: None },
             Some(mut before) => {
                 before.merge();
                 AnnotatedMessage { said: Some(added), ..before }
@@ -171,16 +168,9 @@ impl MessageAnnotations {
     }
 }
 
-/// Both maps; what `added` says counts.
-fn merged(before: &Map, added: &Map) -> Map {
-    let said: BTreeSet<&str> = added.iter().filter_map(|(key, _)| key.as_str()).collect();
-    let kept = before.iter().filter(|(key, _)| key.as_str().is_none_or(|key| !said.contains(key)));
-    kept.chain(added.iter()).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use towline_amqp::codec::Value;
+    use towline_amqp::codec::{Reader, Value};
 
     use super::*;
 

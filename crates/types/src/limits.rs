@@ -86,8 +86,8 @@ pub const REFUSED_PER_CONNECTION_MAX: usize = 1_000_000;
 /// Encoded message annotations that `modified` outcomes gave one message. One outcome with more is
 /// refused; of several that are longer together, the last one counts.
 pub const MODIFIED_ANNOTATIONS_BYTES_MAX: usize = 4_096;
-/// The same in entries: what two maps of so many take to be merged, all clients wait for.
-pub const MODIFIED_ANNOTATIONS_MAX: usize = 64;
+/// The same in entries: a step delivers some hundred messages, and merges so many for each.
+pub const MODIFIED_ANNOTATIONS_MAX: usize = 32;
 /// Messages with such annotations; beyond it, those that were annotated first lose theirs.
 pub const ANNOTATED_MESSAGES_MAX: usize = 10_000;
 /// The same in bytes: as many messages with as much as one may have.

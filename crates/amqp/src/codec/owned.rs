@@ -2,6 +2,7 @@
 //!
 //! Invariant: the bytes inside were checked when they came in, so walking them cannot fail.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
@@ -165,26 +166,38 @@ impl Map {
         self.with_entry(Value::Symbol(key), value)
     }
 
-    /// This map and one entry more, in a copy: many are collected.
+    /// The entries of both, in order; of a string or symbol that is a key of both, those of `later`
+    /// only. Walks each once: both come from peers.
+    #[must_use]
+    pub fn merged(&self, later: &Map) -> Map {
+        let replaced: BTreeSet<&str> = later.iter().filter_map(|(key, _)| key.as_str()).collect();
+        let mut items = BytesMut::with_capacity(self.items.len() + later.items.len());
+        let mut count = later.count;
+        let mut rest = Reader::new(&self.items);
+        while !rest.is_empty() {
+            let from_here = rest.rest();
+            let Ok(key) = Value::decode(&mut rest) else { break };
+            if Value::decode(&mut rest).is_err() {
+                break;
+            }
+            if key.as_str().is_none_or(|key| !replaced.contains(key)) {
+                let bytes = from_here.len() - rest.rest().len();
+                items.extend_from_slice(from_here.get(..bytes).unwrap_or_default());
+                count = count.saturating_add(2);
+            }
+        }
+        items.extend_from_slice(&later.items);
+        // In no more memory than that takes.
+        Map { items: Bytes::copy_from_slice(&items), count }
+    }
+
+    /// This map and one entry more.
     #[must_use]
     pub fn with_entry(self, key: Value<'_>, value: Value<'_>) -> Map {
         let mut items = BytesMut::from(&self.items[..]);
         key.encode(&mut items);
         value.encode(&mut items);
         Map { items: items.freeze(), count: self.count.saturating_add(2) }
-    }
-}
-
-impl<'a> FromIterator<(Value<'a>, Value<'a>)> for Map {
-    fn from_iter<I: IntoIterator<Item = (Value<'a>, Value<'a>)>>(entries: I) -> Map {
-        let mut items = BytesMut::new();
-        let mut count = 0_u32;
-        for (key, value) in entries {
-            key.encode(&mut items);
-            value.encode(&mut items);
-            count = count.saturating_add(2);
-        }
-        Map { items: items.freeze(), count }
     }
 }
 

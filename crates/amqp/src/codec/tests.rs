@@ -259,14 +259,27 @@ fn a_map_is_looked_up_by_string_or_symbol() {
 }
 
 #[test]
-fn a_map_is_collected_from_entries_and_knows_the_length_of_its_encoding() {
-    let names: Vec<String> = (0..100_000).map(|number| format!("name {number}")).collect();
-    for count in [0, 1, 20, 127, 128, names.len()] {
-        let entries = names.iter().take(count).map(|name| (Value::Symbol(name), Value::Null));
-        let map: Map = entries.clone().collect();
-        assert!(map.iter().eq(entries), "{count} entries");
-        assert_eq!((map.len(), map.to_bytes().len()), (count, map.encoded_bytes()));
-        assert_eq!(Map::decode(&mut Reader::new(&map.to_bytes())), Ok(map));
+fn of_two_maps_the_later_one_counts_and_the_rest_stays_in_order() {
+    let long = "x".repeat(300);
+    let before = Map::default()
+        .with("a", Value::String(&long))
+        .with_entry(Value::String("b"), Value::Uint(1))
+        .with_entry(Value::Ulong(3), Value::Null)
+        .with("c", Value::Uint(1));
+    let later = Map::default().with("b", Value::Uint(2)).with_entry(Value::Ulong(3), Value::Null);
+    let wanted = Map::default()
+        .with("a", Value::String(&long))
+        .with_entry(Value::Ulong(3), Value::Null)
+        .with("c", Value::Uint(1))
+        .with("b", Value::Uint(2))
+        .with_entry(Value::Ulong(3), Value::Null);
+    assert_eq!(before.merged(&later), wanted);
+    assert_eq!(before.merged(&Map::default()), before);
+    assert_eq!(Map::default().merged(&later), later);
+    for map in [before, later, Map::default()] {
+        let bytes = map.to_bytes();
+        assert_eq!(bytes.len(), map.encoded_bytes());
+        assert_eq!(Map::decode(&mut Reader::new(&bytes)), Ok(map));
     }
 }
 

@@ -71,11 +71,11 @@ fn with_entries<'k>(
     let range = place.map_or(next..next, Span::range);
     let mut items = BytesMut::new();
     let mut count = 0_u32;
-    let added: BTreeSet<&str> = extra.iter().map(|(name, _)| *name).collect();
     if let Some(span) = place
         && let Ok(Value::Map(view)) =
             Value::decode(&mut Reader::new(content.get(span.value_range()).unwrap_or_default()))
     {
+        let added: BTreeSet<&str> = extra.iter().map(|(name, _)| *name).collect();
         for (name, value) in view.iter().map_while(Result::ok) {
             if name.as_str().is_none_or(|name| !added.contains(name)) {
                 name.encode(&mut items);

@@ -221,8 +221,9 @@ pub(super) fn note(queue: &str, place: &str) -> Payload {
 
 /// The content with what `modified` outcomes added to its message annotations: an encoded map.
 pub(super) fn with_annotations(content: &Payload, annotations: &Bytes) -> Payload {
-    let Ok(map) = Map::decode(&mut Reader::new(annotations)) else { return content.clone() };
-    let named = map.iter().filter_map(|(key, value)| match key {
+    let map = Value::decode(&mut Reader::new(annotations));
+    let Ok(Value::Map(map)) = map else { return content.clone() };
+    let named = map.iter().map_while(Result::ok).filter_map(|(key, value)| match key {
         // Reserved ones are numbers, and no peer of ours knows what they mean.
         Value::Symbol(name) if name.is_ascii() => Some((name, value)),
         _ => None,

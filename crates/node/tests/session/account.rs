@@ -120,10 +120,10 @@ fn messages_without_an_end_close_the_connection_beyond_one_of_the_largest_length
 #[test]
 fn outcomes_in_units_count_until_their_end_and_are_found_by_their_delivery() {
     const UNITS: u64 = 20;
-    let mut rig = filled();
+    let mut rig = filled_with(UNITS);
     let mut client = rig.connect();
     let receiver = rig.receiver(&mut client, "Q");
-    rig.credit(&mut client, receiver, UNITS as u32);
+    rig.credit(&mut client, receiver, 1_000_000);
     let got = rig.received_whole(&mut client);
     let units: Vec<TxnId> = got.iter().map(|_| rig.declare(&mut client)).collect();
     for (got, unit) in got.iter().zip(&units) {

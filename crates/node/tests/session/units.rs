@@ -78,7 +78,7 @@ fn what_is_settled_in_a_unit_that_was_given_up_goes_back_at_once_when_it_is_too_
         rig.send_ahead(&mut client, sender, key + 2, message("more").durable());
     }
     rig.exchange(&mut client);
-    rig.credit(&mut client, receiver, limits::LATE_GETS_MAX as u32);
+    rig.credit(&mut client, receiver, 10_000);
     for got in rig.received_whole(&mut client) {
         rig.accept_in(&mut client, got.delivery, &unit, true);
     }
