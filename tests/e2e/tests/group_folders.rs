@@ -161,10 +161,15 @@ fn a_clone_beside_the_original_is_refused_and_harms_nothing_and_forgets_when_it_
     put(&group, active, &texts(1, 5))?;
     // The original serves, and a restart of it is no clone.
     group.make_active(original)?;
+    // An instance that starts hears whichever process comes first: the clone waits meanwhile.
+    daemon.pause()?;
     group.kill(third)?;
     put(&group, original, &texts(6, 5))?;
     group.start(third)?;
     group.until_whole()?;
+    let before = said(&group, third, "TWL4251W");
+    daemon.wake()?;
+    until_said(&group, third, "TWL4251W", before + 1)?;
     require!(said(&group, original, "TWL4250W") == 0, "{}", group.explained("it is harmed"));
     // Alone, it is heard, and learns that it is not what it takes itself for.
     group.kill(original)?;
