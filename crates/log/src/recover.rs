@@ -199,6 +199,10 @@ impl Recovery {
                 .and_then(|_| disk.sync_names())
                 .map_err(|e| LogError::io("make the first extent", &disk.name(), e))?;
             folder = Folder::list(disk.as_ref())?;
+        } else if !folder.held_log() {
+            // The start that made it may not have come to make its name durable: files that are
+            // made from here on, and outlive it in a power cut, would say that a log is gone.
+            disk.sync_names().map_err(|e| LogError::io("sync the log folder", &disk.name(), e))?;
         }
         let Some(files) = Files::of(&disk, &folder)? else {
             return Err(files::no_extents(&folder));

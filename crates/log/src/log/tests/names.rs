@@ -152,6 +152,29 @@ fn whatever_change_of_the_disk_fails_once_the_next_start_takes_what_is_there_aft
     }
 }
 
+/// Seed 9628439 of clusters: the page file had outlived the first extent, which an earlier start
+/// had made and not made durable. The next start was refused: "the log existed".
+#[test]
+fn a_first_extent_of_a_start_that_failed_outlives_what_the_next_start_makes() {
+    let memory = MemoryDisk::recording();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let (on, error) = (FaultOn::SyncNames, ErrorKind::Other);
+    memory.inject(Fault { on, prefix: String::new(), after: 0, times: 1, error });
+    assert!(Recovery::open(Arc::clone(&disk), options(), LOG_ID).is_err(), "the first start");
+    memory.heal();
+    let before = memory.journal().len();
+    drop(Recovery::open(Arc::clone(&disk), options(), LOG_ID).unwrap());
+    // As the queue manager does before the recovery ends.
+    disk.create("pages").unwrap();
+    let journal = memory.journal();
+    for (at, seed) in (before..=journal.len()).flat_map(|at| (0..20).map(move |seed| (at, seed))) {
+        let rule = CrashRule { keep_percent: 30, unit_bytes: 4_096, seed };
+        let crashed = journal.crash_with_names_in_any_order(CrashPoint(at), rule);
+        let opened = Recovery::open(Arc::new(crashed) as Arc<dyn Disk>, options(), LOG_ID);
+        assert!(opened.is_ok(), "cut at {at}, seed {seed}: {:?}", opened.err());
+    }
+}
+
 #[test]
 fn an_extent_that_could_not_be_let_go_is_tried_again_at_the_next_call() {
     for error in ERRORS {
