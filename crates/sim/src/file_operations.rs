@@ -98,7 +98,8 @@ const SCENES: &[Scene] = &[
     Scene {
         title: "A log is read back after a crash",
         about: "What recovery has read may be in the system's memory only: it is synced before \
-                anything of it counts as durable.",
+                anything of it counts as durable. The first sync of the folder is that of a log \
+                without a page file: the start that made its first extent may have ended there.",
         before: || append(&open_log(), 3),
         act: || drop(open_log()),
     },

@@ -55,7 +55,7 @@ fn parts_of_messages_in_small_frames_take_what_they_are_long() -> Try {
     const LINKS: u32 = 200;
     const FRAME_BYTES: usize = 1_100;
     const ROUNDS: u32 = 60;
-    let site = Site::open()?.giving_freed_memory_back();
+    let site = Site::open()?;
     let daemon = site.start()?;
     let mut peer = Peer::begun(daemon.address())?.patient(LIMIT);
     for handle in 0..LINKS {
@@ -86,7 +86,7 @@ fn parts_of_messages_in_small_frames_take_what_they_are_long() -> Try {
 fn links_with_long_selectors_are_refused_before_they_take_more_than_a_connection_may() -> Try {
     const SESSIONS: u16 = 10;
     const LINKS: u32 = 200;
-    let site = Site::open()?.giving_freed_memory_back();
+    let site = Site::open()?;
     let daemon = site.start()?;
     let mut peer = Peer::begun(daemon.address())?.patient(LIMIT);
     let before = daemon.resident_bytes()?;

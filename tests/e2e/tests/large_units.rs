@@ -144,7 +144,7 @@ fn filled_cache(site: &Site, daemon: &Daemon) -> Try<u64> {
 
 #[test]
 fn a_unit_larger_than_its_memory_commits_whole_beside_others() -> Try {
-    let site = Site::open()?.with_config(MANY).giving_freed_memory_back();
+    let site = Site::open()?.with_config(MANY);
     let daemon = site.start()?;
     let before = filled_cache(&site, &daemon)?;
     let (count, body) = (messages(), message(true, &[b'x'; BYTES]));
