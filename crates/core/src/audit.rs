@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::queue::{Attention, EntryState, Queue};
+use crate::returns::ReturningMessage;
 use crate::sessions::{Cursor, GetPlaces, LargePut, StagedBody, StagedGet, StagedPut, UnitOfWork};
 use crate::{ConsumerId, QueueManager};
 
@@ -26,7 +27,8 @@ impl QueueManager {
             memory.map(|(_, entry)| entry.memory_bytes()).sum()
         };
         let stored: u64 = self.queues.values().map(|queue| non_persistent(queue)).sum();
-        let puts = || self.units.values().flat_map(|unit| &unit.puts);
+        let rolled_back = || self.returns.puts();
+        let puts = || self.units.values().flat_map(|unit| &unit.puts).chain(rolled_back());
         let staged: u64 = puts().map(StagedPut::memory_bytes).sum();
         let to_spill: u64 = puts().map(StagedPut::bytes_to_spill).sum();
         assert_eq!(self.staged_bytes, to_spill, "what could be in the log");
@@ -87,12 +89,18 @@ impl QueueManager {
         let gets = self.units.values().flat_map(|unit| &unit.gets).chain(late);
         let staged: Vec<u64> =
             gets.filter(|get| get.queue == id).map(|get| get.spot.sequence).collect();
-        assert_eq!(staged.len() as u64, queue.uncommitted_gets, "uncommitted gets");
+        let back = || self.returns.messages().filter(move |message| message.queue() == id);
+        let rolled_back = back().filter(|message| message.is_of_unit()).count();
+        let uncommitted = (staged.len() + rolled_back) as u64;
+        assert_eq!(uncommitted, queue.uncommitted_gets, "uncommitted gets");
+        let back: Vec<u64> = back().map(ReturningMessage::sequence).collect();
+        assert_eq!(back.len() as u64, queue.returning, "messages that come back");
         let puts = self.units.values().flat_map(|unit| &unit.puts);
         let large = self.large_puts.values().filter(|put| put.queue == id).count();
         let reserved = (puts.filter(|put| put.queue == id).count() + large) as u64;
         assert_eq!(reserved + queue.in_flight, queue.reserved, "reserved places");
-        let holders = of_queue().flat_map(|consumer| consumer.held.keys().copied()).chain(staged);
+        let holders = of_queue().flat_map(|consumer| consumer.held.keys().copied());
+        let holders = holders.chain(staged).chain(back);
         let mut held = BTreeSet::new();
         for sequence in holders {
             assert!(held.insert(sequence), "a message is held once");

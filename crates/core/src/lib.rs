@@ -36,6 +36,7 @@ mod refusal;
 mod relocate;
 mod replay;
 mod request;
+mod returns;
 pub mod selector;
 mod sessions;
 pub mod snapshot;

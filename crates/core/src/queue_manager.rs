@@ -23,6 +23,7 @@ use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
 use crate::queue::Queue;
 use crate::request::Limits;
+use crate::returns::Returns;
 use crate::sessions::{Connection, Consumer, EndedUnit, LargePut, UnitOfWork};
 use crate::spilled_bodies::SpilledBodies;
 use crate::{
@@ -52,6 +53,8 @@ pub struct QueueManager {
     pub(crate) large_room: u64,
     /// Messages that left their queues, and with bodies that are not given up yet.
     pub(crate) garbage: Garbage,
+    /// Messages that come back to their queues in slices.
+    pub(crate) returns: Returns,
     /// Bodies in the log that no put refers to yet.
     pub(crate) spilled_bodies: SpilledBodies,
     pub(crate) next: Counters,
@@ -109,6 +112,7 @@ impl QueueManager {
             large_puts: BTreeMap::new(),
             large_room: 0,
             garbage: Garbage::default(),
+            returns: Returns::default(),
             spilled_bodies: SpilledBodies::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,

@@ -46,6 +46,9 @@ pub struct Limits {
     /// Memory for the indexes of all queues together; what is beyond it is kept on pages. At least
     /// 64 blocks of 19 KiB are kept in any case.
     pub index_bytes_max: u64,
+    /// Messages of one unit of work, or of one consumer, that come back to their queues in one
+    /// step; more come back in slices.
+    pub returned_at_once_max: usize,
 }
 
 impl Default for Limits {
@@ -64,6 +67,7 @@ impl Default for Limits {
             expiry_scan_interval: Duration::from_secs(300),
             extent_bytes: limits::EXTENT_BYTES_DEFAULT,
             index_bytes_max: limits::INDEX_BYTES_DEFAULT,
+            returned_at_once_max: limits::RETURNED_AT_ONCE_MAX,
         }
     }
 }

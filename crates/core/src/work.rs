@@ -1,6 +1,6 @@
 //! Work that takes longer than one step may: queues with more to hand to consumers, the scan for
-//! expired messages, and what is left of cleared and deleted queues. It is done in slices; between
-//! them, others are served.
+//! expired messages, what is left of cleared and deleted queues, and what comes back of large units
+//! of work and from clients that are gone. It is done in slices; between them, others are served.
 //!
 //! Knows no time: a slice has so many units, and its caller finds out how many fit. A unit is about
 //! as long as a look at one message. Kinds of work take turns, and so do queues: none waits until
@@ -21,6 +21,7 @@ impl QueueManager {
             || !self.unserved.is_empty()
             || self.scan.can_go_on()
             || !self.garbage.is_empty()
+            || !self.returns.is_empty()
     }
 
     /// Does a slice of what is left to do, and takes what it cost off `units`: it ends when they
@@ -51,6 +52,9 @@ impl QueueManager {
             }
             if !self.garbage.is_empty() {
                 *units = units.saturating_sub(self.give_up_some(outputs).max(1));
+            }
+            if !self.returns.is_empty() {
+                *units = units.saturating_sub(self.return_some(now, outputs).max(1));
             }
         }
         self.flush_effects(outputs);

@@ -201,6 +201,8 @@ pub const LOOKS_PER_EXPIRED: u32 = 8;
 pub const RETURNED_PLACES_MAX: usize = 65_536;
 /// The same of one selector, until it has looked there.
 pub const RETURNED_PER_SCANNER_MAX: usize = 4_096;
+/// Messages of one unit of work, or of one consumer, that come back to their queues in one step.
+pub const RETURNED_AT_ONCE_MAX: usize = 1_000;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.

@@ -217,7 +217,7 @@ impl QueueManager {
     }
 
     /// A held message is available again, at its old position.
-    pub(super) fn give_back(&mut self, id: QueueId, spot: Spot) {
+    pub(crate) fn give_back(&mut self, id: QueueId, spot: Spot) {
         let queue = self.queue_mut(id);
         if queue.deleting {
             self.drop_message(id, spot);

@@ -118,7 +118,7 @@ impl QueueManager {
 
     /// A staged put is decided, or given up: its memory is free, but for a body that is not
     /// persistent and is `kept`.
-    pub(super) fn unstage(&mut self, put: &StagedPut, kept: bool) {
+    pub(crate) fn unstage(&mut self, put: &StagedPut, kept: bool) {
         let keeps = if kept { put.bytes_here() - put.bytes_to_spill() } else { 0 };
         self.memory_bytes -= put.memory_bytes() - keeps;
         self.staged_bytes -= put.bytes_to_spill();

@@ -10,6 +10,7 @@ use super::LazyFacts;
 use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
 use crate::request::{Decision, Outcome};
+use crate::returns::ReturningMessage;
 use crate::sessions::{EndedUnit, HeldMessage, StagedGet, StagedPut, UnitOfWork};
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
@@ -163,22 +164,35 @@ impl QueueManager {
     }
 
     /// Puts vanish; what was got and is forgotten becomes available again with a backout counted.
+    /// Of a large unit that is done in slices.
     pub(crate) fn roll_back(&mut self, now: Time, unit: UnitOfWork, facts: &mut dyn LazyFacts) {
-        for put in unit.puts {
-            self.unstage(&put, false);
-            self.queue_mut(put.queue).reserved -= 1;
-            self.reap(put.queue);
+        let in_slices = self.return_in_slices(unit.messages());
+        for of_queue in unit.puts.chunk_by(|put, next| put.queue == next.queue) {
+            let Some(queue) = of_queue.first().map(|put| put.queue) else { continue };
+            self.queue_mut(queue).reserved -= of_queue.len() as u64;
+            self.reap(queue);
         }
+        if in_slices {
+            self.give_puts_up(unit.puts);
+        } else {
+            unit.puts.iter().for_each(|put| self.unstage(put, false));
+        }
+        let mut later = Vec::new();
         for get in unit.gets {
-            self.roll_back_get(now, get, facts);
+            if in_slices && (get.settled || !self.consumers.contains_key(&get.consumer)) {
+                later.push(ReturningMessage::Got(get));
+            } else {
+                self.roll_back_get(now, get, facts);
+            }
         }
+        self.return_later(later);
         for (first, bodies) in unit.spilled_bodies {
             facts.push_lazy(Fact::Abandoned { first, bodies });
         }
     }
 
     /// A delivery that the consumer has not settled is with it again, as before (AMQP 4.4.2).
-    pub(super) fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
+    pub(crate) fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
         let StagedGet { consumer, settled, queue, spot, outcome: _ } = get;
         self.queue_mut(queue).uncommitted_gets -= 1;
         match self.consumers.get_mut(&consumer) {

@@ -107,6 +107,8 @@ pub(crate) struct Queue {
     pub(crate) in_flight: u64,
     /// Gets staged in open units of work.
     pub(crate) uncommitted_gets: u64,
+    /// Messages that come back to it in slices: until then it gives none to consumers.
+    pub(crate) returning: u64,
     /// The highest sequence that any message of it ever had.
     pub(crate) highest: u64,
     pub(crate) open_output: u32,
@@ -143,6 +145,7 @@ impl Queue {
             reserved: 0,
             in_flight: 0,
             uncommitted_gets: 0,
+            returning: 0,
             highest: 0,
             open_output: 0,
             open_input: 0,

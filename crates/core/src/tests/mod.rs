@@ -16,6 +16,7 @@ mod puts;
 mod refused;
 mod relocated;
 mod replay;
+mod returns;
 mod rig;
 mod settlements;
 mod slices;
