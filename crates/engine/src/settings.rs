@@ -50,6 +50,7 @@ pub fn rules(config: &Config) -> Limits {
         auto_define: auto_define.collect(),
         expiry_scan_interval: Duration::from_secs(manager.expiry_interval_s),
         index_bytes_max: manager.index_bytes_max,
+        returned_at_once_max: limits::RETURNED_AT_ONCE_MAX,
         // As the log has them; set when the log is open.
         extent_bytes: limits::EXTENT_BYTES_DEFAULT,
     }
