@@ -159,6 +159,13 @@ fn describe(fact: &Fact) -> String {
             format!("expired {} in queue {}", sequence.0, queue.0)
         }
         Fact::Committed { operations } => format!("committed {operations} operations"),
+        Fact::Part { commit, operations } => {
+            format!("part of commit {}: {operations} operations", commit.0)
+        }
+        Fact::Completed { commit, operations, first } => {
+            let (commit, first) = (commit.0, first.0);
+            format!("completed commit {commit}: {operations} operations, puts from {first} on")
+        }
         Fact::BodyChunk { body, index, chunk } => {
             format!("chunk {index} of {}: {}", named(*body), length(chunk))
         }

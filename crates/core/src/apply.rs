@@ -28,15 +28,19 @@ impl QueueManager {
     /// # Panics
     /// When the fact contradicts what was applied before.
     pub fn apply(&mut self, now: Time, fact: Fact, outputs: &mut Outputs) {
+        if self.parts.take_next() {
+            return self.keep_aside(fact, outputs);
+        }
         self.carry_out(fact, Manner { now: Some(now), counted: true }, outputs);
     }
 
     pub(crate) fn carry_out(&mut self, fact: Fact, manner: Manner, outputs: &mut Outputs) {
         let count = u64::from(manner.counted);
         match fact {
-            Fact::Put { queue, sequence, carried, message } => {
+            Fact::Put { queue, sequence, carried, mut message } => {
                 // What is carried was put, and counted, before.
                 let count = if carried { 0 } else { count };
+                message.body = self.stored(message.body, outputs);
                 self.apply_put(queue, sequence, *message, count, outputs);
             }
             Fact::Got { queue: id, sequence } => {
@@ -100,18 +104,22 @@ impl QueueManager {
             Fact::Cleared { queue, upto } => self.apply_cleared(queue, upto, count, outputs),
             Fact::Level { level } => self.level = self.level.max(level),
             Fact::Committed { operations: _ } => {}
+            Fact::Part { commit, operations } => self.begin_part(commit, operations),
+            Fact::Completed { commit, operations, first } => {
+                self.complete(commit, operations, first, manner.now.is_some());
+            }
         }
     }
 
-    fn apply_put(
+    /// The location of the body counts as needed already.
+    pub(crate) fn apply_put(
         &mut self,
         id: QueueId,
         sequence: MessageSequence,
-        mut message: Message,
+        message: Message,
         count: u64,
         outputs: &mut Outputs,
     ) {
-        message.body = self.stored(message.body, outputs);
         self.saw_sequence(sequence);
         let queue = self.queue_mut(id);
         if let Some(spot) = queue.spot_of(sequence.0) {

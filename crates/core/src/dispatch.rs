@@ -79,8 +79,8 @@ impl QueueManager {
     ) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.changed = false;
-        if queue.clearing > 0 || queue.returning > 0 {
-            return; // It is looked at again when it is cleared, or when all came back.
+        if queue.clearing > 0 || queue.returning > 0 || queue.arriving > 0 {
+            return; // It is looked at again when it is cleared, or when all is there.
         }
         let mut service = Service {
             now,

@@ -3,7 +3,7 @@
 use crate::log_room::log_room_of;
 use crate::message::{Body, BodyName, DeadLetter, Message};
 use crate::object::Definition;
-use crate::{BodyId, MessageSequence, QueueId};
+use crate::{BodyId, CommitId, MessageSequence, QueueId};
 
 /// How the node must treat what was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,6 +118,23 @@ pub enum Fact {
         /// Number of facts in the run, this one not counted.
         operations: u32,
     },
+    /// The facts of its run that follow are not carried out: they are kept aside for this commit.
+    Part {
+        /// Of which commit.
+        commit: CommitId,
+        /// How many there are: `Put`s, of which the sequence counts from 0 within the commit, and
+        /// `Got`s. 0 at the end of the run: a reader that begins within it learns what it reads.
+        operations: u32,
+    },
+    /// What is kept aside for this commit happens now, all of it.
+    Completed {
+        /// Which.
+        commit: CommitId,
+        /// How many facts the log has of it.
+        operations: u32,
+        /// The sequence of its first put; that of each other one counts from it.
+        first: MessageSequence,
+    },
 }
 
 impl Fact {
@@ -138,7 +155,9 @@ impl Fact {
             | Fact::Undefined { .. }
             | Fact::Cleared { .. }
             | Fact::Level { .. }
-            | Fact::Committed { .. } => 0,
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => 0,
         }
     }
 }

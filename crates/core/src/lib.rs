@@ -28,6 +28,7 @@ mod message;
 pub mod object;
 mod page_cache;
 mod page_key;
+mod parts;
 mod principal;
 mod queue;
 mod queue_manager;
@@ -49,7 +50,9 @@ pub use decide::define::DanglingNames;
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Durability, Fact};
 pub use hash::FastMap;
-pub use ids::{BodyId, ConnectionId, ConsumerId, LargePutId, MessageSequence, QueueId, UnitId};
+pub use ids::{
+    BodyId, CommitId, ConnectionId, ConsumerId, LargePutId, MessageSequence, QueueId, UnitId,
+};
 pub use message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
 pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
 pub use page_key::{PageKey, PageRequest};

@@ -198,9 +198,13 @@ impl QueueManager {
     fn try_evict(&mut self, key: PageKey) -> Eviction {
         let extent_bytes = self.limits.extent_bytes;
         let Some(queue) = self.queues.get_mut(&key.queue) else { return Eviction::Gone };
+        let is_completing = queue.completing > 0;
         let Some((away, block, from_end)) = queue.block_here(key) else { return Eviction::Gone };
         if from_end == 0 || away.block < self.page_cache.front_blocks || !block.can_leave() {
             return Eviction::Stays;
+        }
+        if is_completing {
+            return Eviction::Stays; // Something may be inserted into it.
         }
         if self.page_cache.round < block.came_in + ROUNDS_STAYING {
             return Eviction::Stays; // It was wanted a moment ago.
@@ -322,11 +326,25 @@ impl QueueManager {
     /// again after it arrived.
     #[must_use]
     pub fn page_before(&self, fact: &Fact) -> Option<PageRequest> {
+        // What is only kept aside needs none.
+        if self.parts.is_open() { None } else { self.page_for(fact, 0) }
+    }
+
+    /// The same for the fact that [`QueueManager::replay_completed`] carries out next.
+    #[must_use]
+    pub fn page_before_completed(&self) -> Option<PageRequest> {
+        let (fact, first) = self.parts.peek_completed()?;
+        self.page_for(fact, first)
+    }
+
+    /// The sequence of a put counts from `first`.
+    fn page_for(&self, fact: &Fact, first: u64) -> Option<PageRequest> {
         let (id, needed) = match fact {
             Fact::Put { queue, sequence, message, .. } => {
                 let found = self.queues.get(queue)?;
                 let order = message.header.order.min(9);
-                let at = found.away_for(sequence.0).or_else(|| found.away_at(order, sequence.0));
+                let sequence = sequence.0.saturating_add(first);
+                let at = found.away_for(sequence).or_else(|| found.away_at(order, sequence));
                 (queue, at)
             }
             Fact::Got { queue, sequence }
@@ -344,7 +362,9 @@ impl QueueManager {
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
             | Fact::Level { .. }
-            | Fact::Committed { .. } => return None,
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => return None,
         };
         let id = *id;
         let away = needed?;

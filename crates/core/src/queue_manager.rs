@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use towline_types::FORMAT_LEVEL_FIRST;
 
 use crate::catalogue::Catalogue;
+use crate::decide::parts::CommitInParts;
 use crate::expiry::Scan;
 use crate::garbage::Garbage;
 use crate::ghosts::Ghosts;
@@ -21,14 +22,15 @@ use crate::hash::FastMap;
 use crate::log_room::log_room_of;
 use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
+use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::request::Limits;
 use crate::returns::Returns;
 use crate::sessions::{Connection, Consumer, EndedUnit, LargePut, UnitOfWork};
 use crate::spilled_bodies::SpilledBodies;
 use crate::{
-    ConnectionId, ConsumerId, Effect, LargePutId, MessageSequence, Outputs, QueueId, Refusal,
-    UnitId,
+    CommitId, ConnectionId, ConsumerId, Effect, LargePutId, MessageSequence, Outputs, QueueId,
+    Refusal, UnitId,
 };
 
 /// See the module's description.
@@ -49,8 +51,12 @@ pub struct QueueManager {
     pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
     /// Puts with bodies on their way to the log; ids are those of the bodies.
     pub(crate) large_puts: BTreeMap<LargePutId, LargePut>,
-    /// What they still need of `log_room`.
+    /// Commits of large units of work, on their way to the log part by part.
+    pub(crate) commits: BTreeMap<CommitId, CommitInParts>,
+    /// What both still need of `log_room`.
     pub(crate) large_room: u64,
+    /// What is kept aside for commits, or is to be carried out.
+    pub(crate) parts: Parts,
     /// Messages that left their queues, and with bodies that are not given up yet.
     pub(crate) garbage: Garbage,
     /// Messages that come back to their queues in slices.
@@ -110,7 +116,9 @@ impl QueueManager {
             units: BTreeMap::new(),
             ended_units: BTreeMap::new(),
             large_puts: BTreeMap::new(),
+            commits: BTreeMap::new(),
             large_room: 0,
+            parts: Parts::default(),
             garbage: Garbage::default(),
             returns: Returns::default(),
             spilled_bodies: SpilledBodies::default(),

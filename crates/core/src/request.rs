@@ -49,6 +49,8 @@ pub struct Limits {
     /// Messages of one unit of work, or of one consumer, that come back to their queues in one
     /// step; more come back in slices.
     pub returned_at_once_max: usize,
+    /// Messages of one unit of work that are committed in one step; more are committed in parts.
+    pub committed_at_once_max: usize,
 }
 
 impl Default for Limits {
@@ -68,6 +70,7 @@ impl Default for Limits {
             extent_bytes: limits::EXTENT_BYTES_DEFAULT,
             index_bytes_max: limits::INDEX_BYTES_DEFAULT,
             returned_at_once_max: limits::RETURNED_AT_ONCE_MAX,
+            committed_at_once_max: limits::COMMITTED_AT_ONCE_MAX,
         }
     }
 }

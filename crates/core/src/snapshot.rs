@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
+#[cfg(test)]
+use crate::decide::parts::CommitInParts;
 use crate::message::BodyName;
 use crate::object::Definition;
 use crate::page_cache::{PageJob, StoredPage};
@@ -151,8 +153,13 @@ pub enum Pages {
 
 impl QueueManager {
     /// An image as of the last fact applied.
+    ///
+    /// # Panics
+    /// While something is kept aside for a commit ([`QueueManager::has_parts`]): an image does not
+    /// say what.
     #[must_use]
     pub fn plan_image(&mut self) -> ImagePlan {
+        assert!(!self.has_parts(), "an image within a commit would lose a part of it");
         let obsolete = self.take_obsolete_pages();
         let mut plan =
             ImagePlan { bytes: Vec::new(), outlines: Vec::new(), jobs: Vec::new(), obsolete };
@@ -340,12 +347,17 @@ impl QueueManager {
     /// Bodies in the log that open units of work know of.
     #[cfg(test)]
     pub(crate) fn bodies_of_units(&self) -> u64 {
-        self.units.values().flat_map(|unit| &unit.spilled_bodies).map(|(_, bodies)| bodies).sum()
+        let of_commits: u64 = self.commits.values().map(CommitInParts::bodies_ahead).sum();
+        let units = self.units.values().flat_map(|unit| &unit.spilled_bodies);
+        units.map(|(_, bodies)| bodies).sum::<u64>()
+            + of_commits
+            + self.parts.locations().count() as u64
     }
 
-    /// Chunks of bodies that no put refers to yet.
+    /// Bodies, or chunks of them, that belong to no message yet: of open units of work, and of
+    /// commits that are not complete.
     pub fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
-        self.spilled_bodies.locations()
+        self.spilled_bodies.locations().chain(self.parts.locations())
     }
 
     /// The pages that blocks refer to.

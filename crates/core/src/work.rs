@@ -1,6 +1,7 @@
 //! Work that takes longer than one step may: queues with more to hand to consumers, the scan for
-//! expired messages, what is left of cleared and deleted queues, and what comes back of large units
-//! of work and from clients that are gone. It is done in slices; between them, others are served.
+//! expired messages, what is left of cleared and deleted queues, what comes back of large units of
+//! work and from clients that are gone, and large units of work that are committed. It is done in
+//! slices; between them, others are served.
 //!
 //! Knows no time: a slice has so many units, and its caller finds out how many fit. A unit is about
 //! as long as a look at one message. Kinds of work take turns, and so do queues: none waits until
@@ -22,6 +23,7 @@ impl QueueManager {
             || self.scan.can_go_on()
             || !self.garbage.is_empty()
             || !self.returns.is_empty()
+            || self.parts.is_arriving()
     }
 
     /// Does a slice of what is left to do, and takes what it cost off `units`: it ends when they
@@ -55,6 +57,9 @@ impl QueueManager {
             }
             if !self.returns.is_empty() {
                 *units = units.saturating_sub(self.return_some(now, outputs).max(1));
+            }
+            if self.parts.is_arriving() {
+                *units = units.saturating_sub(self.complete_some(now, outputs).max(1));
             }
         }
         self.flush_effects(outputs);

@@ -137,7 +137,9 @@ impl MessageAnnotations {
             | Fact::Undefined { .. }
             | Fact::Cleared { .. }
             | Fact::Level { .. }
-            | Fact::Committed { .. } => {}
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => {}
         }
     }
 

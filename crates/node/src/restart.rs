@@ -10,10 +10,10 @@ use std::fmt;
 
 use bytes::Bytes;
 use towline_core::{
-    Effect, Fact, LaterFormat, Limits, Outputs, PAGE_VERSION, Pages, QueueManager, RecordError,
-    ReplayError, record, snapshot,
+    Effect, Fact, LaterFormat, Limits, Outputs, PAGE_VERSION, PageRequest, Pages, QueueManager,
+    RecordError, ReplayError, record, snapshot,
 };
-use towline_types::{Lsn, PageRef};
+use towline_types::{Lsn, PageRef, fitting};
 
 use crate::instance::Instance;
 
@@ -243,26 +243,75 @@ impl Restart {
         if !last {
             return Ok(());
         }
-        for (lsn, fact) in self.run.drain(..) {
+        self.complete_part();
+        for (lsn, fact) in std::mem::take(&mut self.run) {
             let before_image = lsn < self.image_at;
             while let Some(request) = self.instance.rules.page_before(&fact) {
-                let page = request.page;
-                let content = read(page).ok_or(RestartError::Page { page, error: None })?;
-                self.instance
-                    .rules
-                    .page_arrived(request, &content)
-                    .map_err(|error| RestartError::of_page(page, error))?;
+                self.read_page(request, read)?;
             }
             self.instance
                 .rules
                 .replay(fact, before_image, &mut self.outputs)
                 .map_err(|error| RestartError::Replay { lsn, error })?;
             self.facts += 1;
+            self.carry_out_completed(lsn, read)?;
         }
         let ended = self.instance.rules.replay_run_end();
         ended.map_err(|error| RestartError::Replay { lsn, error })?;
         self.account();
         Ok(())
+    }
+
+    fn read_page(
+        &mut self,
+        request: PageRequest,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Result<(), RestartError> {
+        let page = request.page;
+        let content = read(page).ok_or(RestartError::Page { page, error: None })?;
+        self.instance
+            .rules
+            .page_arrived(request, &content)
+            .map_err(|error| RestartError::of_page(page, error))
+    }
+
+    /// What the fact at `lsn` completed is carried out before the next one.
+    fn carry_out_completed(
+        &mut self,
+        lsn: Lsn,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Result<(), RestartError> {
+        loop {
+            while let Some(request) = self.instance.rules.page_before_completed() {
+                self.read_page(request, read)?;
+            }
+            let more = self
+                .instance
+                .rules
+                .replay_completed(lsn < self.image_at, &mut self.outputs)
+                .map_err(|error| RestartError::Replay { lsn, error })?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A log that is read from its oldest extent on may begin within a run. Of a part of a commit,
+    /// what is left is kept aside too: its end says what it is.
+    fn complete_part(&mut self) {
+        let Some((lsn, Fact::Part { commit, operations: 0 })) = self.run.last() else { return };
+        let has_head = self
+            .run
+            .iter()
+            .any(|(_, fact)| matches!(fact, Fact::Part { operations, .. } if *operations > 0));
+        if has_head || *lsn >= self.image_at {
+            return;
+        }
+        let (commit, first) = (*commit, self.run.first().map_or(*lsn, |(lsn, _)| *lsn));
+        let chunks =
+            self.run.iter().take_while(|(_, fact)| matches!(fact, Fact::BodyChunk { .. })).count();
+        let operations = fitting(self.run.len() - chunks - 1);
+        self.run.insert(chunks, (first, Fact::Part { commit, operations }));
     }
 
     /// Another instance leads from here on: units of work that were open are gone, and what they

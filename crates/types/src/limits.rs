@@ -203,6 +203,10 @@ pub const RETURNED_PLACES_MAX: usize = 65_536;
 pub const RETURNED_PER_SCANNER_MAX: usize = 4_096;
 /// Messages of one unit of work, or of one consumer, that come back to their queues in one step.
 pub const RETURNED_AT_ONCE_MAX: usize = 1_000;
+/// Messages of one unit of work that are committed in one step, some two milliseconds of them.
+pub const COMMITTED_AT_ONCE_MAX: usize = 1_000;
+/// Puts and gets of one part of a commit.
+pub const OPERATIONS_PER_PART: usize = 128;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.

@@ -13,6 +13,7 @@ mod leave;
 mod level;
 mod move_messages;
 mod open;
+pub(crate) mod parts;
 pub(crate) mod put;
 mod settle;
 mod spill;

@@ -154,17 +154,21 @@ impl QueueManager {
         let StagedBody::Here(content) = put.body else {
             unreachable!("a non-persistent message never goes to the log")
         };
-        // In one piece of its own: it must let go of the read buffer that it came in. One that came
-        // in many frames was put together already.
-        let is_short = content.len() <= limits::PUT_AT_ONCE_BYTES_MAX;
-        let body = Body::Memory(match is_short {
-            true => content.to_owned_bytes(),
-            false => content.to_contiguous(),
-        });
+        let body = memory_body(content);
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
         Fact::Put { queue, sequence, carried: false, message }
     }
+}
+
+/// The body of a non-persistent message, in one piece of its own: it must let go of the read buffer
+/// that it came in. One that came in many frames was put together already.
+pub(super) fn memory_body(content: Payload) -> Body {
+    let is_short = content.len() <= limits::PUT_AT_ONCE_BYTES_MAX;
+    Body::Memory(match is_short {
+        true => content.to_owned_bytes(),
+        false => content.to_contiguous(),
+    })
 }
 
 /// A body as the log takes it; a long one goes ahead, under this name.

@@ -82,19 +82,34 @@ impl QueueManager {
             // To roll back what is rolled back already is no error.
             return if ended && fail { Ok(()) } else { Err(refusal) };
         }
-        let adding = self.units.get(&id).filter(|unit| !fail && !unit.puts.is_empty());
-        if let Some(unit) = adding {
-            self.check_accepting()?;
-            self.check_log_room(unit.staged_bytes, unit.puts.len() as u64)?;
+        if !fail {
+            self.check_commit(connection, id)?;
         }
-        let Some(unit) = self.units.remove(&id) else { return Err(Refusal::UnknownUnit) };
-        self.forget_unit(connection, id);
+        let Some(unit) = self.take_unit(connection, id) else { return Err(Refusal::UnknownUnit) };
         if fail {
             self.roll_back(now, unit, out);
         } else {
             self.commit(now, unit, out);
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// The unit is not open, or has puts and they are refused at present.
+    pub(super) fn check_commit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
+        self.check_unit(connection, id)?;
+        if let Some(unit) = self.units.get(&id).filter(|unit| !unit.puts.is_empty()) {
+            self.check_accepting()?;
+            self.check_log_room(unit.staged_bytes, unit.puts.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    /// It is not open any more.
+    pub(super) fn take_unit(&mut self, connection: ConnectionId, id: UnitId) -> Option<UnitOfWork> {
+        let unit = self.units.remove(&id)?;
+        self.forget_unit(connection, id);
+        Some(unit)
     }
 
     /// The connection of a unit that was rolled back has heard of it, or is gone.

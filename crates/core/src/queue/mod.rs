@@ -109,6 +109,11 @@ pub(crate) struct Queue {
     pub(crate) uncommitted_gets: u64,
     /// Messages that come back to it in slices: until then it gives none to consumers.
     pub(crate) returning: u64,
+    /// Operations of commits in parts that are completed, as decided, and not carried out.
+    pub(crate) completing: u64,
+    /// Of these: of commits with a completion that is applied. Until all are carried out it gives
+    /// nothing to consumers.
+    pub(crate) arriving: u64,
     /// The highest sequence that any message of it ever had.
     pub(crate) highest: u64,
     pub(crate) open_output: u32,
@@ -146,6 +151,8 @@ impl Queue {
             in_flight: 0,
             uncommitted_gets: 0,
             returning: 0,
+            completing: 0,
+            arriving: 0,
             highest: 0,
             open_output: 0,
             open_input: 0,
@@ -466,6 +473,7 @@ impl Queue {
         let expiring = away(&|outline| u64::from(outline.expiring));
         assert_eq!(self.expiring, count(&Entry::expires) + expiring, "expiring");
         assert!(self.reserved >= self.in_flight, "what is in flight is reserved");
+        assert!(self.completing >= self.arriving, "what arrives is decided");
         let here: u64 = self
             .iter()
             .map(|(lane, entry)| self.body_bytes(Spot { lane, sequence: entry.sequence }))

@@ -118,6 +118,29 @@ pub static LEVEL_RECORD: FieldList = FieldList {
     numbers: &[used(LEVEL, FieldForm::Number, "format level, 2 or more", 2)],
 };
 
+pub(crate) const COMMIT: u64 = 1;
+pub(crate) const OPERATIONS: u64 = 2;
+pub(crate) const FIRST: u64 = 3;
+
+/// Of a Part.
+pub static PART_RECORD: FieldList = FieldList {
+    owner: "a part",
+    numbers: &[
+        used(COMMIT, FieldForm::Number, "commit: a number as body ids are", 2),
+        used(OPERATIONS, FieldForm::Number, "operations that follow; 0: the run ends", 2),
+    ],
+};
+
+/// Of a Completed.
+pub static COMPLETED_RECORD: FieldList = FieldList {
+    owner: "a completed commit",
+    numbers: &[
+        used(COMMIT, FieldForm::Number, "commit", 2),
+        used(OPERATIONS, FieldForm::Number, "operations in all of its parts", 2),
+        used(FIRST, FieldForm::Number, "sequence of its first put", 2),
+    ],
+};
+
 /// Of all other records.
 pub static OTHER_RECORD: FieldList = FieldList { owner: "another record", numbers: &[] };
 
@@ -135,11 +158,13 @@ pub static TOTALS: FieldList = FieldList { owner: "totals", numbers: &[] };
 pub static OUTLINE: FieldList = FieldList { owner: "an outline", numbers: &[] };
 
 /// Each list.
-pub static LISTS: [&FieldList; 9] = [
+pub static LISTS: [&FieldList; 11] = [
     &MESSAGE,
     &BODY_CHUNK,
     &MOVED,
     &LEVEL_RECORD,
+    &PART_RECORD,
+    &COMPLETED_RECORD,
     &OTHER_RECORD,
     &IMAGE,
     &DEFINITION,

@@ -25,6 +25,8 @@
 //! 11    Undefined   name
 //! 12    Abandoned   first body id, bodies
 //! 13    Level       fields
+//! 14    Part        fields
+//! 15    Completed   fields
 //!
 //! flags of a Put: 0 persistent, 1 expires, 2 correlation, 3 message id, 4 backouts, 5 dead letter,
 //!                 6 announced
@@ -46,6 +48,7 @@ mod error;
 pub mod fields;
 mod message_fields;
 mod optional;
+mod parts;
 mod put;
 mod tag;
 #[cfg(test)]
@@ -67,11 +70,12 @@ pub(crate) use message_fields::MessageFields;
 pub(crate) use optional::{
     ALL as OPTIONAL_FLAGS, OptionalFields, put_dead_letter, read_dead_letter,
 };
+use parts::{put_completed, put_part, read_completed, read_part};
 use put::{PutPlace, put_chunk, put_message, read_chunk, read_put};
 pub use tag::VERSION;
 use tag::{
-    ABANDONED, BACKED_OUT, BODY_CHUNK, CLEARED, COMMITTED, DEFINED, DELETED, EXPIRED, GOT, LEVEL,
-    MOVED, PUT, RecordTag, UNDEFINED,
+    ABANDONED, BACKED_OUT, BODY_CHUNK, CLEARED, COMMITTED, COMPLETED, DEFINED, DELETED, EXPIRED,
+    GOT, LEVEL, MOVED, PART, PUT, RecordTag, UNDEFINED,
 };
 pub(crate) use wire::{Reader, put_text, put_varint};
 
@@ -138,6 +142,14 @@ pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>
             out.push(RecordTag { kind: LEVEL, last, has_fields: true }.byte());
             put_level(*level, out);
         }
+        Fact::Part { commit, operations } => {
+            out.push(RecordTag { kind: PART, last, has_fields: true }.byte());
+            put_part(*commit, *operations, out);
+        }
+        Fact::Completed { commit, operations, first } => {
+            out.push(RecordTag { kind: COMPLETED, last, has_fields: true }.byte());
+            put_completed(*commit, *operations, *first, out);
+        }
     }
     None
 }
@@ -168,6 +180,8 @@ pub fn decode(bytes: &[u8], at: Lsn) -> Result<(Fact, bool), RecordError> {
         LEVEL if has_fields => {
             Fact::Level { level: read_level(&mut reader, &fields::LEVEL_RECORD)? }
         }
+        PART if has_fields => read_part(&mut reader)?,
+        COMPLETED if has_fields => read_completed(&mut reader)?,
         GOT..=ABANDONED => {
             let fact = read_plain(kind, &mut reader)?;
             if has_fields {
@@ -176,7 +190,7 @@ pub fn decode(bytes: &[u8], at: Lsn) -> Result<(Fact, bool), RecordError> {
             }
             fact
         }
-        _ if has_fields && kind > LEVEL => {
+        _ if has_fields && kind > COMPLETED => {
             return Err(RecordError::later(0, LaterFormat::Kind(kind)));
         }
         _ => return Err(RecordError::malformed(0, "a record of an unknown kind")),

@@ -21,6 +21,8 @@ pub(super) const COMMITTED: u8 = 10;
 pub(super) const UNDEFINED: u8 = 11;
 pub(super) const ABANDONED: u8 = 12;
 pub(super) const LEVEL: u8 = 13;
+pub(super) const PART: u8 = 14;
+pub(super) const COMPLETED: u8 = 15;
 
 /// Newest version of the layout of records.
 pub const VERSION: u8 = 2;

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use towline_types::{BodyLocation, Payload, Time};
 
 use super::*;
+use crate::CommitId;
 use crate::message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message};
 use crate::object::{
     AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
@@ -218,6 +219,13 @@ fn fact() -> impl Strategy<Value = Fact> {
         1 => any::<u32>().prop_map(|queue| Fact::Deleted { queue: QueueId(queue) }),
         1 => name().prop_map(|name| Fact::Undefined { name }),
         1 => place().prop_map(|(queue, upto)| Fact::Cleared { queue, upto }),
+        1 => (1..u64::MAX, any::<u32>()).prop_map(|(commit, operations)| {
+            Fact::Part { commit: CommitId(commit), operations }
+        }),
+        1 => (1..u64::MAX, any::<u32>(), any::<u64>()).prop_map(|(commit, operations, first)| {
+            let (commit, first) = (CommitId(commit), MessageSequence(first));
+            Fact::Completed { commit, operations, first }
+        }),
         1 => any::<u32>().prop_map(|operations| Fact::Committed { operations }),
         1 => any::<(u64, u64)>()
             .prop_map(|(first, bodies)| Fact::Abandoned { first: BodyId(first), bodies }),

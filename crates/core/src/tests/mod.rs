@@ -11,6 +11,7 @@ mod levels;
 mod move_messages;
 mod objects;
 mod paging;
+mod parts;
 mod principals;
 mod puts;
 mod refused;

@@ -102,7 +102,7 @@ fn beside_an_older_image_the_page_file_is_not_trusted_and_a_marker_says_so_befor
     assert!(home.rebuild_marker().exists(), "until there is an image of what was rebuilt");
     let tail = rebuilt.tail;
     let mut instance = rebuilt.restart.finish(tail);
-    assert!(instance.plan_image().applied > Lsn::ZERO);
+    assert!(instance.plan_image().unwrap().applied > Lsn::ZERO);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use towline_core::{
 };
 use towline_types::{Time, fitting};
 
-use super::client_work::PutInPieces;
+use super::client_work::{LongRequest, PutInPieces, RunningCommit};
 use super::{ConnectedClient, Consumer, Instance, Outbound, Producer, RoutedResponse};
 use crate::admin::Asker;
 use crate::journal::Journal;
@@ -152,7 +152,8 @@ impl Instance {
         };
         let result = match begun {
             Ok(Some(id)) => {
-                return self.client_work.begin(caller.connection, PutInPieces { id, unit, reply });
+                let put = LongRequest::Put(PutInPieces { id, unit, reply });
+                return self.client_work.begin(caller.connection, put);
             }
             Ok(None) => Ok(()),
             Err(refusal) => Err(refusal),
@@ -279,6 +280,18 @@ impl Instance {
         let connection = caller.connection;
         let ours = self.rules.has_unit(connection, unit);
         let doomed = ours && self.holdings.doomed.remove(connection, unit);
+        if !fail && !doomed && self.rules.commits_in_parts(connection, unit) {
+            if self.image_goes_first(now) {
+                let again = Request::Discharge { token, unit, fail };
+                return self.client_work.postpone(connection, again);
+            }
+            if let Ok(id) = self.rules.begin_commit(connection, unit) {
+                self.annotated.end_unit((connection, unit), true);
+                let commit = LongRequest::Commit(RunningCommit { id, unit, token });
+                return self.client_work.begin(connection, commit);
+            }
+            // What refuses it now refuses it below.
+        }
         let decided =
             self.rules.discharge(now, connection, unit, fail || doomed, &mut self.decision);
         let result = match decided {

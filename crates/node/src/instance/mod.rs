@@ -22,7 +22,7 @@ use towline_core::{
 };
 use towline_types::{Lsn, Time};
 
-use self::client_work::ClientWork;
+use self::client_work::{ClientWork, WaitingImage};
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
@@ -59,6 +59,7 @@ pub struct Instance {
     /// Scripts and the status are chores of the surroundings.
     pub(crate) is_administered_outside: bool,
     client_work: ClientWork,
+    waiting_image: WaitingImage,
     /// Runs that the log did not take yet, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
     /// What they need of the space that the log has for puts.
@@ -144,6 +145,7 @@ impl Instance {
             quiescing: false,
             is_administered_outside: false,
             client_work: ClientWork::default(),
+            waiting_image: WaitingImage::default(),
             stalled: VecDeque::new(),
             stalled_room: 0,
             stalled_for: NotAppended::Behind,
@@ -203,6 +205,7 @@ impl Instance {
                 self.do_client_work(now, units, journal, out);
             }
             Input::Tick => {
+                self.look_at_postponed(now);
                 self.retry_stalled(journal);
                 self.rules.tick(now, &mut self.outputs);
                 self.take_outputs(journal, out);
@@ -212,7 +215,10 @@ impl Instance {
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
             Input::LogCaughtUp => self.retry_stalled(journal),
-            Input::ClockStepped(by_us) => self.rules.clock_stepped(by_us),
+            Input::ClockStepped(by_us) => {
+                self.waiting_image.clock_stepped();
+                self.rules.clock_stepped(by_us);
+            }
             Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
             Input::Quiesce => self.quiescing = true,
             Input::End(farewell) => {
@@ -257,7 +263,8 @@ impl Instance {
     #[must_use]
     pub fn next_tick(&self) -> Time {
         // Runs that wait for log space are retried at every tick; a log that has caught up says so.
-        if self.log_is_full() { Time::ZERO } else { self.rules.next_tick() }
+        let waits = self.log_is_full() || self.has_postponed();
+        if waits { Time::ZERO } else { self.rules.next_tick() }
     }
 
     /// Whether [`Input::Work`] has anything to do.
@@ -279,11 +286,13 @@ impl Instance {
         self.rules.body_of(queue, sequence)
     }
 
-    /// Runs that are decided and not durable yet, but for those that wait for space in the log.
+    /// Runs that are decided and not durable yet, and commits of which not all is carried out; but
+    /// for those that wait for space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
         let waiting = self.stalled.len() + self.client_work.len();
-        self.pending.len() + if self.log_is_full() { 0 } else { waiting }
+        let parts = usize::from(self.rules.has_parts());
+        self.pending.len() + parts + if self.log_is_full() { 0 } else { waiting }
     }
 
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {

@@ -25,7 +25,7 @@ fn give(restart: &mut Restart, at: u64, fact: &Fact, last: bool) -> bool {
 /// An empty instance's image that speaks up to `IMAGE_AT`.
 fn image() -> Vec<u8> {
     let mut instance = Instance::new("QM1", Limits::default(), EXTENT_BYTES);
-    let mut bytes = instance.plan_image().encode(&[]);
+    let mut bytes = instance.plan_image().unwrap().encode(&[]);
     bytes[..8].copy_from_slice(&IMAGE_AT.to_le_bytes());
     bytes
 }

@@ -282,14 +282,14 @@ impl World {
             Stage::Warm(restart) => {
                 let Some(seam) = seam else { return };
                 let instance = restart.instance();
-                let plan = instance.plan_image();
+                let Some(plan) = instance.plan_image() else { return };
                 let (bytes, obsolete) = write_image(plan, instance, &mut node.disk);
                 // A replica's restart does not know how far it is: the seam does.
                 let bytes = [&seam.end.0.to_le_bytes()[..], &bytes[8..]].concat();
                 (bytes, obsolete, seam.end, None)
             }
             Stage::Active(active) => {
-                let plan = active.instance.plan_image();
+                let Some(plan) = active.instance.plan_image() else { return };
                 let applied = plan.applied;
                 let keep_from = plan.keep_from;
                 let (bytes, obsolete) = write_image(plan, &mut active.instance, &mut node.disk);

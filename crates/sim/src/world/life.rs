@@ -46,6 +46,7 @@ impl World {
             unit_staged_bytes_max: self.plan.unit_staged_bytes_max,
             // Units and what clients hold are small here: both ways happen.
             returned_at_once_max: 2,
+            committed_at_once_max: 2,
             ..Limits::default()
         }
     }

@@ -66,6 +66,12 @@ fn the_bytes_of_layout_2_do_not_change() {
         (carried(put_of(Header::default(), hi())), "a1 01 01 02 94 01 01 04 68 69"),
         (carried(put_of(Header::default(), announced(name))), "a1 41 01 02 94 01 01 04 02 01 02"),
         (Fact::Level { level: 2 }, "ad 02 05 02"),
+        (Fact::Part { commit: CommitId(7), operations: 128 }, "ae 05 05 07 09 8001"),
+        (Fact::Part { commit: CommitId(7), operations: 0 }, "ae 02 05 07"),
+        (
+            Fact::Completed { commit: CommitId(7), operations: 3, first: MessageSequence(300) },
+            "af 07 05 07 09 03 0d ac02",
+        ),
         (
             Fact::Moved {
                 from: QueueId(1),
@@ -100,7 +106,7 @@ fn what_a_later_version_wrote_is_refused_as_such_and_never_skipped() {
     for (text, later) in [
         ("c2 03 05", Some(LaterFormat::Version(3))),
         ("e2 03 05", Some(LaterFormat::Version(4))),
-        ("ae 01 04", Some(LaterFormat::Kind(14))),
+        ("b0 01 04", Some(LaterFormat::Kind(16))),
         ("bf 01 04", Some(LaterFormat::Kind(31))),
         // Reserved numbers, and one beyond all, in each form and at the end of known ones.
         ("a1 01 01 02 94 01 02 17 00 68 69", unknown("a message", 5)),
@@ -110,6 +116,8 @@ fn what_a_later_version_wrote_is_refused_as_such_and_never_skipped() {
         ("26 02 00 02 04 08 68 69", unknown("a chunk", 2)),
         ("a5 01 02 03 04 01 01 05 01 51 03 05 09 08", unknown("a move", 2)),
         ("ad 03 05 02 08", unknown("a level", 2)),
+        ("ae 05 05 07 09 01 0c", unknown("a part", 3)),
+        ("af 05 05 07 09 01 10", unknown("a completed commit", 4)),
         ("a2 03 05 01 04", unknown("another record", 1)),
         ("aa 01 02 05 01", unknown("another record", 1)),
         ("ad 02 05 03", Some(LaterFormat::Level(3))),
@@ -138,6 +146,10 @@ fn fields_have_one_spelling() {
         ("a1 01 01 02 94 01 0b 0a 8877665544332211 0d 00 68 69", "a field that says nothing"),
         ("ad 02 05 01", "a field that says nothing"),
         ("ad 02 05 00", "a field that says nothing"),
+        ("ae 04 05 07 09 00", "a field that says nothing"),
+        ("ae 02 09 01", "a commit without a number"),
+        ("af 02 09 01", "a commit without a number"),
+        ("ae 08 05 07 09 8080808010", "a number of more than 32"),
         // In no group.
         ("a1 01 01 02 94 01 02 0d 07 68 69", "a field that says nothing"),
         ("a1 01 01 02 94 01 0f 0a 8877665544332211 0d 8080808010 68", "a number of more than 32"),
