@@ -11,6 +11,7 @@ mod arriving;
 mod asking;
 mod full;
 mod log;
+mod parts;
 mod pieces;
 mod producer_credit;
 mod restarting;
