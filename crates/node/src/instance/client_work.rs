@@ -6,8 +6,8 @@
 //! `work`).
 //!
 //! Invariants: what a client asks for is decided in the order in which it asked; a client is in
-//! `turns` or `postponed` once, as long as it has work. A commit that has begun goes on to its end:
-//! also the end of its client waits for it.
+//! `turns` or `postponed` once, as long as it has work. A commit that has begun goes on to its end,
+//! also when its client is gone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -297,8 +297,8 @@ impl Instance {
     }
 
     /// The client goes: what it asked for before is decided at once. Messages that it puts come
-    /// whole or not at all: if it was lost none of the large ones. False: a commit in parts is
-    /// among it, and its end waits behind that.
+    /// whole or not at all: if it was lost none of the large ones. A commit in parts that has begun
+    /// goes on. False: so it does, and the end of the client waits behind that.
     fn end_client_work(
         &mut self,
         now: Time,
@@ -318,8 +318,7 @@ impl Instance {
                 }
                 Some(commit @ LongRequest::Commit(_)) => {
                     self.client_work.begin(connection, commit);
-                    self.goes_behind(connection, waiting, lost);
-                    return false;
+                    return self.end_behind_commit(now, connection, waiting, lost, journal, out);
                 }
             }
             let Some(request) = waiting.pop_front() else { return true };
@@ -329,8 +328,7 @@ impl Instance {
                 None => {}
                 Some(client) if client.doing.is_none() => {
                     // Its commit waits for an image.
-                    self.goes_behind(connection, waiting, lost);
-                    return false;
+                    return self.end_behind_commit(now, connection, waiting, lost, journal, out);
                 }
                 Some(_) => {
                     doing = self.client_work.end(connection).and_then(|client| client.doing);
@@ -339,17 +337,40 @@ impl Instance {
         }
     }
 
-    /// The end of a client comes behind what it asked for. Until then it gets nothing more.
-    fn goes_behind(&mut self, connection: ConnectionId, waiting: VecDeque<Request>, lost: bool) {
-        for consumer in self.holdings.consumers.of(connection) {
-            self.rules.set_credit(consumer, 0, false);
-        }
+    /// The client goes while its commit is on its way, or waits for an image. True: at once. It was
+    /// lost, and what it asked for behind the commit is as if it had not arrived, but for the
+    /// outcomes of deliveries, which need not come behind; so is a commit that has not begun. Of one
+    /// that ends in order all of that counts.
+    fn end_behind_commit(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        waiting: VecDeque<Request>,
+        lost: bool,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> bool {
         let Some(client) = self.client_work.clients.get_mut(&connection) else {
             unreachable!("{connection:?} has a commit on its way, and no work")
         };
-        let wanted = |request: &Request| !matches!(request, Request::Credit { .. });
-        client.waiting.extend(waiting.into_iter().filter(wanted));
-        client.waiting.push_back(Request::Disconnect { lost });
+        if !lost {
+            let wanted = |request: &Request| !matches!(request, Request::Credit { .. });
+            client.waiting.extend(waiting.into_iter().filter(wanted));
+            client.waiting.push_back(Request::Disconnect { lost });
+            for consumer in self.holdings.consumers.of(connection) {
+                self.rules.set_credit(consumer, 0, false);
+            }
+            return false;
+        }
+        if client.doing.is_none() {
+            self.client_work.end(connection);
+        }
+        for request in waiting {
+            if matches!(request, Request::Settle { unit: None, .. }) {
+                self.request(now, connection, request, journal, out);
+            }
+        }
+        true
     }
 
     /// A large put of a client that goes.

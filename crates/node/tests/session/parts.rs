@@ -106,20 +106,30 @@ fn others_have_their_turn_between_the_parts_and_nothing_of_its_client_overtakes_
 }
 
 #[test]
-fn a_commit_goes_on_when_its_client_is_lost_and_the_end_of_the_client_waits_for_it() {
-    for behind in [Vec::new(), vec![put(3, None)]] {
-        let puts = behind.len() as u64;
-        let mut rig = rig();
-        let unit = unit_of(&mut rig, LARGE, MANY);
-        ask(&mut rig, LARGE, vec![commit(1, unit)]);
-        work(&mut rig);
-        ask(&mut rig, LARGE, behind);
-        assert!(ask(&mut rig, LARGE, vec![Request::Disconnect { lost: true }]).is_empty());
-        assert_eq!(depth(&rig).1, MANY, "not in that step");
-        finish(&mut rig);
-        assert_eq!(depth(&rig), (MANY + puts, 0));
-        assert_eq!(rig.instance.requests_waiting(LARGE), 0);
-    }
+fn a_commit_goes_on_when_its_client_is_lost_and_what_was_asked_behind_it_is_lost_too() {
+    let mut rig = rig();
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    work(&mut rig);
+    ask(&mut rig, LARGE, vec![put(3, None)]);
+    assert!(ask(&mut rig, LARGE, vec![Request::Disconnect { lost: true }]).is_empty());
+    assert_eq!(depth(&rig).1, MANY, "not in that step");
+    assert_eq!(finish(&mut rig), [1]);
+    assert_eq!(depth(&rig), (MANY, 0));
+}
+
+#[test]
+fn a_client_that_ends_in_order_ends_behind_its_commit_and_what_it_asked_for() {
+    let mut rig = rig();
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    ask(&mut rig, LARGE, vec![commit(1, unit), put(3, None)]);
+    work(&mut rig);
+    assert!(ask(&mut rig, LARGE, vec![Request::Disconnect { lost: false }]).is_empty());
+    assert_eq!(depth(&rig).1, MANY, "not in that step");
+    assert_eq!(rig.instance.requests_waiting(LARGE), 2);
+    assert_eq!(finish(&mut rig), [1, 3]);
+    assert_eq!(depth(&rig), (MANY + 1, 0));
+    assert_eq!(rig.instance.requests_waiting(LARGE), 0);
 }
 
 #[test]
@@ -165,7 +175,7 @@ fn an_image_that_is_not_tried_again_holds_no_commit_for_long() {
     assert!(rig.instance.plan_image().is_none());
     ask(&mut rig, OTHER, vec![commit(2, second)]);
     // Its client may go meanwhile.
-    ask(&mut rig, OTHER, vec![Request::Disconnect { lost: true }]);
+    ask(&mut rig, OTHER, vec![Request::Disconnect { lost: false }]);
     assert_eq!(finish(&mut rig), [1]);
     step(&mut rig, Input::Tick);
     assert!(!rig.instance.has_work() && rig.instance.next_tick() <= rig.now);

@@ -81,6 +81,7 @@ impl World {
                 Answer::Consumer(result.ok().map(|opened| opened.consumer))
             }
             Response::Put { token, result, .. } => {
+                history.answers(connection.0, Some(number(token)), None);
                 history.put_answered(speaker, number(token), result.is_ok())?;
                 Answer::Done(result.is_ok())
             }
@@ -90,6 +91,7 @@ impl World {
             }
             Response::Declared { token, result } => Answer::Declared(number(token), result.ok()),
             Response::Discharged { token, result, .. } => {
+                history.answers(connection.0, None, Some(number(token)));
                 history.discharge_answered(speaker, number(token), result.is_ok())?;
                 Answer::Done(result.is_ok())
             }
