@@ -339,8 +339,8 @@ impl Instance {
 
     /// The client goes while its commit is on its way, or waits for an image. True: at once. It was
     /// lost, and what it asked for behind the commit is as if it had not arrived, but for the
-    /// outcomes of deliveries, which need not come behind; so is a commit that has not begun. Of one
-    /// that ends in order all of that counts.
+    /// outcomes of deliveries, which need not come behind; so is a commit that has not begun. Of a
+    /// client that ends in order all of that counts.
     fn end_behind_commit(
         &mut self,
         now: Time,
