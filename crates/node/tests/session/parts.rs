@@ -241,7 +241,7 @@ fn a_rebuild_that_begins_within_a_part_keeps_what_is_left_of_it_aside() {
 
 fn queue_id(rig: &Rig) -> u32 {
     let records = rig.log.records.borrow();
-    let ids = records.iter().filter_map(|(at, bytes)| {
+    let mut ids = records.iter().filter_map(|(at, bytes)| {
         match towline_core::record::decode(bytes, *at).unwrap().0 {
             Fact::Defined { definition } => match *definition {
                 towline_core::object::Definition::Local(local) if local.name == "Q" => {
@@ -252,5 +252,5 @@ fn queue_id(rig: &Rig) -> u32 {
             _ => None,
         }
     });
-    ids.last().unwrap()
+    ids.next_back().unwrap()
 }
