@@ -60,9 +60,9 @@ impl CommitInParts {
         }
     }
 
-    /// What it still needs of the log's space for puts.
+    /// What it still needs of the log's space for puts. Gets are counted as if they were some.
     pub(crate) fn log_room(&self) -> u64 {
-        log_room_of(self.staged_bytes, self.puts.len() as u64)
+        log_room_of(self.staged_bytes, (self.puts.len() + self.gets.len()) as u64)
     }
 
     /// Puts that are in no part yet.
@@ -98,12 +98,18 @@ struct Part {
 }
 
 impl QueueManager {
-    /// Whether this unit of work is to be committed by [`QueueManager::begin_commit`].
+    /// Whether this unit of work is to be committed by [`QueueManager::begin_commit`]. Where the
+    /// log has no space for all of it, gets too, it is committed at once, or refused: a commit that
+    /// stood still half way for want of space would hold off the image that frees some.
     #[must_use]
     pub fn commits_in_parts(&self, connection: ConnectionId, id: UnitId) -> bool {
+        let unit = self.units.get(&id).filter(|unit| unit.connection == connection);
         self.level >= LEVEL_OF_FIELDS
-            && self.units.get(&id).is_some_and(|unit| {
-                unit.connection == connection && unit.messages() > self.limits.committed_at_once_max
+            && unit.is_some_and(|unit| {
+                let messages = unit.messages();
+                messages > self.limits.committed_at_once_max
+                    && self.check_accepting().is_ok()
+                    && self.check_log_room(unit.staged_bytes, messages as u64).is_ok()
             })
     }
 

@@ -356,6 +356,7 @@ fn a_commit_in_parts_needs_its_space_in_the_log_when_it_begins_and_keeps_it() {
     let commit = begin(&mut rig, unit);
     assert_eq!(rig.core.begin_commit(CLIENT, other), Err(Refusal::LogFull), "it is taken");
     rig.core.audit();
+    assert!(!rig.core.commits_in_parts(CLIENT, other), "it would stand still half way");
     // A full log does not end what has begun.
     rig.core.refuse_puts(Some(Refusal::LogFull));
     rig.press();
