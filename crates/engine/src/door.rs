@@ -249,6 +249,7 @@ impl Door {
     pub fn disconnect(&self, id: ConnectionId, lost: bool) {
         let mut requests = vec![Request::Disconnect { lost }];
         self.step(self.clock.now(), id, &mut requests);
+        self.backlog.leave(id);
         self.with_inner(|inner| inner.outboxes.remove(&id));
     }
 

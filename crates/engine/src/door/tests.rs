@@ -126,6 +126,23 @@ fn a_connection_that_waits_is_woken_when_little_is_left() {
     assert!(!bench.door.log_is_behind(true));
 }
 
+#[test]
+fn a_connection_that_left_waits_for_the_log_no_more() {
+    let mut bench = Bench::new();
+    bench.disk.hold_syncs();
+    while !bench.door.log_is_behind(false) {
+        bench.put(LOGGED, true, PUT_BYTES);
+    }
+    let woken = Arc::new(Woken::default());
+    for _ in 0..10 {
+        let (connection, _outbox) = bench.door.connect();
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(bench.door.wake_when_written(connection, &Context::from_waker(&waker)));
+        bench.door.disconnect(connection, true);
+    }
+    assert_eq!(Arc::strong_count(&woken), 1, "nothing is kept of those that left");
+}
+
 /// Whether it was woken.
 #[derive(Default)]
 struct Woken(AtomicBool);
