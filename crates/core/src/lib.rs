@@ -24,6 +24,7 @@ mod ghosts;
 mod hash;
 mod ids;
 mod log_room;
+mod log_wait;
 mod message;
 pub mod object;
 mod page_cache;

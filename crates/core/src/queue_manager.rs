@@ -20,6 +20,7 @@ use crate::garbage::Garbage;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
+use crate::log_wait::LogWait;
 use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
 use crate::parts::Parts;
@@ -80,6 +81,7 @@ pub struct QueueManager {
     pub(crate) refusing: Option<Refusal>,
     /// Bytes that the log takes of a decision that adds.
     pub(crate) log_room: u64,
+    pub(crate) log_wait: LogWait,
     /// Before this sequence the image, not the log, knows what was (replay only).
     pub(crate) image_sequence: u64,
     /// The image has its messages: one that is not known has ended (replay only).
@@ -132,6 +134,7 @@ impl QueueManager {
             page_cache: PageCache::default(),
             refusing: None,
             log_room: u64::MAX,
+            log_wait: LogWait::default(),
             image_sequence: 0,
             image_whole: false,
             known_from: 0,

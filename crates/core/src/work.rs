@@ -20,7 +20,7 @@ impl QueueManager {
     pub fn has_work(&self) -> bool {
         !self.changed.is_empty()
             || !self.unserved.is_empty()
-            || self.scan.can_go_on()
+            || self.scan_can_go_on()
             || !self.garbage.is_empty()
             || !self.returns.is_empty()
             || self.parts.is_arriving()
@@ -46,7 +46,7 @@ impl QueueManager {
                 }
                 self.take_turn(now, id, units, selection, outputs);
             }
-            if self.scan.can_go_on() {
+            if self.scan_can_go_on() {
                 let mut looks = limits::LOOKS_PER_TURN.min(*units);
                 let before = looks;
                 self.scan_step(now, &mut looks, outputs);

@@ -466,7 +466,7 @@ impl Rig {
 
     pub(crate) fn tick(&mut self) {
         self.core.tick(self.now, &mut self.outputs);
-        if self.core.scan.can_go_on() {
+        if self.core.scan_can_go_on() {
             self.slice(2_000);
         }
         self.take_outputs();

@@ -219,7 +219,12 @@ impl Instance {
                 self.waiting_image.clock_stepped();
                 self.rules.clock_stepped(by_us);
             }
-            Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
+            Input::LogPressed(percent) => {
+                // It would give nothing back before the log takes runs, and then the next one went.
+                if !self.waits_for_log() {
+                    self.end_oldest_unit(now, percent, journal, out);
+                }
+            }
             Input::Quiesce => self.quiescing = true,
             Input::End(farewell) => {
                 for connection in self.connections.keys() {
@@ -427,6 +432,7 @@ impl Instance {
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
             self.stalled_room += run.log_room();
             self.stalled.push_back(run);
+            self.rules.wait_for_log(true);
             return Vec::new();
         }
         reusable(run.facts)
@@ -469,6 +475,7 @@ impl Instance {
             assert!(self.stalled_room >= room, "a run waited that was not counted");
             self.stalled_room -= room;
         }
+        self.rules.wait_for_log(false);
     }
 
     /// Hands available messages to consumers, then does what followed from it.
