@@ -457,6 +457,14 @@ impl Door {
         let Inner { instance, outboxes, out, .. } = inner;
         instance.step(now, input, &self.journal(), out);
         post(out, outboxes, own, &mut after.to_wake);
+        for client in out.caught_up.drain(..) {
+            after.to_wake.extend(outboxes.get(&client).and_then(|outbox| outbox.reopen()));
+        }
+        if let Some(own) = own.filter(|own| instance.has_enough_of(*own))
+            && let Some(outbox) = outboxes.get(&own)
+        {
+            outbox.shut();
+        }
         for fetch in out.fetches.drain(..) {
             self.workers.fetch(fetch);
         }

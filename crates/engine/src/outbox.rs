@@ -22,6 +22,8 @@ pub struct Outbox {
     queues: Mutex<Queues>,
     /// There are settlements. Only a hint: it is set and read without the lock.
     has_settled: AtomicBool,
+    /// The instance takes nothing more from the connection for now.
+    is_shut: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,25 @@ impl Outbox {
     /// ([`Filling::take_waker`]).
     pub(crate) fn open(&self) -> Filling<'_> {
         Filling { queues: self.queues.lock(), has_settled: &self.has_settled }
+    }
+
+    /// Whether the instance takes nothing more from the connection for now: what it has waits, and
+    /// nothing is read. The waker that was left with [`Outbox::take`] says when that is over.
+    pub fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn shut(&self) {
+        self.is_shut.store(true, Ordering::Release);
+    }
+
+    /// The instance takes requests again; yields what wakes the connection.
+    pub(crate) fn reopen(&self) -> Option<Waker> {
+        // Before the lock: a connection that leaves its waker after this sees it.
+        if !self.is_shut.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        self.queues.lock().waker.take()
     }
 
     /// The next settlement. Without one the connection must still look for the other responses,

@@ -142,6 +142,9 @@ pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
 /// others have their turn between. One frame settles as many deliveries as a client was sent, and
 /// a client that settles them in more steps than it gets them falls behind its queue.
 pub const STEP_REQUESTS_MAX: usize = 4_096;
+/// Requests of one connection that wait behind a message of its own that goes to the log in pieces:
+/// with so many, nothing more is taken from it before they are done. One step more waits at most.
+pub const REQUESTS_WAITING_MAX: usize = STEP_REQUESTS_MAX;
 /// Bytes of messages of one step; one more is taken while they are fewer.
 pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.

@@ -6,14 +6,15 @@
 //! `work`).
 //!
 //! Invariants: what a client asks for is decided in the order in which it asked; a client is in
-//! `turns` or `postponed` once, as long as it has work. A commit that has begun goes on to its end,
-//! also when its client is gone.
+//! `turns` or `postponed` once, as long as it has work; what waits is bounded, because nothing more
+//! is taken from a client with enough of it ([`Instance::has_enough_of`]). A commit that has begun
+//! goes on to its end, also when its client is gone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use towline_core::{CommitId, ConnectionId, FastMap, LargePutId, UnitId};
-use towline_types::Time;
+use towline_types::{Time, limits};
 
 use super::{Instance, Outbound};
 use crate::journal::Journal;
@@ -214,6 +215,13 @@ impl Instance {
         self.client_work.clients.get(&connection).map_or(0, |client| client.waiting.len())
     }
 
+    /// Whether so much of what a client asked for waits behind its put that nothing more is to be
+    /// taken from it. [`Outbound::caught_up`] says when that is over.
+    #[must_use]
+    pub fn has_enough_of(&self, connection: ConnectionId) -> bool {
+        self.requests_waiting(connection) >= limits::REQUESTS_WAITING_MAX
+    }
+
     /// A slice of it; what it cost is taken off `units`.
     pub(super) fn do_client_work(
         &mut self,
@@ -263,6 +271,7 @@ impl Instance {
             self.request(now, connection, request, journal, out);
         } else {
             self.client_work.end(connection);
+            out.caught_up.push(connection);
         }
         1
     }

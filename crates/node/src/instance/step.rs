@@ -157,6 +157,9 @@ pub struct Outbound {
     pub damaged: Vec<DamagedMessage>,
     /// A page says something else than it should: the queue manager must not go on with it.
     pub damage: Option<RecordError>,
+    /// Clients whose requests wait no more: see
+    /// [`Instance::has_enough_of`](super::Instance::has_enough_of).
+    pub caught_up: Vec<ConnectionId>,
     /// There is work that takes longer than a step may: [`Input::Work`] should come soon, and again
     /// until this is false.
     pub is_unfinished: bool,

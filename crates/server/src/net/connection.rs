@@ -6,7 +6,7 @@
 //! or all connections too many of unfinished large messages (`arrivals`), and stops taking
 //! responses while the socket does not take its output, or all connections have too many large ones
 //! to send (`departures`). While the log is behind it keeps requests that add to it, and reads
-//! nothing.
+//! nothing; so it does with all requests while the instance has enough of them (`is_shut`).
 //!
 //! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
 
@@ -109,6 +109,8 @@ pub(crate) struct ConnectionTask<S> {
     log_is_behind: bool,
     /// The requests add to a log that is behind: they wait, and nothing is read meanwhile.
     waits_for_log: bool,
+    /// The instance takes no requests: they wait, and nothing is read meanwhile.
+    is_shut: bool,
     responses: VecDeque<Response>,
     output: VecDeque<Bytes>,
     output_bytes: usize,
@@ -165,6 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             portion: Vec::new(),
             log_is_behind: false,
             waits_for_log: false,
+            is_shut: false,
             responses: VecDeque::new(),
             output: VecDeque::new(),
             output_bytes: 0,
@@ -212,6 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             }
             self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
             self.front.set_log_behind(self.log_is_behind);
+            self.is_shut = self.outbox.is_shut();
             self.count();
             let mut progress = self.poll_login(context, now);
             progress |= self.poll_input(context, now);
@@ -229,7 +233,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 return Poll::Ready(end);
             }
             progress |= self.has_log_again(context);
-            if !progress && (self.requests.is_empty() || self.waits_for_log) {
+            // It may have been opened before it had our waker.
+            progress |= self.is_shut && !self.outbox.is_shut();
+            if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
                 return Poll::Pending;
             }
         }
@@ -284,6 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.arrival.holds(self.front.unfinished_bytes());
         if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
             || self.waits_for_log
+            || self.is_shut
             || !self.arrival.may_read(context)
         {
             // This side does not read: the peer must not pass for silent.
@@ -373,7 +380,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let count = portion::of_step(&self.requests);
         let requests = self.requests.get(..count).unwrap_or_default();
         self.waits_for_log = self.log_is_behind && portion::adds_to_log(requests);
-        if count == 0 || self.waits_for_log {
+        if count == 0 || self.waits_for_log || self.is_shut {
             return false;
         }
         if count == self.requests.len() {

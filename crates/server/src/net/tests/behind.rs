@@ -12,9 +12,10 @@ use towline_amqp::types::{
 use towline_amqp::{AttachRequest, LinkId, Outgoing};
 use towline_core::Pages as Trust;
 use towline_engine::settings::{options, rules};
-use towline_engine::{Images, LogContext, OpenInstance};
+use towline_engine::{AdminJobs, BackupFolders, Images, LogContext, OpenInstance};
 use towline_log::{Disk, Listener, LogError, LogId, MemoryDisk, Pages, Recovery, Space};
 use towline_node::Restart;
+use towline_os::task::handle_of;
 use towline_types::{Lsn, Payload, limits};
 
 use super::*;
@@ -55,8 +56,9 @@ impl Drop for OpenedAtTheEnd<'_> {
     }
 }
 
-/// An instance with two queues, on a disk that can be stopped; and what the log reports to.
-fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
+/// An instance with two queues, on a disk that can be stopped; what the log reports to; and the
+/// threads of the instance, which have not begun.
+fn bench() -> (Bench, MemoryDisk, Arc<Relay>, OpenInstance) {
     let mut config = Config::default();
     config.log.extent_bytes = 32 * MIB as u64;
     let disk = MemoryDisk::new();
@@ -84,16 +86,20 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
     {
         std::thread::yield_now();
     }
-    (Bench::around(door, None), disk, relay)
+    (Bench::around(door, None), disk, relay, open)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn sender(&mut self, queue: &str) -> LinkId {
         self.opened().await;
+        self.one_more_sender(queue).await
+    }
+
+    async fn one_more_sender(&mut self, queue: &str) -> LinkId {
         let session = self.machine.begin().unwrap();
         let target = Target { address: Some(Arc::from(queue)), ..Target::default() };
         let request = AttachRequest {
-            name: Arc::from(queue),
+            name: Arc::from(format!("{queue} on {session:?}")),
             role: Role::Sender,
             source: Some(Box::new(Source::default())),
             target: Some(Box::new(LinkTarget::Target(target))),
@@ -132,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
 #[test]
 fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
-    let (bench, disk, _relay) = bench();
+    let (bench, disk, _relay, _threads) = bench();
     run_on(bench, false, async |bench| {
         let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let link = writer.sender("DEV.QUEUE.1").await;
@@ -169,5 +175,37 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         drop(other);
         assert_eq!(served.await.unwrap(), End::Orderly);
         drop(writer);
+    });
+}
+
+#[test]
+fn who_asks_for_much_behind_a_large_message_is_not_read_until_it_is_in_the_log() {
+    // More than wait there, in what all links of a connection have credit for.
+    const LINKS: u64 = 12;
+    const PUTS: u64 = 700;
+    let (bench, _disk, _relay, threads) = bench();
+    run_on(bench, false, async |bench| {
+        let (mut client, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let large = client.sender("DEV.QUEUE.1").await;
+        let mut unlogged = Vec::new();
+        for _ in 0..LINKS {
+            unlogged.push(client.one_more_sender("DEV.QUEUE.2").await);
+        }
+        client.send(large, 0, true, 2 * MIB);
+        for link in unlogged {
+            (0..PUTS).for_each(|key| client.send(link, key, false, 1));
+        }
+        let mut accepted = Box::pin(client.accepted(1 + LINKS * PUTS));
+        assert!(is_pending(&mut accepted).await);
+        let id = towline_core::ConnectionId(1);
+        let waiting = bench.door.look(|instance| instance.requests_waiting(id));
+        let least = limits::REQUESTS_WAITING_MAX;
+        assert!((least..least + limits::STEP_REQUESTS_MAX).contains(&waiting), "{waiting}");
+        // Its pieces are logged by a thread, which begins only now.
+        let backup_folders = Arc::new(BackupFolders::new(&[]));
+        let jobs = AdminJobs { name: "QM1".into(), backup_folders };
+        let _running =
+            threads.start(&Config::default(), jobs, &handle_of(&tokio::runtime::Handle::current()));
+        accepted.await;
     });
 }
