@@ -164,6 +164,12 @@ impl World {
             self.start_sync(at);
             self.input(at, MemberInput::Left(batch));
         }
+        let active = self.process(at).and_then(|process| process.active());
+        if active.is_some_and(|active| active.journal.has_caught_up()) {
+            tell!(self, "{}: the log takes runs again", at.node);
+            self.counts.logs_behind += 1;
+            self.step(at, Input::LogCaughtUp);
+        }
     }
 
     /// A new active: the administrator sees to the queues; those that are there are refused.

@@ -151,6 +151,8 @@ pub(crate) struct Counts {
     pub(crate) activations: u64,
     pub(crate) copies: u64,
     pub(crate) images: u64,
+    /// Times that the log of an active took no run for a while.
+    pub(crate) logs_behind: u64,
     pub(crate) compared: u64,
     pub(crate) peace_us: u64,
 }
