@@ -160,6 +160,12 @@ impl QueueManager {
         self.log_room = bytes;
     }
 
+    /// Bytes of the log that large puts which have begun still need, as their pieces come.
+    #[must_use]
+    pub fn log_room_promised(&self) -> u64 {
+        self.large_room
+    }
+
     pub(crate) fn check_accepting(&self) -> Result<(), Refusal> {
         match &self.refusing {
             None if self.log_room == 0 => Err(Refusal::LogFull),

@@ -418,6 +418,13 @@ impl Instance {
         self.is_stalled() && self.stalled_for == NotAppended::Full
     }
 
+    /// Bytes of the log that were decided on and are not in it: of runs that wait, and of large
+    /// messages that have begun. What else is logged must leave them.
+    #[must_use]
+    pub fn log_room_promised(&self) -> u64 {
+        self.stalled_room.saturating_add(self.rules.log_room_promised())
+    }
+
     fn something_is_on_its_way(&self) -> bool {
         !self.pending.is_empty() || !self.stalled.is_empty()
     }
