@@ -117,8 +117,12 @@ pub const CONNECTION_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 pub const CONNECTIONS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The least part: an ordinary client holds less, and does not notice.
 pub const CONNECTION_BYTES_MIN: u64 = 1024 * 1024;
-/// Memory counted for one link beside its name and its selector. Measured: 10,000 consumers.
-pub const LINK_BYTES: u64 = 2_048;
+/// Memory counted for one link on which messages arrive, beside its name. Measured: 918 bytes, with
+/// 40,000 producers on four connections.
+pub const PRODUCER_LINK_BYTES: u64 = 1_024;
+/// Memory counted for one link on which messages leave, beside its name and its selector. Measured:
+/// 1,340 to 1,420 bytes, with 40,000 consumers, and what their lines keep once they were used.
+pub const CONSUMER_LINK_BYTES: u64 = 2_048;
 /// The part of a connection's memory (one in so many) that its links may take: a client that has
 /// its deliveries unsettled can still attach links, and one with many links is still served.
 pub const LINKS_SHARE: u64 = 2;

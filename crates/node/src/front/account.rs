@@ -99,16 +99,29 @@ impl Front {
         share.clamp(limits::DISPATCHED_AHEAD_MIN, limits::DISPATCHED_AHEAD_MAX)
     }
 
-    /// Whether a consumer was not granted what it wants because of what the client has.
+    /// The account is full only because of what others hold: it goes on, with nothing from its
+    /// client, when it is full at so many bytes.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.is_full
+    pub fn goes_on_at(&self) -> Option<u64> {
+        let bytes = self.is_full.then(|| self.is_enough())?;
+        (self.full_at < bytes && bytes <= self.bytes_max).then_some(bytes)
     }
 
-    /// Lets the instance go on when the client has given back enough.
+    /// The least [`Front::set_full_at`] with which an account that was full is not any more.
+    fn is_enough(&self) -> u64 {
+        let held = self.account().of_dispatch();
+        // The inverse of what `go_on_if_free` asks for, rounded up.
+        held + held / (FREE_SHARE - 1) + 2
+    }
+
+    /// Lets the instance go on when there is enough free space: the client, or others, have given
+    /// some back.
     pub(super) fn go_on_if_free(&mut self, requests: &mut Vec<Request>) {
         let enough = self.full_at - self.full_at / FREE_SHARE;
-        if self.account().of_dispatch() >= enough {
+        let held = self.account().of_dispatch();
+        if held >= enough {
+            // The client of one that is woken by others would wait for ever.
+            assert!(self.is_enough() > self.full_at, "there is enough already");
             return;
         }
         self.is_full = false;
@@ -149,7 +162,12 @@ impl Front {
     }
 }
 
-/// Memory that is counted for a link with this name.
-pub(super) fn link_bytes(name: &str) -> u64 {
-    limits::LINK_BYTES + name.len() as u64
+/// Memory that is counted for a link with this name on which messages arrive.
+pub(super) fn producer_bytes(name: &str) -> u64 {
+    limits::PRODUCER_LINK_BYTES + name.len() as u64
+}
+
+/// Memory that is counted for a link with this name on which messages leave.
+pub(super) fn consumer_bytes(name: &str) -> u64 {
+    limits::CONSUMER_LINK_BYTES + name.len() as u64
 }

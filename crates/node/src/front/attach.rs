@@ -12,7 +12,7 @@ use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
-use super::account::link_bytes;
+use super::account::{consumer_bytes, producer_bytes};
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
 use super::outbound::Settling;
@@ -54,7 +54,7 @@ impl Front {
     }
 
     fn attach_coordinator(&mut self, attached: PeerAttach) -> Result<(), Error> {
-        let bytes = link_bytes(&attached.name);
+        let bytes = producer_bytes(&attached.name);
         self.check_link(bytes)?;
         let link = attached.link;
         let rejects = attached
@@ -90,7 +90,7 @@ impl Front {
         };
         let address = target.address.as_deref();
         check_topic(&target.capabilities, address)?;
-        let bytes = link_bytes(&attached.name);
+        let bytes = producer_bytes(&attached.name);
         self.check_link(bytes)?;
         dynamic::check(&target.dynamic_node_properties)?;
         let rejects = attached
@@ -139,7 +139,7 @@ impl Front {
         // Before its queue is looked for: one that was kept for it would not be found again.
         let selector = selector_of(&source.filter)?;
         let of_selector = selector.as_ref().map_or(0, |selector| selector.memory_bytes() as u64);
-        let bytes = link_bytes(&attached.name) + of_selector;
+        let bytes = consumer_bytes(&attached.name) + of_selector;
         self.check_link(bytes)?;
         let private = source.capabilities.contains(TEMPORARY_QUEUE);
         match self.purpose(&attached, address, source.dynamic, private) {
@@ -301,7 +301,7 @@ impl Front {
         match self.links.get_mut(link) {
             Some(known) => known.used_for = used_for,
             None => {
-                self.links.insert(link, used_for, link_bytes(&attached.name));
+                self.links.insert(link, used_for, producer_bytes(&attached.name));
             }
         }
         let mut target = match attached.target.map(|target| *target) {

@@ -85,7 +85,10 @@ fn links_have_their_part_of_the_memory_and_one_more_is_refused() {
     assert_eq!(refusal, condition::RESOURCE_LIMIT_EXCEEDED.to_string());
     let count = links.len() as u64;
     assert!(count > 2, "{count}");
-    assert!(client.account().links / count > 10 * limits::LINK_BYTES, "selectors are the most");
+    assert!(
+        client.account().links / count > 10 * limits::CONSUMER_LINK_BYTES,
+        "selectors are the most"
+    );
     for link in links {
         rig.detach(&mut client, link);
     }

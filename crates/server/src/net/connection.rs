@@ -235,6 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             progress |= self.has_log_again(context);
             // It may have been opened before it had our waker.
             progress |= self.is_shut && !self.outbox.is_shut();
+            progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
             if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
                 return Poll::Pending;
             }

@@ -5,6 +5,8 @@
 //! machine.
 
 mod behind;
+mod full;
+mod links;
 
 use std::collections::VecDeque;
 use std::future::Future;

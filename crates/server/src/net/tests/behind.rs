@@ -4,19 +4,13 @@ use std::sync::OnceLock;
 
 use tokio::task::{spawn_local, yield_now};
 use towline_admin::status::RestartStatus;
-use towline_amqp::codec::{Map, Value};
-use towline_amqp::sections::{Header, MessageBuilder};
-use towline_amqp::types::{
-    DeliveryState, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
-};
-use towline_amqp::{AttachRequest, LinkId, Outgoing};
 use towline_core::Pages as Trust;
 use towline_engine::settings::{options, rules};
 use towline_engine::{AdminJobs, BackupFolders, Images, LogContext, OpenInstance};
 use towline_log::{Disk, Listener, LogError, LogId, MemoryDisk, Pages, Recovery, Space};
 use towline_node::Restart;
 use towline_os::task::handle_of;
-use towline_types::{Lsn, Payload, limits};
+use towline_types::{Lsn, limits};
 
 use super::*;
 
@@ -87,53 +81,6 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>, OpenInstance) {
         std::thread::yield_now();
     }
     (Bench::around(door, None), disk, relay, open)
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    async fn sender(&mut self, queue: &str) -> LinkId {
-        self.opened().await;
-        self.one_more_sender(queue).await
-    }
-
-    async fn one_more_sender(&mut self, queue: &str) -> LinkId {
-        let session = self.machine.begin().unwrap();
-        let target = Target { address: Some(Arc::from(queue)), ..Target::default() };
-        let request = AttachRequest {
-            name: Arc::from(format!("{queue} on {session:?}")),
-            role: Role::Sender,
-            source: Some(Box::new(Source::default())),
-            target: Some(Box::new(LinkTarget::Target(target))),
-            sender_settle_mode: SenderSettleMode::Unsettled,
-            receiver_settle_mode: ReceiverSettleMode::First,
-            message_bytes_max: 0,
-            desired_capabilities: Default::default(),
-            properties: Map::default(),
-        };
-        let link = self.machine.attach(session, request).unwrap();
-        while self.machine.allowance(link).credit == 0 {
-            self.event().await.expect("it is attached");
-        }
-        link
-    }
-
-    fn send(&mut self, link: LinkId, key: u64, durable: bool, bytes: usize) {
-        let header = Header { durable: Some(durable), ..Header::default() };
-        let body = vec![b'x'; bytes];
-        let message = MessageBuilder::new().header(header).value(Value::Binary(&body));
-        let content = Payload::from(message);
-        self.machine.send(link, key, Outgoing { content, ..Outgoing::default() });
-    }
-
-    /// Waits until so many messages were accepted.
-    async fn accepted(&mut self, count: u64) {
-        let mut accepted = 0;
-        while accepted < count {
-            if let Some(Event::Outcome { state, .. }) = self.event().await {
-                assert_eq!(state, Some(DeliveryState::Accepted));
-                accepted += 1;
-            }
-        }
-    }
 }
 
 #[test]
