@@ -33,7 +33,7 @@ use towline_types::{Payload, Time, limits};
 use crate::net::admission::ConnectionSlot;
 use crate::net::parting::part;
 use crate::net::portion;
-use crate::net::turn;
+use crate::net::turn::{self, Turns};
 use towline_access::Gate;
 use towline_engine::{AccountShare, Arrival, Departure, Door, Outbox};
 use towline_link::scratch;
@@ -53,8 +53,6 @@ const WRITE_PIECES_MAX: usize = 512;
 const LINGER: Duration = Duration::from_secs(5);
 /// Responses of one turn before the others get theirs.
 const RESPONSES_MAX: usize = 512;
-/// Rounds of one poll before the others get their turn.
-const ROUNDS_MAX: usize = 1;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +127,7 @@ pub(crate) struct ConnectionTask<S> {
     unflushed: bool,
     /// A bound ended this turn: the others get theirs before the next one.
     turn_was_long: bool,
+    turns: Turns,
     /// It was closed because it stood still and others waited.
     stood_still: bool,
     /// Runs once the connection is over: a peer that does not read must not keep it.
@@ -180,6 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             end_of_input: false,
             unflushed: false,
             turn_was_long: false,
+            turns: Turns::default(),
             stood_still: false,
             linger: None,
         }
@@ -205,45 +205,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.front.set_ahead(self.clock.ahead_us());
-        for _ in 0..ROUNDS_MAX {
-            let now = self.clock.now();
-            if self.gate.is_some() && self.place.poll_gives_way(context) {
-                return Poll::Ready(End::GaveWay);
-            }
-            if self.departure.is_over() {
-                return Poll::Ready(End::StoodStill);
-            }
-            self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
-            self.front.set_log_behind(self.log_is_behind);
-            self.is_shut = self.outbox.is_shut();
-            self.count();
-            let mut progress = self.poll_login(context, now);
-            progress |= self.poll_input(context, now);
-            progress |= self.step_node(now);
-            progress |= self.poll_responses(context, now);
-            progress |= self.poll_timer(context, now);
-            match self.poll_output(context, now) {
-                Ok(written) => progress |= written,
-                Err(_) => {
-                    self.end_of_input = true;
-                    return Poll::Ready(End::Lost);
-                }
-            }
-            if let Some(end) = self.finished(context) {
-                return Poll::Ready(end);
-            }
-            progress |= self.has_log_again(context);
-            // It may have been opened before it had our waker.
-            progress |= self.is_shut && !self.outbox.is_shut();
-            progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
-            if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
-                return Poll::Pending;
+        self.turns.begins();
+        let now = self.clock.now();
+        if self.gate.is_some() && self.place.poll_gives_way(context) {
+            return Poll::Ready(End::GaveWay);
+        }
+        if self.departure.is_over() {
+            return Poll::Ready(End::StoodStill);
+        }
+        self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
+        self.front.set_log_behind(self.log_is_behind);
+        self.is_shut = self.outbox.is_shut();
+        self.count();
+        let mut progress = self.poll_login(context, now);
+        progress |= self.poll_input(context, now);
+        progress |= self.step_node(now);
+        progress |= self.poll_responses(context, now);
+        progress |= self.poll_timer(context, now);
+        match self.poll_output(context, now) {
+            Ok(written) => progress |= written,
+            Err(_) => {
+                self.end_of_input = true;
+                return Poll::Ready(End::Lost);
             }
         }
-        match std::mem::take(&mut self.turn_was_long) || self.front.has_more() {
-            true => turn::after_others(context),
-            false => turn::soon(context),
+        if let Some(end) = self.finished(context) {
+            return Poll::Ready(end);
         }
+        progress |= self.has_log_again(context);
+        // It may have been opened before it had our waker.
+        progress |= self.is_shut && !self.outbox.is_shut();
+        progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
+        if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
+            return Poll::Pending;
+        }
+        let is_long = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
+        self.turns.goes_on(context, self.clock.now().since(now), is_long);
         Poll::Pending
     }
 
