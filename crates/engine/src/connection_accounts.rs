@@ -73,7 +73,7 @@ impl ConnectionAccounts {
     /// Something was given back: wakes those that waited for a part as large as it is now.
     fn wake(&self) {
         let mut waiting = self.waiting.lock();
-        // Behind the lock: who waits looks again when it holds it.
+        // Behind the lock: a connection that begins to wait looks again when it holds it.
         let part = self.part();
         while let Some(first) = waiting.wakers.first_entry()
             && first.key().0 <= part

@@ -66,6 +66,11 @@ pub const PROVISIONAL_OUTCOME_BYTES: u64 = 64;
 /// Bytes of incomplete large messages, of all connections together; beyond it only one
 /// of these connections is read.
 pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// A message up to this does not wait for longer ones: it has memory of its own, in either
+/// direction.
+pub const MEDIUM_MESSAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// That memory, for each direction, beside [`ARRIVING_BYTES_MAX`] and [`DEPARTING_BYTES_MAX`].
+pub const MEDIUM_MESSAGES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of large messages that are being sent, of all connections together; beyond it no
 /// connection begins another one. One is sent in any case.
 pub const DEPARTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -223,6 +228,7 @@ pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
 /// The least share: so few messages are less work than the link that they come on.
 pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
+const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
 const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);

@@ -139,8 +139,8 @@ entries! {
                                      middle of a large message, and others waited for the memory.",
         "All connections together have bounded memory for large messages that are being received, \
          and for those that are being sent. While other connections wait for it, a client must \
-         make progress: 256 KiB in 15 s are enough. Check whether the program hangs or its \
-         network is too slow.";
+         make progress: a megabyte a second is enough, and it may be 15 s behind that (5 s with \
+         messages up to 4 MiB). Check whether the program hangs or its network is too slow.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";
