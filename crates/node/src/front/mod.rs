@@ -389,7 +389,8 @@ impl Front {
                     // What ended it, and what was behind that, may have been part of any unit.
                     self.units.spoil_all();
                 }
-                for link in self.links.of_session(session) {
+                let links: Vec<LinkId> = self.links.of_session(session).collect();
+                for link in links {
                     self.link_gone(link, false, requests);
                 }
                 let queues = self.nodes.session_ended(session).into_iter();

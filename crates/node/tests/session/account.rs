@@ -176,3 +176,30 @@ fn accept_all_in(rig: &mut Rig, client: &mut Client, unit: &TxnId) -> u64 {
         got.into_iter().for_each(|got| rig.accept_in(client, got.delivery, unit, true));
     }
 }
+
+#[test]
+fn the_end_of_a_session_gives_back_its_links_and_no_others() {
+    let mut rig = Rig::new();
+    let mut peer = rig.any_peer();
+    rig.define("Q");
+    rig.says(&mut peer, "@1 begin next-outgoing-id=0 incoming-window=10 outgoing-window=10", &[]);
+    for (channel, count) in [(0, 3), (1, 5)] {
+        for handle in 0..count {
+            let ends = format!("name={channel}-{handle} handle={handle} role=sender target=Q");
+            rig.says(&mut peer, &format!("@{channel} attach {ends}"), &[]);
+        }
+    }
+    let all = peer.account().links;
+    // Three that the instance has answered for, the others still open.
+    rig.decide(&mut peer);
+    rig.answers(&mut peer, 6, usize::MAX);
+    rig.says(&mut peer, "@1 detach handle=0 closed", &[]);
+    rig.says(&mut peer, "@1 end", &[]);
+    rig.answers(&mut peer, 10, usize::MAX);
+    assert_eq!(peer.account().links * 8, all * 3);
+    rig.says(&mut peer, "@1 begin next-outgoing-id=0 incoming-window=10 outgoing-window=10", &[]);
+    rig.says(&mut peer, "@1 end", &[]);
+    assert_eq!(peer.account().links * 8, all * 3, "a session of the same number had none");
+    rig.says(&mut peer, "end", &[]);
+    assert_eq!(peer.account().links, 0);
+}

@@ -29,7 +29,7 @@ pub(crate) enum Seen {
 
 /// See the [module](self).
 pub(crate) struct AnyPeer {
-    front: Front,
+    pub(super) front: Front,
     id: ConnectionId,
     input: BytesMut,
     output: BytesMut,
