@@ -24,7 +24,10 @@ mod selection;
 
 pub use admin::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
 pub use damaged::{DamagedMessage, Whereabouts};
-pub use front::{ConnectionAccount, Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
+pub use front::{
+    CheckedMessage, ConnectionAccount, Elsewhere, Front, FrontOptions, Logins, MessageCheck,
+    SOLE_CONNECTION,
+};
 pub use instance::{
     Administration, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound,
     RoutedResponse,

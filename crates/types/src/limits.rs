@@ -154,6 +154,9 @@ pub const STEP_REQUESTS_MAX: usize = 4_096;
 /// Requests of one connection that wait behind a message of its own that goes to the log in pieces:
 /// with so many, nothing more is taken from it before they are done. One step more waits at most.
 pub const REQUESTS_WAITING_MAX: usize = STEP_REQUESTS_MAX;
+/// A message longer than this is checked beside the connections of its thread: one of so many bytes
+/// takes two milliseconds at worst, when each byte is a value.
+pub const CHECKED_AT_ONCE_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of messages of one step; one more is taken while they are fewer.
 pub const STEP_BYTES_MAX: usize = 256 * 1024;
 /// A body longer than this goes to the log in chunks of this size.

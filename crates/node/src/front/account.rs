@@ -27,7 +27,7 @@ const FREE_SHARE: u64 = 8;
 /// Bytes that one connection holds, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionAccount {
-    /// Parts of messages whose last frame has not come.
+    /// Parts of messages whose last frame has not come, and one that is being checked.
     pub arriving: u64,
     /// Messages that were put and have no answer yet.
     pub unanswered: u64,
@@ -66,7 +66,7 @@ impl Front {
         let holes = unsettled.holes as u64 * limits::SETTLED_DELIVERY_BYTES;
         let bodies = self.machine.begun_bytes() + self.links.leaving_bytes();
         ConnectionAccount {
-            arriving: self.machine.unfinished_bytes(),
+            arriving: self.unfinished_bytes(),
             unanswered: self.incoming_bytes as u64,
             links: self.links.bytes(),
             deliveries: held + open + holes,

@@ -19,6 +19,7 @@ const BATCH_FORMAT: u32 = 0x8001_3700;
 const DELIVERY_TIME: &str = "x-opt-delivery-time";
 
 /// A message as it came in.
+#[derive(Debug)]
 pub(super) struct IncomingMessage {
     pub(super) message: NewMessage,
     /// The queue that it names itself, where it must.

@@ -6,6 +6,7 @@
 mod account;
 mod admin;
 mod attach;
+mod checking;
 mod deliver;
 mod delivery_window;
 mod dynamic;
@@ -35,6 +36,8 @@ use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, Se
 use towline_types::{Payload, Time};
 
 pub use self::account::ConnectionAccount;
+use self::checking::PendingMessage;
+pub use self::checking::{CheckedMessage, MessageCheck};
 use self::dynamic::Nodes;
 use self::links::Links;
 use self::message::SettlementAnswer;
@@ -95,6 +98,8 @@ pub struct Front {
     links: Links,
     nodes: Nodes,
     in_flight: Slab<InFlight>,
+    /// What came behind it waits.
+    checking: Option<PendingMessage>,
     incoming_bytes: usize,
     /// See [`ConnectionAccount`].
     bytes_max: u64,
@@ -157,6 +162,7 @@ impl Front {
             links: Links::default(),
             nodes: Nodes::default(),
             in_flight: Slab::new(),
+            checking: None,
             incoming_bytes: 0,
             bytes_max: options.bytes_max,
             full_at: options.bytes_max,
@@ -189,13 +195,18 @@ impl Front {
     }
 
     /// Takes whole frames from the front of `input`; what they ask for is added to `requests`.
+    /// Nothing is taken while a message [is being checked](Front::is_checking).
     pub fn receive(&mut self, now: Time, input: &mut BytesMut, requests: &mut Vec<Request>) {
+        if self.checking.is_some() {
+            return;
+        }
         loop {
             let before = input.len();
             self.machine.receive(now, input);
             self.take_events(now, requests);
             // While a login waits for its answer the machine takes nothing.
-            if input.is_empty() || input.len() == before || self.machine.has_more() {
+            let is_all = input.is_empty() || input.len() == before || self.machine.has_more();
+            if is_all || self.checking.is_some() {
                 self.check_arriving();
                 if self.is_full {
                     self.go_on_if_free(requests);
@@ -241,7 +252,7 @@ impl Front {
     /// Whether the connection is over once the output is flushed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.machine.is_finished()
+        self.machine.is_finished() && self.checking.is_none()
     }
 
     /// Whether both sides closed it without an error.
@@ -262,10 +273,10 @@ impl Front {
         self.incoming_bytes
     }
 
-    /// Bytes of messages without their last frame so far.
+    /// Bytes of messages without their last frame so far, and of one that is being checked.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
-        self.machine.unfinished_bytes()
+        self.machine.unfinished_bytes() + self.checking_bytes()
     }
 
     /// Whether there is something to send.
@@ -360,7 +371,7 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while !self.entering {
+        while !self.entering && self.checking.is_none() {
             let Some(event) = self.machine.next_event() else { return };
             self.take_event(now, event, requests);
         }

@@ -7,6 +7,7 @@ use towline_amqp::{IncomingDelivery, IncomingId, coordinator};
 use towline_core::{Refusal, UnitId};
 use towline_types::Time;
 
+use super::checking::{CheckedMessage, PendingMessage};
 use super::links::LinkUse;
 use super::message::{self, IncomingMessage};
 use super::open_units::DeliveryKey;
@@ -65,12 +66,19 @@ impl Front {
             Err(error) => return self.refuse_message(refused, error, requests),
         };
         refused.unit = unit;
-        let bytes = transfer.payload.len();
-        let payload = &transfer.payload;
-        let format = transfer.message_format;
-        let parsed =
-            message::from_payload(now.moved(self.ahead_us), payload, format, producer.is_none());
-        let IncomingMessage { message, to } = match parsed {
+        self.check(now, transfer, producer, refused, requests);
+    }
+
+    /// A message was checked, and is put if it is one.
+    pub(super) fn put_checked(
+        &mut self,
+        pending: PendingMessage,
+        checked: CheckedMessage,
+        requests: &mut Vec<Request>,
+    ) {
+        let PendingMessage { refused, producer, bytes, .. } = pending;
+        let RefusedMessage { delivery, tag, unit, .. } = refused;
+        let IncomingMessage { message, to } = match checked.0 {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse_message(refused, error, requests),
         };

@@ -10,6 +10,7 @@
 //!
 //! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
 
+pub(super) mod checks;
 mod outgoing_bodies;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time, limits};
 
+use self::checks::MessageAnswer;
 use crate::net::admission::ConnectionSlot;
 use crate::net::parting::part;
 use crate::net::portion;
@@ -94,6 +96,8 @@ pub(crate) struct ConnectionTask<S> {
     held: Option<Pin<Box<Sleep>>>,
     /// The password of a login that is being compared; nothing is read meanwhile.
     comparing: Option<LoginAnswer>,
+    /// A long message that is being checked; nothing is read meanwhile.
+    checking: Option<MessageAnswer>,
     door: Arc<Door>,
     outbox: Arc<Outbox>,
     log: Log,
@@ -157,6 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             gate: Some(entrance.gate),
             held: None,
             comparing: None,
+            checking: None,
             door,
             outbox,
             log,
@@ -188,6 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Runs until the connection is over, then notifies the node.
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
+        self.finish_checks().await;
         // What was sent and is settled in advance must not come back with the rest.
         if !self.requests.is_empty() {
             self.door.step(self.clock.now(), self.id, &mut self.requests);
@@ -218,7 +224,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.is_shut = self.outbox.is_shut();
         self.count();
         let mut progress = self.poll_login(context, now);
+        progress |= self.poll_check(context, now);
         progress |= self.poll_input(context, now);
+        progress |= self.poll_check(context, now);
         progress |= self.step_node(now);
         progress |= self.poll_responses(context, now);
         progress |= self.poll_timer(context, now);
@@ -266,6 +274,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 return Some(End::Lost);
             }
         }
+        // Puts that the client had sent before.
+        if self.checking.is_some() {
+            return None;
+        }
         // Nothing more can come: what was asked for is answered by the node's own bookkeeping.
         if self.end_of_input { Some(End::Lost) } else { None }
     }
@@ -289,6 +301,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
             || self.waits_for_log
             || self.is_shut
+            || self.front.is_checking()
             || !self.arrival.may_read(context)
         {
             // This side does not read: the peer must not pass for silent.

@@ -5,6 +5,7 @@
 //! machine.
 
 mod behind;
+mod checks;
 mod full;
 mod links;
 

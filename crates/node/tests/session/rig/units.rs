@@ -51,7 +51,7 @@ impl Rig {
     fn says_anyway(&mut self, client: &mut Client, line: &str) {
         let mut input: BytesMut = peer::text::encode(line);
         let mut requests = Vec::new();
-        client.front.receive(self.now, &mut input, &mut requests);
+        super::checks::take(&mut client.front, self.now, &mut input, &mut requests);
         let input = Input::Requests { connection: client.id, requests: &mut requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
         self.exchange(client);
