@@ -196,9 +196,14 @@ pub const DELIVERIES_UNFINISHED_MAX: usize = 256;
 pub const QUEUES_KEPT_MAX: usize = 64;
 /// Longest selector text in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 4_096;
-/// Bytes of one message that one selector may walk through: what stands before the body, for each
-/// property and each LIKE of the selector. A message for which that is more does not match.
-pub const SELECTOR_WALK_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes of one message that one selector may walk through to find its properties (what stands
+/// before the body, for each of them), and as many along which its patterns may go: about two
+/// milliseconds each. A message for which that is more does not match.
+pub const SELECTOR_WALK_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Up to so many bytes before the body all properties are found in one walk, however many they are.
+pub const SELECTOR_ONE_WALK_BYTES_MAX: usize = 256 * 1024;
+/// A byte of that walk costs as much as so many of the other one: each name is looked up.
+pub const SELECTOR_ONE_WALK_WEIGHT: usize = 8;
 /// So many bytes to walk through count as one message more to look at.
 pub const SELECTOR_LOOK_BYTES: usize = 1_024;
 /// Plain consumers that are served by a step of the instance: all clients wait for it. The rest is
@@ -235,9 +240,12 @@ const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8)
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
 const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
-// Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
+// Any selector finds properties of ordinary length.
+const _: () = assert!(ENVELOPE_BYTES_MAX as usize <= SELECTOR_ONE_WALK_BYTES_MAX);
 const _: () =
-    assert!(SELECTOR_BYTES_MAX as u64 / 2 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
+    assert!(SELECTOR_ONE_WALK_BYTES_MAX * SELECTOR_ONE_WALK_WEIGHT <= SELECTOR_WALK_BYTES_MAX);
+// Thirty-two patterns may go along the longest of them; more, along texts that are shorter.
+const _: () = assert!(32 * ENVELOPE_BYTES_MAX as usize <= SELECTOR_WALK_BYTES_MAX);
 const _: () = assert!(CONTROL_ANSWER_STALLED.as_millis() < CONTROL_ANSWER_MAX.as_millis());
 const _: () = assert!(REFUSED_PER_CONSUMER_MAX <= REFUSED_PER_CONNECTION_MAX);
 const _: () = assert!(UNIT_STAGED_BYTES_MAX <= CONNECTION_STAGED_BYTES_MAX);
