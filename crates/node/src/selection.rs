@@ -263,16 +263,19 @@ impl SelectedMessage<'_> {
             return found.get(name);
         }
         let front = self.sections.front_bytes();
+        let fits_in_one_walk = front <= limits::SELECTOR_ONE_WALK_BYTES_MAX;
+        let one_walk = front.saturating_mul(limits::SELECTOR_ONE_WALK_WEIGHT);
+        let most = if fits_in_one_walk { one_walk } else { limits::SELECTOR_WALK_BYTES_MAX };
         let walked = self.walked.get().saturating_add(front);
-        if walked <= limits::SELECTOR_WALK_BYTES_MAX {
+        if walked <= most {
             self.walked.set(walked);
             return self.sections.application_property(self.content, name);
         }
-        if front > limits::SELECTOR_ONE_WALK_BYTES_MAX {
+        if !fits_in_one_walk {
             self.is_too_long.set(true);
             return None;
         }
-        self.walked.set(self.walked.get() + front * limits::SELECTOR_ONE_WALK_WEIGHT);
+        self.walked.set(self.walked.get().saturating_add(one_walk));
         let all = || FoundProperties::of(self.selector, &self.sections, self.content);
         self.found.get_or_init(all).get(name)
     }
