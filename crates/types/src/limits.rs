@@ -241,11 +241,11 @@ const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
 const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector finds properties of ordinary length.
-const _: () = assert!(ENVELOPE_BYTES_MAX as usize <= SELECTOR_ONE_WALK_BYTES_MAX);
+const _: () = assert!(ENVELOPE_BYTES_MAX <= SELECTOR_ONE_WALK_BYTES_MAX as u64);
 const _: () =
     assert!(SELECTOR_ONE_WALK_BYTES_MAX * SELECTOR_ONE_WALK_WEIGHT <= SELECTOR_WALK_BYTES_MAX);
 // Thirty-two patterns may go along the longest of them; more, along texts that are shorter.
-const _: () = assert!(32 * ENVELOPE_BYTES_MAX as usize <= SELECTOR_WALK_BYTES_MAX);
+const _: () = assert!(32 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
 const _: () = assert!(CONTROL_ANSWER_STALLED.as_millis() < CONTROL_ANSWER_MAX.as_millis());
 const _: () = assert!(REFUSED_PER_CONSUMER_MAX <= REFUSED_PER_CONNECTION_MAX);
 const _: () = assert!(UNIT_STAGED_BYTES_MAX <= CONNECTION_STAGED_BYTES_MAX);

@@ -18,9 +18,9 @@ use towline_types::Time;
 use super::ConnectionTask;
 
 /// For all connections of the process.
-pub(in crate::net) static CHECKS: Semaphore = Semaphore::const_new(CHECKS_MAX);
+pub(in crate::net) static CHECKS: Semaphore = Semaphore::const_new(CHECKS_MAX as usize);
 /// Checks that run at the same time.
-pub(in crate::net) const CHECKS_MAX: usize = 2;
+pub(in crate::net) const CHECKS_MAX: u32 = 2;
 
 /// The answer, when it comes; none when the runtime ends.
 pub(super) type MessageAnswer = Pin<Box<dyn Future<Output = Option<CheckedMessage>>>>;

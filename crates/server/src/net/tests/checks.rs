@@ -25,7 +25,7 @@ fn others_go_on_while_a_long_message_is_checked_and_nothing_overtakes_it() {
         let (mut other, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let others = other.sender("DEV.QUEUE.2").await;
         // All threads for that are busy until we say so.
-        let busy = CHECKS.acquire_many(CHECKS_MAX as u32).await.unwrap();
+        let busy = CHECKS.acquire_many(CHECKS_MAX).await.unwrap();
         client.send(link, 0, false, LONG);
         client.send(link, 1, false, 10);
         {
@@ -39,7 +39,7 @@ fn others_go_on_while_a_long_message_is_checked_and_nothing_overtakes_it() {
         client.accepted(2).await;
         assert_eq!(depth(&bench), 2);
         // A client that does not wait for answers loses nothing by going.
-        let busy = CHECKS.acquire_many(CHECKS_MAX as u32).await.unwrap();
+        let busy = CHECKS.acquire_many(CHECKS_MAX).await.unwrap();
         client.send(link, 2, false, LONG);
         client.send(link, 3, false, 10);
         client.flush().await.unwrap();
