@@ -234,7 +234,9 @@ impl Instance {
             // It stands behind the others before it has its turn: it may end in it.
             self.client_work.turns.rotate_left(1);
             let Some(connection) = self.client_work.turns.back().copied() else { return };
+            let own = self.decides_for(connection);
             let cost = self.client_turn(now, connection, journal, out);
+            self.decision.principal = own;
             *units = units.saturating_sub(cost);
         }
     }

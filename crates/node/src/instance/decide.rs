@@ -43,6 +43,7 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
+        debug_assert_eq!(self.decision.principal, *self.rules.principal(connection));
         let caller = &Caller { now, connection, journal };
         match request {
             Request::Put { token, target, message, unit, reply_wanted } => {

@@ -33,7 +33,7 @@ use crate::damaged::DamagedMessages;
 use crate::journal::{Journal, NotAppended};
 use crate::live::LiveExtents;
 use crate::pending::{DurableRun, Pending};
-use crate::request::Response;
+use crate::request::{Request, Response};
 use crate::selection::{Contents, FetchTicket};
 
 /// One instance of a queue manager.
@@ -159,11 +159,7 @@ impl Instance {
     pub fn step(&mut self, now: Time, input: Input<'_>, journal: &dyn Journal, out: &mut Outbound) {
         match input {
             Input::Requests { connection, requests } => {
-                let own = self.decides_for(connection);
-                for request in requests.drain(..) {
-                    self.asked(now, connection, request, journal, out);
-                }
-                self.decision.principal = own;
+                self.requests(now, connection, requests, journal, out);
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
             Input::Content { ticket, content } => {
@@ -235,6 +231,21 @@ impl Instance {
             }
         }
         self.dispatch(now, journal, out);
+    }
+
+    fn requests(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        requests: &mut Vec<Request>,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let own = self.decides_for(connection);
+        for request in requests.drain(..) {
+            self.asked(now, connection, request, journal, out);
+        }
+        self.decision.principal = own;
     }
 
     /// What is decided next is asked for by this connection. Yields the principal of before.

@@ -101,7 +101,7 @@ impl OnAPage {
         let Fact::Put { queue, sequence, .. } = record::decode(&bytes, at).unwrap().0 else {
             panic!("the newest record is not the put")
         };
-        let plan = instance.plan_image();
+        let plan = instance.plan_image().unwrap();
         let mut page = Vec::new();
         let draft = plan.jobs()[0].encode(&mut page).unwrap();
         let at = PageRef { unit: 7, bytes: u32::try_from(page.len()).unwrap(), checksum: 0 };
