@@ -79,7 +79,7 @@ impl Parts {
         self.aside.get(&commit).map_or(0, |aside| aside.operations)
     }
 
-    /// The last fact that was taken is passed over, or is in its place.
+    /// The last fact that was taken is passed over, or is kept.
     fn close_if_full(&mut self) {
         self.open = self.open.filter(|(_, rest)| *rest > 0);
     }

@@ -198,7 +198,7 @@ impl QueueManager {
         }
     }
 
-    /// Whether a put fits its place.
+    /// Whether a put fits where it goes.
     fn judge_place(
         &self,
         queue: QueueId,

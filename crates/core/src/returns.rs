@@ -66,6 +66,7 @@ impl ReturningMessage {
 }
 
 impl Returns {
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.puts.is_empty() && self.messages.is_empty()
     }
@@ -104,6 +105,16 @@ impl QueueManager {
         }
     }
 
+    /// Backouts of messages that come back are logged: they stay where they are while runs wait for
+    /// the log.
+    pub(crate) fn returns_can_go_on(&self) -> bool {
+        !self.returns.puts.is_empty() || self.messages_can_return()
+    }
+
+    fn messages_can_return(&self) -> bool {
+        !self.returns.messages.is_empty() && !self.log_wait.waits()
+    }
+
     /// Some of both have their turn; yields how many.
     pub(crate) fn return_some(&mut self, now: Time, outputs: &mut Outputs) -> u32 {
         let mut count = 0;
@@ -115,7 +126,9 @@ impl QueueManager {
             some.iter().for_each(|put| self.unstage(put, false));
             count += some.len();
         }
-        if let Some(messages) = self.returns.messages.front_mut() {
+        if self.messages_can_return()
+            && let Some(messages) = self.returns.messages.front_mut()
+        {
             let some: Vec<ReturningMessage> = messages.by_ref().take(PER_TURN).collect();
             if messages.as_slice().is_empty() {
                 self.returns.messages.pop_front();

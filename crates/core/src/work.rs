@@ -22,7 +22,7 @@ impl QueueManager {
             || !self.unserved.is_empty()
             || self.scan_can_go_on()
             || !self.garbage.is_empty()
-            || !self.returns.is_empty()
+            || self.returns_can_go_on()
             || self.parts.is_arriving()
     }
 
@@ -55,7 +55,7 @@ impl QueueManager {
             if !self.garbage.is_empty() {
                 *units = units.saturating_sub(self.give_up_some(outputs).max(1));
             }
-            if !self.returns.is_empty() {
+            if self.returns_can_go_on() {
                 *units = units.saturating_sub(self.return_some(now, outputs).max(1));
             }
             if self.parts.is_arriving() {

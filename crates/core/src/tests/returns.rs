@@ -81,6 +81,21 @@ fn what_a_lost_client_had_not_settled_comes_in_slices_and_in_order() {
 }
 
 #[test]
+fn nothing_comes_back_in_slices_while_runs_wait_for_the_log() {
+    let mut rig = deep();
+    got(&mut rig);
+    rig.core.wait_for_log(true);
+    rig.disconnect(CLIENT, true);
+    assert!(!rig.core.has_work(), "it is not polled");
+    rig.slice(50);
+    rig.take_outputs();
+    assert!(rig.last_facts.is_empty());
+    rig.core.wait_for_log(false);
+    assert!(rig.core.next_tick() <= rig.now);
+    come_back_in_order(&mut rig, 1);
+}
+
+#[test]
 fn another_queue_is_served_while_messages_come_back() {
     let mut rig = deep();
     got(&mut rig);

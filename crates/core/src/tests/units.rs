@@ -355,6 +355,9 @@ fn a_full_unit_in_which_too_much_is_settled_is_rolled_back_before_its_discharge(
         assert_eq!(staged, if number < 2 { Ok(()) } else { Err(too_many.clone()) });
         assert_eq!(rig.core.open_units(), usize::from(number + 1 < got.len()));
     }
+    // They come back in slices.
+    rig.serve();
+    rig.take_outputs();
     rig.core.audit();
     assert_eq!(rig.status("Q").uncommitted, 1, "what is settled behind the end waits");
     assert_eq!(rig.browse("Q").len(), got.len() - 1);

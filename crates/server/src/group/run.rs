@@ -184,7 +184,8 @@ async fn serve(
         opened: Arc::clone(opened),
         view: entrance.view.clone(),
     }));
-    // Not before: who asks this folder how its instance is must not be led to the active one.
+    // Not before: a command that asks this folder for its instance must not be led to the active
+    // one.
     listeners.bind_local(args, config)?;
     let mut accepting = listeners.accept(&entrance);
     tasks.spawn(reload::watch(Arc::clone(reload)));

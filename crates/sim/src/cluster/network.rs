@@ -369,7 +369,7 @@ fn dial(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, peer: Peer) {
     }
 }
 
-/// Both say who they are, and what they know.
+/// Both say which instance they are, and what they know.
 fn greet(ports: &Ports, inbox: &Arc<dyn Inbox>, peer: Peer) -> Option<(Arc<Wire>, Greeting)> {
     let (network, this) = (&ports.network, ports.this);
     let accepting = network.inner.lock().accepting[peer].clone()?;
