@@ -203,7 +203,7 @@ impl Door {
     /// All that `towline status` shows.
     pub fn status(&self) -> Status {
         let now = self.clock.wall();
-        // Files of /proc, and locks that threads hold that are at work: nothing need wait meanwhile.
+        // Files of /proc, and locks that threads hold that are at work: nothing waits meanwhile.
         let surroundings = self.journal().surroundings(now);
         let status = self.look(|instance| instance.status_without_queues(surroundings));
         let mut queues = Vec::new();

@@ -105,7 +105,7 @@ impl QueueManager {
         staged
     }
 
-    /// Keeps a get that its unit cannot take and that no other client has, as far as there is a bound.
+    /// Keeps a get that its unit cannot take and no other client has, as far as there is a bound.
     fn keep_late_get(
         &mut self,
         now: Time,
