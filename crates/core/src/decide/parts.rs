@@ -231,6 +231,12 @@ impl QueueManager {
         out.push_logged(completed, Durability::Forced);
     }
 
+    /// Whether a commit has begun and its completion is not decided.
+    #[must_use]
+    pub fn has_commits_in_parts(&self) -> bool {
+        !self.commits.is_empty()
+    }
+
     fn take_commit(&mut self, id: CommitId) -> CommitInParts {
         match self.commits.remove(&id) {
             Some(commit) => commit,
