@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use towline_core::{DanglingNames, Limits, Pages as Trust};
 use towline_log::{
-    Begin, Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError, ReplayItem,
+    Begin, Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError,
+    ReplayItem,
 };
 use towline_node::{Instance, Restart};
 use towline_os::fs;

@@ -50,8 +50,11 @@ fn numbers() -> Vec<String> {
 
 /// More than ten are committed in parts, and come back in slices.
 fn in_slices() -> Rig {
-    let mut rig =
-        Rig::with(Limits { committed_at_once_max: 10, returned_at_once_max: 10, ..Limits::default() });
+    let mut rig = Rig::with(Limits {
+        committed_at_once_max: 10,
+        returned_at_once_max: 10,
+        ..Limits::default()
+    });
     rig.define("A");
     rig.define("B");
     rig.core.raise_level(&mut rig.decision).unwrap();

@@ -211,7 +211,13 @@ impl Front {
             return;
         };
         match result {
-            Ok(ProducerOpened { producer, address, message_bytes_max, limit_of, goes_with_link }) => {
+            Ok(ProducerOpened {
+                producer,
+                address,
+                message_bytes_max,
+                limit_of,
+                goes_with_link,
+            }) => {
                 let rejects = attached
                     .source
                     .as_deref()

@@ -17,12 +17,7 @@ use crate::journal::Journal;
 
 impl Instance {
     /// Commits that have begun go to their end now where their space is being used up.
-    pub(super) fn hurry_commits(
-        &mut self,
-        now: Time,
-        journal: &dyn Journal,
-        out: &mut Outbound,
-    ) {
+    pub(super) fn hurry_commits(&mut self, now: Time, journal: &dyn Journal, out: &mut Outbound) {
         while self.commits_lack_room(journal) {
             let Some((connection, commit)) = self.client_work.take_commit() else { return };
             let own = self.decides_for(connection);
