@@ -1,8 +1,11 @@
 //! What the queue manager logs by itself, without a client that asks, while runs wait for the log:
 //! nothing. A disk may stand still for as long as it likes, and each message that expires and each
-//! unit of work that ends meanwhile would be one more run that waits.
+//! unit of work that ends meanwhile would be one more run that waits. Nor is a backout logged: its
+//! message comes back when the log takes runs (`returns`). A client that fails again and again
+//! would get it again at once, and each round would be one more run.
 //!
-//! Not here: what clients ask for, which is bounded where they are read.
+//! Not here: what else clients ask for. Puts are held back where they are read, each message ends
+//! once, and for all else that is logged its client waits.
 //!
 //! Invariant: a consumer that met a message with an end that waits looks again when the log takes
 //! runs.

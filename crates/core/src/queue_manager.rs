@@ -176,8 +176,12 @@ impl QueueManager {
 
     /// Whether the log has space for `puts` persistent messages with bodies of `bytes` together.
     pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
-        let free = self.log_room.saturating_sub(self.large_room);
-        if log_room_of(bytes, puts) > free { Err(Refusal::LogFull) } else { Ok(()) }
+        if self.has_log_room(log_room_of(bytes, puts)) { Ok(()) } else { Err(Refusal::LogFull) }
+    }
+
+    /// Whether the log has so many bytes that are promised to nothing else.
+    pub(crate) fn has_log_room(&self, bytes: u64) -> bool {
+        bytes <= self.log_room.saturating_sub(self.large_room)
     }
 
     pub(crate) fn next_sequence(&mut self) -> MessageSequence {

@@ -2,8 +2,8 @@
 //! back, or a client that is gone with much that it had not settled. There may be a million: they
 //! come in slices (`work`).
 //!
-//! Few come back at once, in the step that asks for it; so do deliveries that their consumer still
-//! has. Not here: what happens to a message that comes back (`decide`).
+//! Few come back at once, in the step that asks for it, unless that is logged and runs wait for the
+//! log; so do deliveries that their consumer still has. Not here: what happens to a message that comes back (`decide`).
 //!
 //! Invariants: a message that is to come back is held, as it was before; as long as one is, its
 //! queue gives nothing to consumers, so that none overtakes another one, and is not cleared or

@@ -314,9 +314,14 @@ impl Restart {
         self.run.insert(chunks, (first, Fact::Part { commit, operations }));
     }
 
-    /// Another instance leads from here on: units of work that were open are gone, and what they
-    /// sent to the log ahead with them.
-    pub fn new_term(&mut self) {
+    /// Another process, or another leader, wrote the log from the batch at `at` on: units of work
+    /// that were open are gone, and what they sent to the log ahead with them; so is a commit in
+    /// parts that was not completed. Must be called wherever the log is read, live or at a start:
+    /// no image can be taken while such a commit seems to be on its way.
+    pub fn new_term(&mut self, at: Lsn) {
+        if self.whole && at < self.image_at {
+            return; // The image knows the outcome.
+        }
         self.run.clear();
         self.instance.rules.replay_new_term(&mut self.outputs);
         self.account();

@@ -155,7 +155,7 @@ impl Replica {
             Err(error) => cannot_apply(&error.to_string()),
         }
         if batch.payload.is_empty() {
-            restart.new_term();
+            restart.new_term(batch.lsn);
         }
         evict(restart, &self.pages);
     }

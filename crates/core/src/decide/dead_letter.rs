@@ -13,6 +13,7 @@ use crate::message::{DeadLetter, DeadLetterReason, Message};
 use crate::object::QueueKind;
 use crate::queue::{EntryState, Spot};
 use crate::record::fields::LEVEL_OF_FIELDS;
+use crate::returns::ReturningMessage;
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
@@ -30,6 +31,14 @@ impl QueueManager {
             self.give_back(id, spot);
             return;
         }
+        if self.backout_waits(id, spot) {
+            return self.return_later(vec![ReturningMessage::Held {
+                queue: id,
+                spot,
+                failed: true,
+            }]);
+        }
+        let queue = self.queue_mut(id);
         let threshold = queue.definition.attributes.backout_threshold;
         let Some(entry) = queue.entry(spot) else {
             unreachable!("a message that is held is in its queue")
@@ -48,6 +57,13 @@ impl QueueManager {
         if !(poison && self.dead_letter(now, id, spot, reason, facts)) {
             self.give_back(id, spot);
         }
+    }
+
+    /// Whether a backout would be one more run that waits for the log. Its message would be
+    /// delivered again at once, to a client that may do that again and again.
+    fn backout_waits(&self, id: QueueId, spot: Spot) -> bool {
+        let persistent = || self.queue(id).entry(spot).is_some_and(|entry| entry.persistent);
+        self.log_wait.waits() && persistent()
     }
 
     /// Moves a message to the queue that this reason leads to. False: there is no usable one, and

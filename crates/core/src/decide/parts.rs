@@ -15,7 +15,7 @@ use towline_types::{Time, limits};
 use super::put::{memory_body, push_chunks};
 use crate::fact::{Durability, Fact};
 use crate::hash::FastMap;
-use crate::log_room::log_room_of;
+use crate::log_room::{log_room_of, log_room_of_gets};
 use crate::message::{Body, BodyName, Message};
 use crate::record::fields::LEVEL_OF_FIELDS;
 use crate::request::{Decision, Outcome};
@@ -60,9 +60,10 @@ impl CommitInParts {
         }
     }
 
-    /// What it still needs of the log's space for puts. Gets are counted as if they were some.
+    /// What it still needs of the log's space, for gets too, and for what is decided with the
+    /// completion.
     pub(crate) fn log_room(&self) -> u64 {
-        log_room_of(self.staged_bytes, (self.puts.len() + self.gets.len()) as u64)
+        log_room(self.staged_bytes, self.puts.len(), self.gets.len() + self.others.len())
     }
 
     /// Puts that are in no part yet.
@@ -89,6 +90,10 @@ impl CommitInParts {
     }
 }
 
+fn log_room(staged_bytes: u64, puts: usize, gets: usize) -> u64 {
+    log_room_of(staged_bytes, puts as u64).saturating_add(log_room_of_gets(gets as u64))
+}
+
 /// The operations of one part.
 #[derive(Default)]
 struct Part {
@@ -106,10 +111,10 @@ impl QueueManager {
         let unit = self.units.get(&id).filter(|unit| unit.connection == connection);
         self.level >= LEVEL_OF_FIELDS
             && unit.is_some_and(|unit| {
-                let messages = unit.messages();
-                messages > self.limits.committed_at_once_max
+                let room = log_room(unit.staged_bytes, unit.puts.len(), unit.gets.len());
+                unit.messages() > self.limits.committed_at_once_max
                     && self.check_accepting().is_ok()
-                    && self.check_log_room(unit.staged_bytes, messages as u64).is_ok()
+                    && self.has_log_room(room)
             })
     }
 
@@ -214,6 +219,7 @@ impl QueueManager {
         let commit = self.take_commit(id);
         let rest = commit.puts.len() + commit.gets.len();
         assert_eq!(rest, 0, "half a unit of work would happen");
+        self.large_room -= commit.log_room();
         let first = MessageSequence(self.next.sequence);
         self.next.sequence += commit.next_put;
         for get in commit.others {
@@ -229,6 +235,12 @@ impl QueueManager {
         let completed = Fact::Completed { commit: id, operations: commit.operations, first };
         // Whatever is logged: the answer says that all of it happened.
         out.push_logged(completed, Durability::Forced);
+    }
+
+    /// Whether a commit has begun and its completion is not decided.
+    #[must_use]
+    pub fn has_commits_in_parts(&self) -> bool {
+        !self.commits.is_empty()
     }
 
     fn take_commit(&mut self, id: CommitId) -> CommitInParts {

@@ -368,6 +368,32 @@ fn a_commit_in_parts_needs_its_space_in_the_log_when_it_begins_and_keeps_it() {
     assert_eq!(rig.core.large_room, 0);
 }
 
+/// A million gets would keep a gigabyte from the puts of others.
+#[test]
+fn a_commit_of_gets_keeps_the_space_of_gets_until_they_are_decided() {
+    let mut rig = rig();
+    for number in numbers(300) {
+        rig.put_persistent("Q", &number);
+    }
+    let unit = rig.declare();
+    for (number, delivery) in got(&mut rig, 300).iter().enumerate() {
+        let outcome = if number % 10 == 7 { Outcome::Released } else { Outcome::Accepted };
+        rig.settle_in(delivery, outcome, Some(unit)).unwrap();
+    }
+    rig.core.set_log_room(40_000);
+    let commit = begin(&mut rig, unit);
+    assert_eq!(rig.core.large_room, crate::log_room::log_room_of_gets(300));
+    rig.put_persistent("R", "other");
+    while rig.next_part(commit) {
+        rig.core.audit();
+    }
+    let with_the_completion = crate::log_room::log_room_of_gets(30);
+    assert_eq!(rig.core.large_room, with_the_completion);
+    rig.finish_commit(commit);
+    assert_eq!((rig.core.large_room, rig.depth("Q")), (0, 30));
+    rig.core.audit();
+}
+
 #[test]
 fn a_temporary_queue_that_goes_within_a_commit_goes_when_all_is_carried_out() {
     let mut rig = rig();

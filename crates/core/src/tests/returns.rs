@@ -141,3 +141,48 @@ fn a_queue_to_which_messages_come_back_is_not_cleared() {
     rig.take_outputs();
     rig.core.clear(rig.now, "Q", &mut decision).unwrap();
 }
+
+/// Delivered again at once, it could be backed out again and again: each time is one more run that
+/// waits.
+#[test]
+fn what_is_backed_out_while_runs_wait_for_the_log_comes_back_when_they_do_not() {
+    type Way = fn(&mut Rig, &[Delivery]);
+    let ways: [Way; 3] = [
+        |rig, got| {
+            let unit = rig.declare();
+            for delivery in got {
+                rig.settle_in(delivery, Outcome::Accepted, Some(unit)).unwrap();
+            }
+            rig.discharge(unit, true).unwrap();
+        },
+        |rig, got| {
+            let failed = Outcome::Modified { failed: true, undeliverable_here: false };
+            got.iter().for_each(|delivery| rig.settle(delivery, failed));
+        },
+        |rig, _| rig.disconnect(CLIENT, true),
+    ];
+    for (number, backs_out) in ways.iter().enumerate() {
+        let mut rig = Rig::new();
+        rig.define("Q");
+        rig.put_persistent("Q", "0");
+        rig.put_persistent("Q", "1");
+        rig.consumer("Q", 2);
+        let got = rig.dispatch();
+        rig.core.wait_for_log(true);
+        rig.put("Q", "2");
+        let logged = rig.log.len();
+        backs_out(&mut rig, &got);
+        others_consumer(&mut rig, "Q", 10);
+        assert!(rig.dispatch().is_empty(), "{number}: nothing overtakes them");
+        assert_eq!(rig.log.len(), logged, "{number}");
+        rig.core.audit();
+        rig.core.wait_for_log(false);
+        while rig.slice(50) {}
+        rig.take_outputs();
+        let again = std::mem::take(&mut rig.deliveries);
+        assert_eq!(numbers(&rig, &again), [0, 1, 2], "{number}");
+        let counts: Vec<u32> = again.iter().map(|delivery| delivery.backout_count).collect();
+        assert_eq!(counts, [1, 1, 0], "{number}");
+        rig.core.audit();
+    }
+}

@@ -211,12 +211,18 @@ impl Front {
             return;
         };
         match result {
-            Ok(ProducerOpened { producer, address, message_bytes_max, limit_of }) => {
+            Ok(ProducerOpened {
+                producer,
+                address,
+                message_bytes_max,
+                limit_of,
+                goes_with_link,
+            }) => {
                 let rejects = attached
                     .source
                     .as_deref()
                     .is_none_or(|source| refused::knows_rejected(&source.outcomes));
-                self.nodes.attached(&attached, &address);
+                self.nodes.attached(&attached, &address, goes_with_link);
                 let credit = self.producer_credit();
                 let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
                 let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
@@ -241,7 +247,7 @@ impl Front {
             return;
         };
         match result {
-            Ok(ConsumerOpened { consumer, address }) => {
+            Ok(ConsumerOpened { consumer, address, goes_with_link }) => {
                 let browse = attached
                     .source
                     .as_deref()
@@ -256,7 +262,7 @@ impl Front {
                     }
                 };
                 self.links.set_consumer(token, consumer, settling);
-                self.nodes.attached(&attached, &address);
+                self.nodes.attached(&attached, &address, goes_with_link);
                 self.accept_consumer(&attached, &address, mode);
                 if let Some(flow) = flow {
                     self.flow(flow, requests);
@@ -311,7 +317,7 @@ impl Front {
         if let Some(address) = address.filter(|_| target.dynamic || target.address.is_none()) {
             target.address = Some(Arc::from(address));
         }
-        target.dynamic_node_properties = dynamic::promised(target.dynamic);
+        target.dynamic_node_properties = self.nodes.promised(link);
         target.durable = TerminusDurability::None;
         target.expiry_policy = dynamic::promised_expiry(target.dynamic, target.expiry_policy);
         target.timeout_s = 0;
@@ -334,7 +340,7 @@ impl Front {
             address: Some(
                 wanted.address.clone().filter(|_| !wanted.dynamic).unwrap_or(Arc::from(address)),
             ),
-            dynamic_node_properties: dynamic::promised(wanted.dynamic),
+            dynamic_node_properties: self.nodes.promised(attached.link),
             durable: TerminusDurability::None,
             expiry_policy: dynamic::promised_expiry(wanted.dynamic, wanted.expiry_policy),
             timeout_s: 0,

@@ -137,6 +137,17 @@ impl ClientWork {
         assert!(before.is_none(), "a client does one thing after the other");
     }
 
+    /// A commit that is on its way, taken out of its turn; and whose it is.
+    pub(super) fn take_commit(&mut self) -> Option<(ConnectionId, RunningCommit)> {
+        self.clients.iter_mut().find_map(|(connection, client)| match client.doing {
+            Some(LongRequest::Commit(commit)) => {
+                client.doing = None;
+                Some((*connection, commit))
+            }
+            Some(LongRequest::Put(_)) | None => None,
+        })
+    }
+
     /// This request of a client is decided when an image is taken, and before all that waits.
     pub(super) fn postpone(&mut self, connection: ConnectionId, request: Request) {
         self.clients.entry(connection).or_default().waiting.push_front(request);
@@ -293,7 +304,7 @@ impl Instance {
         self.carry_out(now, response, journal, out);
     }
 
-    fn finish_commit(
+    pub(super) fn finish_commit(
         &mut self,
         now: Time,
         connection: ConnectionId,

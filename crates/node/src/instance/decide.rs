@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use towline_amqp::codec::Map;
-use towline_core::object::Definition;
+use towline_core::object::{Definition, QueueKind};
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
     ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, LargePutId,
@@ -342,7 +342,9 @@ impl Instance {
         self.holdings.producers.insert(connection, producer);
         let by_queue = message_bytes_max < self.rules.limits().message_bytes_max;
         let limit_of = by_queue.then(|| Box::from(name.as_str()));
-        Ok(ProducerOpened { producer, address: name, message_bytes_max, limit_of })
+        let goes_with_link = dynamic && self.goes_with_link(&name);
+        let address = name;
+        Ok(ProducerOpened { producer, address, message_bytes_max, limit_of, goes_with_link })
     }
 
     fn make_dynamic(
@@ -387,14 +389,18 @@ impl Instance {
         }
     }
 
+    /// Its link is gone. A permanent dynamic queue stays, and its link was promised nothing else;
+    /// one that was deleted meanwhile is gone already.
     fn delete_dynamic(&mut self, caller: &Caller<'_>, queue: QueueId, out: &mut Outbound) {
-        // A permanent dynamic queue stays, and so does one that others have open: it then goes with
-        // its connection.
-        let now = caller.now;
-        let connection = caller.connection;
-        if self.rules.delete_dynamic(now, connection, queue, &mut self.decision).is_ok() {
-            self.carry_out_for(caller, None, out);
+        if self.rules.delete_dynamic(caller.connection, queue).is_ok() {
+            self.take_outputs(caller.journal, out);
         }
+    }
+
+    /// Whether a queue that was made for a link is deleted with it.
+    fn goes_with_link(&self, name: &str) -> bool {
+        let definition = self.rules.definition(name);
+        matches!(definition, Some(Definition::Local(it)) if it.kind == QueueKind::TemporaryDynamic)
     }
 
     fn open_consumer(
@@ -428,7 +434,8 @@ impl Instance {
         let before = self.consumers.insert(consumer, opened);
         assert!(before.is_none(), "the id of a consumer is given once");
         self.holdings.consumers.insert(connection, consumer);
-        Ok(ConsumerOpened { consumer, address: spec.queue })
+        let goes_with_link = dynamic.is_some() && self.goes_with_link(&spec.queue);
+        Ok(ConsumerOpened { consumer, address: spec.queue, goes_with_link })
     }
 
     fn close_consumer(

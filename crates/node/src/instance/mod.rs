@@ -5,6 +5,7 @@
 //! before; the reply to a forced run waits with it; applying follows log order.
 
 mod client_work;
+mod commit_room;
 mod containers;
 mod decide;
 mod defaults;
@@ -230,6 +231,7 @@ impl Instance {
                 }
             }
         }
+        self.hurry_commits(now, journal, out);
         self.dispatch(now, journal, out);
     }
 

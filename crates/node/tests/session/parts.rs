@@ -185,6 +185,50 @@ fn an_image_that_is_not_tried_again_holds_no_commit_for_long() {
     assert_eq!(depth(&rig), (2 * MANY, 0));
 }
 
+/// Half way in a full log it would hold off the image that frees space, and wait for that space.
+#[test]
+fn a_commit_goes_to_its_end_when_others_begin_to_use_the_space_that_is_kept_for_it() {
+    let mut rig = rig();
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    rig.log.bytes_max.set(Some(rig.log.tail.get() + (4 << 20)));
+    assert!(ask(&mut rig, LARGE, vec![commit(1, unit)]).is_empty());
+    work(&mut rig);
+    let tail = rig.log.tail.get();
+    ask(&mut rig, OTHER, vec![]);
+    assert_eq!(rig.log.tail.get(), tail, "there is space: it waits for its turn");
+    // What ends messages is logged in any case.
+    rig.log.bytes_max.set(Some(tail + 1_000));
+    ask(&mut rig, OTHER, vec![]);
+    rig.log.full.set(true);
+    assert_eq!(durable(&mut rig), [1]);
+    assert_eq!(depth(&rig), (MANY, 0));
+    finish(&mut rig);
+    assert!(rig.instance.plan_image().is_some());
+    rig.log.full.set(false);
+    assert_eq!(depth(&rig.restart()), (MANY, 0));
+}
+
+/// An administrator, or another program, has filled the disk: nothing is lost, and when there is
+/// space again all goes on.
+#[test]
+fn a_commit_that_a_full_disk_stops_half_way_goes_on_when_there_is_space() {
+    let mut rig = rig();
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    assert!(ask(&mut rig, LARGE, vec![commit(1, unit)]).is_empty());
+    work(&mut rig);
+    durable(&mut rig);
+    rig.log.full.set(true);
+    work(&mut rig);
+    assert!(!rig.instance.has_work());
+    assert!(rig.instance.plan_image().is_none(), "within a commit");
+    assert!(rig.instance.next_tick() <= rig.now, "it is tried again");
+    rig.log.full.set(false);
+    assert!(step(&mut rig, Input::Tick).is_empty());
+    assert_eq!(finish(&mut rig), [1]);
+    assert!(rig.instance.plan_image().is_some());
+    assert_eq!(depth(&rig), (MANY, 0));
+}
+
 /// The log begins within a part, since the extent before was reclaimed.
 #[test]
 fn a_rebuild_that_begins_within_a_part_keeps_what_is_left_of_it_aside() {

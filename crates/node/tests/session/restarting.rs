@@ -60,7 +60,7 @@ fn a_run_that_a_leader_did_not_finish_is_gone_with_its_term() {
     let restart = restart.as_mut().unwrap();
     let committed = Fact::Committed { operations: 1 };
     assert!(give(restart, 100, &committed, false));
-    restart.new_term();
+    restart.new_term(Lsn(200));
     assert!(give(restart, 200, &committed, true));
     assert_eq!(restart.facts, 1);
 }

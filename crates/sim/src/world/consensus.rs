@@ -271,6 +271,9 @@ impl World {
         let records = process.runs.push(batch);
         let applied =
             records.iter().try_for_each(|(lsn, record)| restart.record(*lsn, record, &read));
+        if batch.payload.is_empty() {
+            restart.new_term(batch.lsn);
+        }
         if let Err(error) = applied {
             let what = format!("{}: batch {} cannot be applied: {error}", at.node, batch.index);
             return self.fail(what);

@@ -217,6 +217,9 @@ impl World {
                 let applied = restart.record(lsn, &record, &|page| disk.page(page));
                 applied.map_err(|error| error.to_string())?;
             }
+            if batch.payload.is_empty() {
+                restart.new_term(batch.lsn);
+            }
         }
         view::look_into(restart, disk.last_place().end, disk, Time(0), &self.queues())
     }
