@@ -222,8 +222,38 @@ impl Instance {
         self.requests_waiting(connection) >= limits::REQUESTS_WAITING_MAX
     }
 
-    /// A slice of it; what it cost is taken off `units`.
-    pub(super) fn do_client_work(
+    /// A slice of all that takes longer than a step may; what it cost is taken off `units`. The
+    /// rules have half of it, and clients the other half: searches through deep queues, or what is
+    /// left of a cleared one, take any number of slices, and a commit would not go on before their
+    /// end. What one half leaves the other one has.
+    pub(super) fn do_work(
+        &mut self,
+        now: Time,
+        units: &mut u32,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let kept = if self.has_client_work(journal) { *units / 2 } else { 0 };
+        *units -= kept;
+        self.do_own_work(now, units, journal, out);
+        *units += kept;
+        self.do_client_work(now, units, journal, out);
+        self.do_own_work(now, units, journal, out);
+    }
+
+    fn do_own_work(
+        &mut self,
+        now: Time,
+        units: &mut u32,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let mut selection = self.contents.selection(journal);
+        self.rules.work(now, units, &mut selection, &mut self.outputs);
+        self.take_outputs(journal, out);
+    }
+
+    fn do_client_work(
         &mut self,
         now: Time,
         units: &mut u32,

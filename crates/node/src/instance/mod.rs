@@ -194,12 +194,7 @@ impl Instance {
             Input::Administer(Administration { principal, act }) => {
                 self.administered(now, principal, act, journal, out);
             }
-            Input::Work { units } => {
-                let mut selection = self.contents.selection(journal);
-                self.rules.work(now, units, &mut selection, &mut self.outputs);
-                self.take_outputs(journal, out);
-                self.do_client_work(now, units, journal, out);
-            }
+            Input::Work { units } => self.do_work(now, units, journal, out),
             Input::Tick => {
                 self.look_at_postponed(now);
                 self.retry_stalled(journal);

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towline_admin::status::Status;
+use towline_amqp::LinkId;
 use towline_core::{CommitId, ConnectionId, Fact, MessageSequence, NewMessage, QueueId, UnitId};
 use towline_node::{Input, PutTo, Request, Response};
 use towline_types::{Lsn, Payload, limits};
 
-use crate::rig::Rig;
+use crate::rig::{Client, Rig};
+use crate::text::message;
 
 const LARGE: ConnectionId = ConnectionId(77);
 const OTHER: ConnectionId = ConnectionId(78);
@@ -144,6 +146,67 @@ fn a_commit_that_is_cut_off_never_happened() {
     assert!(rig.instance.runs_pending() > 0, "an orderly stop waits for it");
     let rig = rig.restart();
     assert_eq!(depth(&rig), (0, 0));
+}
+
+/// Works in slices until nothing is left: how many it took, and behind how many there was an
+/// answer.
+fn slices(rig: &mut Rig) -> (usize, usize) {
+    let (mut slices, mut answered) = (0, 0);
+    while rig.instance.has_work() {
+        slices += 1;
+        let mut answers = step(rig, Input::Work { units: &mut { 256 } });
+        answers.extend(durable(rig));
+        if !answers.is_empty() {
+            answered = slices;
+        }
+    }
+    (slices, answered)
+}
+
+const DEEP: u64 = 10_000;
+
+/// A queue of which two consumers want nothing, and their client.
+fn searchers(rig: &mut Rig) -> (Client, [LinkId; 2]) {
+    rig.mqsc(&format!("DEFINE QLOCAL('D') MAXDEPTH({DEEP})"));
+    let mut client = rig.connect();
+    let selectors = ["color = 'blue'", "color = 'red'"];
+    let links = selectors.map(|selector| rig.selecting_receiver(&mut client, "D", selector));
+    let puts = (0..DEEP).map(|token| {
+        let content = message("x").property("color", "green").encode();
+        let message = NewMessage { persistent: Some(false), content, ..NewMessage::default() };
+        let target = PutTo::Name("D".into());
+        Request::Put { token, target, message, unit: None, reply_wanted: false }
+    });
+    ask(rig, OTHER, puts.collect());
+    slices(rig);
+    (client, links)
+}
+
+#[test]
+fn a_commit_does_not_wait_for_the_end_of_a_search() {
+    let mut rig = rig();
+    let (mut client, [first, second]) = searchers(&mut rig);
+    assert!(rig.one_step(&mut client, first));
+    let (of_search, _) = slices(&mut rig);
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    assert!(rig.one_step(&mut client, second));
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    let (of_both, answered) = slices(&mut rig);
+    assert!(answered < of_search, "behind {answered} slices; the search alone takes {of_search}");
+    assert!(of_both < of_search + answered, "{of_both}: the search does not wait either");
+}
+
+#[test]
+fn what_clients_leave_of_their_half_of_a_slice_is_used() {
+    const UNITS: u32 = 14_000;
+    let mut rig = rig();
+    let (mut client, [first, _]) = searchers(&mut rig);
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    assert!(rig.one_step(&mut client, first));
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    let mut left = UNITS;
+    step(&mut rig, Input::Work { units: &mut left });
+    assert!(left > 0 && u64::from(UNITS - left) > DEEP, "{left} are left");
 }
 
 #[test]
