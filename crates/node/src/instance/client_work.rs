@@ -11,7 +11,6 @@
 //! goes on to its end, also when its client is gone.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use towline_core::{CommitId, ConnectionId, FastMap, LargePutId, UnitId};
 use towline_types::{Time, limits};
@@ -62,43 +61,6 @@ pub(super) struct RunningCommit {
     pub(super) unit: UnitId,
     /// The token of the client that waits for it.
     pub(super) token: u64,
-}
-
-/// For how long an image that could not be taken within a commit goes before further commits: it is
-/// tried again within a second.
-const IMAGE_FIRST: Duration = Duration::from_secs(2);
-
-/// Whether an image waits until no commit is in parts.
-#[derive(Debug, Default)]
-pub(super) struct WaitingImage {
-    waits: bool,
-    /// For how long; `None`: that is known at the next look at the time.
-    until: Option<Time>,
-}
-
-impl WaitingImage {
-    /// It could not be taken now.
-    pub(super) fn refused(&mut self) {
-        *self = WaitingImage { waits: true, until: None };
-    }
-
-    /// It was taken.
-    pub(super) fn taken(&mut self) {
-        *self = WaitingImage::default();
-    }
-
-    /// The clock was set.
-    pub(super) fn clock_stepped(&mut self) {
-        self.until = None;
-    }
-
-    /// Whether it goes before a commit that would begin now.
-    fn goes_first(&mut self, now: Time) -> bool {
-        if self.waits && *self.until.get_or_insert(now + IMAGE_FIRST) <= now {
-            *self = WaitingImage::default();
-        }
-        self.waits
-    }
 }
 
 impl BusyClient {
@@ -202,7 +164,7 @@ impl Instance {
         self.waiting_image.goes_first(now)
     }
 
-    /// Commits that waited for an image go on once it is taken, or was not for long.
+    /// Commits that waited for an image go on once it is taken, or when it is their turn.
     pub(super) fn look_at_postponed(&mut self, now: Time) {
         if self.has_postponed() && !self.image_goes_first(now) {
             self.client_work.resume_postponed();

@@ -12,6 +12,7 @@ mod holdings;
 mod image;
 mod step;
 mod units;
+mod waiting_image;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,12 +23,13 @@ use towline_core::{
 };
 use towline_types::{Lsn, Time};
 
-use self::client_work::{ClientWork, WaitingImage};
+use self::client_work::ClientWork;
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
 use self::units::reusable;
+use self::waiting_image::WaitingImage;
 use crate::annotated::MessageAnnotations;
 use crate::damaged::DamagedMessages;
 use crate::journal::{Journal, NotAppended};

@@ -248,6 +248,31 @@ fn an_image_that_is_not_tried_again_holds_no_commit_for_long() {
     assert_eq!(depth(&rig), (2 * MANY, 0));
 }
 
+#[test]
+fn an_image_that_is_tried_again_and_again_holds_no_commit_for_long() {
+    let mut rig = rig();
+    let first = unit_of(&mut rig, LARGE, MANY);
+    let second = unit_of(&mut rig, OTHER, MANY);
+    ask(&mut rig, LARGE, vec![commit(1, first)]);
+    work(&mut rig);
+    durable(&mut rig);
+    assert!(rig.instance.plan_image().is_none());
+    ask(&mut rig, OTHER, vec![commit(2, second)]);
+    for _ in 0..99 {
+        rig.now = rig.now + Duration::from_millis(20);
+        assert!(rig.instance.plan_image().is_none(), "within the first commit");
+        step(&mut rig, Input::Tick);
+    }
+    assert!(rig.instance.next_tick() <= rig.now, "the second one waits");
+    rig.now = rig.now + Duration::from_millis(20);
+    step(&mut rig, Input::Tick);
+    assert!(rig.instance.next_tick() > rig.now, "it does not wait any more");
+    assert!(rig.instance.plan_image().is_none(), "and not for the next try either");
+    assert_eq!(finish(&mut rig), [1, 2]);
+    assert_eq!(depth(&rig), (2 * MANY, 0));
+    assert!(rig.instance.plan_image().is_some());
+}
+
 /// The log begins within a part, since the extent before was reclaimed.
 #[test]
 fn a_rebuild_that_begins_within_a_part_keeps_what_is_left_of_it_aside() {
