@@ -363,6 +363,8 @@ impl Instance {
             for consumer in self.holdings.consumers.of(connection) {
                 self.rules.set_credit(consumer, 0, false);
             }
+            // It may come back at once, and be the only one of its id.
+            self.leave_container(connection);
             return false;
         }
         if client.doing.is_none() {

@@ -101,8 +101,8 @@ impl Instance {
                 self.administer(now, asker, &kind, &text, journal, out);
             }
             Request::Connected { container, user, address, sole } => {
-                let entered =
-                    self.enter(caller, ConnectedClient { container, user, address }, sole);
+                let connected = ConnectedClient { container, user, address, has_left: false };
+                let entered = self.enter(caller, connected, sole);
                 self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
@@ -478,8 +478,15 @@ impl Instance {
         self.carry_out_for(caller, None, out);
         self.holdings.doomed.take(connection);
         self.annotated.end_connection(connection);
-        if let Some(gone) = self.connections.remove(&connection) {
-            self.containers.leave(&gone.container);
+        self.leave_container(connection);
+        self.connections.remove(&connection);
+    }
+
+    /// The client is gone: its container id is free, also while what it asked for before goes on.
+    pub(super) fn leave_container(&mut self, connection: ConnectionId) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        if !std::mem::replace(&mut client.has_left, true) {
+            self.containers.leave(&client.container);
         }
     }
 

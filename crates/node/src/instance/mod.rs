@@ -115,6 +115,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) container: String,
     pub(crate) user: Option<String>,
     pub(crate) address: String,
+    /// Its container id is not open any more.
+    has_left: bool,
 }
 
 impl Instance {

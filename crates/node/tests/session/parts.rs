@@ -134,6 +134,32 @@ fn a_client_that_ends_in_order_ends_behind_its_commit_and_what_it_asked_for() {
     assert_eq!(rig.instance.requests_waiting(LARGE), 0);
 }
 
+/// Whether a connection that wants to be the only one of its container id is let in.
+fn enters(rig: &mut Rig, connection: ConnectionId) -> bool {
+    let (container, address) = ("one".to_owned(), String::new());
+    let request = Request::Connected { container, user: None, address, sole: true };
+    let input = Input::Requests { connection, requests: &mut vec![request] };
+    rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+    match rig.out.routed.pop().map(|routed| routed.response) {
+        Some(Response::Connected { entered }) => entered,
+        other => panic!("not asked for: {other:?}"),
+    }
+}
+
+#[test]
+fn a_client_that_ends_in_order_may_come_back_under_its_container_id_before_its_commit_is_decided() {
+    let mut rig = rig();
+    assert!(enters(&mut rig, LARGE) && !enters(&mut rig, OTHER));
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    work(&mut rig);
+    assert!(!enters(&mut rig, OTHER), "its connection is open");
+    ask(&mut rig, LARGE, vec![Request::Disconnect { lost: false }]);
+    assert!(enters(&mut rig, OTHER));
+    assert_eq!(finish(&mut rig), [1]);
+    assert!(!enters(&mut rig, ConnectionId(79)), "the id is given up once");
+}
+
 #[test]
 fn a_commit_that_is_cut_off_never_happened() {
     let mut rig = rig();
