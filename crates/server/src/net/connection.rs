@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
         self.front.set_log_behind(self.log_is_behind);
-        self.is_shut = self.outbox.is_shut();
+        self.is_shut = self.outbox.is_shut(context.waker());
         self.count();
         let mut progress = self.poll_login(context, now);
         progress |= self.poll_check(context, now);
@@ -241,8 +241,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return Poll::Ready(end);
         }
         progress |= self.has_log_again(context);
-        // It may have been opened before it had our waker.
-        progress |= self.is_shut && !self.outbox.is_shut();
         progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
         if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
             return Poll::Pending;
