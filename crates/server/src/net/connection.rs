@@ -6,7 +6,8 @@
 //! or all connections too many of unfinished large messages (`arrivals`), and stops taking
 //! responses while the socket does not take its output, or all connections have too many large ones
 //! to send (`departures`). While the log is behind it keeps requests that add to it, and reads
-//! nothing; so it does with all requests while the instance has enough of them (`is_shut`).
+//! nothing; so it does with all requests while the instance has enough of them (`is_shut`), unless
+//! others wait for the end of a large message of its client.
 //!
 //! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
 
@@ -296,12 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return false;
         }
         self.arrival.holds(self.front.unfinished_bytes());
-        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
-            || self.waits_for_log
-            || self.is_shut
-            || self.front.is_checking()
-            || !self.arrival.may_read(context)
-        {
+        if self.is_kept_unread(context) || !self.arrival.may_read(context) {
             // This side does not read: the peer must not pass for silent.
             self.front.listening_stopped(now);
             self.arrival.excused();
@@ -348,6 +344,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 true
             }
         }
+    }
+
+    /// Whether the connection has so much here that it is not read for now.
+    fn is_kept_unread(&mut self, context: &mut Context<'_>) -> bool {
+        self.front.incoming_bytes() > INCOMING_BYTES_HIGH
+            || self.waits_for_log
+            || self.front.is_checking()
+            || (self.is_shut && !self.goes_on_for_others(context))
+    }
+
+    /// Although the instance takes nothing, as long as others wait for the end of its message: that
+    /// may take as long as a commit. What comes with it waits here.
+    fn goes_on_for_others(&mut self, context: &mut Context<'_>) -> bool {
+        self.requests.len() < limits::STEP_REQUESTS_MAX && self.arrival.holds_up_others(context)
     }
 
     /// Follows the login: a client that guesses passwords waits for its answers.
