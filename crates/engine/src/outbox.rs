@@ -33,6 +33,15 @@ struct Queues {
     waker: Option<Waker>,
 }
 
+impl Queues {
+    fn wakes(&mut self, waker: &Waker) {
+        match &mut self.waker {
+            Some(known) if known.will_wake(waker) => {}
+            waiting => *waiting = Some(waker.clone()),
+        }
+    }
+}
+
 /// An outbox that is being filled.
 pub(crate) struct Filling<'a> {
     queues: MutexGuard<'a, Queues>,
@@ -68,8 +77,14 @@ impl Outbox {
     }
 
     /// Whether the instance takes nothing more from the connection for now: what it has waits, and
-    /// nothing is read. The waker that was left with [`Outbox::take`] says when that is over.
-    pub fn is_shut(&self) -> bool {
+    /// nothing is read. `waker` says when that is over: it is left here, since a connection that
+    /// waits for something else before it sends comes to no [`Outbox::take`].
+    pub fn is_shut(&self, waker: &Waker) -> bool {
+        if !self.is_shut.load(Ordering::Acquire) {
+            return false;
+        }
+        self.queues.lock().wakes(waker);
+        // It may have been opened before it had the waker.
         self.is_shut.load(Ordering::Acquire)
     }
 
@@ -108,10 +123,7 @@ impl Outbox {
             self.has_settled.store(false, Ordering::Release);
         }
         if queues.responses.is_empty() {
-            match &mut queues.waker {
-                Some(known) if known.will_wake(waker) => {}
-                waiting => *waiting = Some(waker.clone()),
-            }
+            queues.wakes(waker);
         } else if responses.is_empty() {
             std::mem::swap(responses, &mut queues.responses);
         } else {
@@ -167,5 +179,17 @@ mod tests {
         outbox.take(&mut taken, Waker::noop());
         assert_eq!(shown(taken), ["settled 1"]);
         assert!(outbox.take_settled().is_none());
+    }
+
+    #[test]
+    fn a_connection_that_is_shut_is_woken_when_it_is_open_also_if_it_takes_no_responses() {
+        let outbox = Outbox::new();
+        assert!(!outbox.is_shut(Waker::noop()));
+        outbox.shut();
+        assert!(outbox.reopen().is_none(), "it has not looked yet");
+        outbox.shut();
+        assert!(outbox.is_shut(Waker::noop()));
+        assert!(outbox.reopen().is_some());
+        assert!(outbox.reopen().is_none() && !outbox.is_shut(Waker::noop()));
     }
 }

@@ -6,7 +6,9 @@
 //! began first: it ends its message and gives its memory back, and so on. The others wait unread,
 //! and their clients' windows fill up. So the bound may be passed by what one connection may hold
 //! (two of the largest messages). When that one goes on too slowly while others wait it is
-//! disconnected ([`pace`](super::pace)): it would keep them waiting for ever.
+//! disconnected ([`pace`](super::pace)): it would keep them waiting for ever. If it is this side
+//! that does not read it, since too many of its requests wait, it is read on to the end of its
+//! message all the same ([`Arrival::holds_up_others`]).
 //!
 //! How long a message becomes is not known when it begins. Up to 4 MiB it is in a share of its own
 //! ([`share`](super::share)), which is bounded in the same way; where it would become longer it
@@ -128,19 +130,36 @@ impl Arrival {
         let may = state.share(ticket.share).may_read(ticket.number);
         if let Some(held) = state.claim(ticket) {
             held.pace.pressed();
-            let waker = if may { &mut held.task } else { &mut held.waiting };
-            *waker = Some(context.waker().clone());
+            let waker = Some(context.waker().clone());
+            (held.task, held.waiting) = if may { (waker, None) } else { (held.task.take(), waker) };
         }
         if may {
             self.look = None;
             return true;
         }
+        // The first one may not be read for another reason, and does not know that it is waited
+        // for.
+        state.waited_for(ticket).wake();
         let look = self.look.get_or_insert_with(|| Box::pin(sleep(LOOK_INTERVAL)));
         while look.as_mut().poll(context).is_ready() {
-            state.press(ticket, Instant::now());
+            state.waited_for(ticket).press(Instant::now());
             look.as_mut().reset(Instant::now() + LOOK_INTERVAL);
         }
         false
+    }
+
+    /// Whether others wait until this connection is read, because its message has the memory: there
+    /// is too little, and it began first. If not, it is woken when that may be so.
+    pub fn holds_up_others(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(before) = self.ticket else { return false };
+        let mut state = self.all.state.lock();
+        let ticket = state.lengthened(before);
+        self.ticket = Some(ticket);
+        let holds_up = state.holds_up_others(ticket);
+        if let Some(held) = state.claim(ticket) {
+            held.waiting = (!holds_up).then(|| context.waker().clone());
+        }
+        holds_up
     }
 
     /// The connection is not read for another reason, which is not its client's.
@@ -224,11 +243,22 @@ impl ArrivalState {
         self.enter(Share::Long, claim)
     }
 
-    /// The owner of this ticket waits for those that have the memory.
-    fn press(&mut self, ticket: ArrivalTicket, now: Instant) {
-        let has_outgrown = self.share(ticket.share).has_outgrown(ticket.number);
-        let share = if has_outgrown { &mut self.long } else { self.share(ticket.share) };
-        share.press(now);
+    /// The share that has the memory for which the owner of this ticket waits.
+    fn waited_for(&mut self, ticket: ArrivalTicket) -> &mut ArrivalShare {
+        match self.share(ticket.share).has_outgrown(ticket.number) {
+            true => &mut self.long,
+            false => self.share(ticket.share),
+        }
+    }
+
+    fn holds_up_others(&mut self, ticket: ArrivalTicket) -> bool {
+        let mut outgrown = self.medium.held.values().filter(|held| is_too_long(held));
+        let for_long = ticket.share == Share::Long && outgrown.any(|held| held.waiting.is_some());
+        let share = self.share(ticket.share);
+        let mut others = share.held.iter().filter(|(number, _)| **number != ticket.number);
+        !share.has_room()
+            && share.may_read(ticket.number)
+            && (for_long || others.any(|(_, held)| held.waiting.is_some()))
     }
 
     /// Something was given back.
@@ -296,10 +326,20 @@ fn is_too_long(held: &ArrivalClaim) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::super::pace::testing::run;
     use super::*;
 
     const MOST: u64 = limits::ARRIVING_BYTES_MAX;
+
+    struct Count(AtomicUsize);
+
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 
     fn may_read(arrival: &mut Arrival) -> bool {
         arrival.may_read(&mut Context::from_waker(Waker::noop()))
@@ -328,13 +368,6 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_by_who_ends() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        struct Count(AtomicUsize);
-        impl std::task::Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
         run(async {
             let count = Arc::new(Count(AtomicUsize::new(0)));
             let waker = Waker::from(Arc::clone(&count));
@@ -353,6 +386,39 @@ mod tests {
             assert_eq!(count.0.load(Ordering::SeqCst), 1, "its turn came before");
             drop(clients.remove(0));
             assert_eq!(count.0.load(Ordering::SeqCst), 2, "the last one");
+        });
+    }
+
+    #[test]
+    fn who_is_not_read_for_another_reason_goes_on_as_soon_as_others_wait_for_its_memory() {
+        run(async {
+            const MEDIUM: u64 = limits::MEDIUM_MESSAGE_BYTES_MAX;
+            let count = Arc::new(Count(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&count));
+            let mut context = Context::from_waker(&waker);
+            let all = Arc::new(Arrivals::default());
+            let mut clients: Vec<Arrival> = (0..3).map(|_| all.join()).collect();
+            clients[0].holds(MOST);
+            assert!(may_read(&mut clients[0]));
+            clients[0].holds(MOST + 1);
+            assert!(!clients[0].holds_up_others(&mut context), "nobody waits");
+            for waits in [1, 2] {
+                clients[waits].holds(MOST);
+                assert!(!may_read(&mut clients[waits]));
+                assert_eq!(count.0.load(Ordering::SeqCst), 1, "it is woken once");
+                assert!(clients[0].holds_up_others(&mut context));
+            }
+            assert!(!clients[1].holds_up_others(&mut context), "it is no long one yet");
+            clients[0].holds(0);
+            assert!(!clients[0].holds_up_others(&mut context), "it has ended its message");
+            assert!(may_read(&mut clients[1]) && !clients[1].holds_up_others(&mut context));
+            // The same among shorter ones, where the first one is not read before others come.
+            let fits = limits::MEDIUM_MESSAGES_BYTES_MAX / MEDIUM;
+            let mut others: Vec<Arrival> = (0..=fits).map(|_| all.join()).collect();
+            others.iter_mut().for_each(|client| client.holds(MEDIUM));
+            assert!(!others[0].holds_up_others(&mut context));
+            assert!(!may_read(&mut others[1]) && others[0].holds_up_others(&mut context));
+            assert!(!others[2].holds_up_others(&mut context), "it is not the first one");
         });
     }
 

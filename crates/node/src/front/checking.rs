@@ -4,6 +4,9 @@
 //! What came behind such a message waits, so that the order of all that the peer asked for stays:
 //! its events stay in the machine, and the driver reads nothing meanwhile.
 //!
+//! The link of the message may be detached meanwhile, by this side: then the message is lost with
+//! it.
+//!
 //! Invariant: one message is checked at a time, and each is answered with [`Front::checked`].
 
 use bytes::BytesMut;

@@ -190,7 +190,9 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let SettlementAnswer { link: token, sequence, unit, outcome, result } = answer;
-        let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
+        // Another link may have the token by now. It is no consumer's yet: its opening is answered
+        // behind what was asked for before it.
+        let Some(link) = self.links.consumer(token).map(|link| link.id) else { return };
         match result {
             Ok(()) if self.left(now, token, sequence, requests) => {}
             Ok(()) => {

@@ -78,6 +78,12 @@ impl Front {
     ) {
         let PendingMessage { refused, producer, bytes, .. } = pending;
         let RefusedMessage { delivery, tag, unit, .. } = refused;
+        if self.links.token(delivery.link).is_none() {
+            // It was detached while the message was checked, because an earlier one was refused,
+            // for example. Its producer is closed, and what has that id now may be another
+            // client's.
+            return self.units.spoil(unit);
+        }
         let IncomingMessage { message, to } = match checked.0 {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse_message(refused, error, requests),

@@ -11,7 +11,6 @@
 //! goes on to its end, also when its client is gone.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use towline_core::{CommitId, ConnectionId, FastMap, LargePutId, UnitId};
 use towline_types::{Time, limits};
@@ -62,43 +61,6 @@ pub(super) struct RunningCommit {
     pub(super) unit: UnitId,
     /// The token of the client that waits for it.
     pub(super) token: u64,
-}
-
-/// For how long an image that could not be taken within a commit goes before further commits: it is
-/// tried again within a second.
-const IMAGE_FIRST: Duration = Duration::from_secs(2);
-
-/// Whether an image waits until no commit is in parts.
-#[derive(Debug, Default)]
-pub(super) struct WaitingImage {
-    waits: bool,
-    /// For how long; `None`: that is known at the next look at the time.
-    until: Option<Time>,
-}
-
-impl WaitingImage {
-    /// It could not be taken now.
-    pub(super) fn refused(&mut self) {
-        *self = WaitingImage { waits: true, until: None };
-    }
-
-    /// It was taken.
-    pub(super) fn taken(&mut self) {
-        *self = WaitingImage::default();
-    }
-
-    /// The clock was set.
-    pub(super) fn clock_stepped(&mut self) {
-        self.until = None;
-    }
-
-    /// Whether it goes before a commit that would begin now.
-    fn goes_first(&mut self, now: Time) -> bool {
-        if self.waits && *self.until.get_or_insert(now + IMAGE_FIRST) <= now {
-            *self = WaitingImage::default();
-        }
-        self.waits
-    }
 }
 
 impl BusyClient {
@@ -213,7 +175,7 @@ impl Instance {
         self.waiting_image.goes_first(now)
     }
 
-    /// Commits that waited for an image go on once it is taken, or was not for long.
+    /// Commits that waited for an image go on once it is taken, or when it is their turn.
     pub(super) fn look_at_postponed(&mut self, now: Time) {
         if self.has_postponed() && !self.image_goes_first(now) {
             self.client_work.resume_postponed();
@@ -233,8 +195,38 @@ impl Instance {
         self.requests_waiting(connection) >= limits::REQUESTS_WAITING_MAX
     }
 
-    /// A slice of it; what it cost is taken off `units`.
-    pub(super) fn do_client_work(
+    /// A slice of all that takes longer than a step may; what it cost is taken off `units`. The
+    /// rules have half of it, and clients the other half: searches through deep queues, or what is
+    /// left of a cleared one, take any number of slices, and a commit would not go on before their
+    /// end. What one half leaves the other one has.
+    pub(super) fn do_work(
+        &mut self,
+        now: Time,
+        units: &mut u32,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let kept = if self.has_client_work(journal) { *units / 2 } else { 0 };
+        *units -= kept;
+        self.do_own_work(now, units, journal, out);
+        *units += kept;
+        self.do_client_work(now, units, journal, out);
+        self.do_own_work(now, units, journal, out);
+    }
+
+    fn do_own_work(
+        &mut self,
+        now: Time,
+        units: &mut u32,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let mut selection = self.contents.selection(journal);
+        self.rules.work(now, units, &mut selection, &mut self.outputs);
+        self.take_outputs(journal, out);
+    }
+
+    fn do_client_work(
         &mut self,
         now: Time,
         units: &mut u32,
@@ -382,6 +374,8 @@ impl Instance {
             for consumer in self.holdings.consumers.of(connection) {
                 self.rules.set_credit(consumer, 0, false);
             }
+            // It may come back at once, and be the only one of its id.
+            self.leave_container(connection);
             return false;
         }
         if client.doing.is_none() {

@@ -65,7 +65,7 @@ impl Instance {
                 self.settle(caller, settlement, annotations, link, out);
             }
             Request::Credit { consumer, limit, drain, flow } => {
-                self.credit(consumer, limit, drain, flow, out);
+                self.credit(caller, consumer, limit, drain, flow, out);
             }
             Request::Declare { token } => {
                 let result = self.declare(caller);
@@ -101,8 +101,8 @@ impl Instance {
                 self.administer(now, asker, &kind, &text, journal, out);
             }
             Request::Connected { container, user, address, sole } => {
-                let entered =
-                    self.enter(caller, ConnectedClient { container, user, address }, sole);
+                let connected = ConnectedClient { container, user, address, has_left: false };
+                let entered = self.enter(caller, connected, sole);
                 self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
@@ -143,11 +143,13 @@ impl Instance {
     ) {
         let begun = match to {
             PutTo::Producer(producer) => match self.producers.get(slot(*producer)) {
-                Some(Producer { target, .. }) => {
+                Some(Producer { connection, target, .. }) if *connection == caller.connection => {
                     let (rules, decision) = (&mut self.rules, &mut self.decision);
                     decide_put(rules, caller.now, target, message, unit, decision)
                 }
-                None => Err(Refusal::Deleted("the target of this link".into())),
+                // An id is given again: what comes too late must not go where another client's
+                // messages do.
+                Some(_) | None => Err(Refusal::Deleted("the target of this link".into())),
             },
             PutTo::Name(name) => self.put_by_name(caller, name, message, unit, out),
         };
@@ -204,6 +206,7 @@ impl Instance {
         out: &mut Outbound,
     ) {
         let Settlement { consumer, sequence, outcome, unit, reply_wanted, .. } = settlement;
+        self.assert_consumer_of(caller.connection, consumer);
         let queue = self.rules.queue_of_delivery(consumer, sequence);
         let annotations = queue.zip(annotations);
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
@@ -240,14 +243,24 @@ impl Instance {
         }
     }
 
+    /// The id of a consumer is given once, so none comes too late, and one of another connection
+    /// would settle messages that another client has.
+    fn assert_consumer_of(&self, connection: ConnectionId, consumer: ConsumerId) {
+        if let Some(known) = self.consumers.get(&consumer) {
+            assert_eq!(known.connection, connection, "{consumer:?} is another connection's");
+        }
+    }
+
     fn credit(
         &mut self,
+        caller: &Caller<'_>,
         consumer: ConsumerId,
         limit: u64,
         drain: bool,
         flow: u64,
         out: &mut Outbound,
     ) {
+        self.assert_consumer_of(caller.connection, consumer);
         let Some(known) = self.consumers.get_mut(&consumer) else { return };
         // The answer to an earlier word would be taken for the answer to this one.
         assert!(flow >= known.flow, "words on credit come in their order");
@@ -380,7 +393,10 @@ impl Instance {
         keep_queue: bool,
         out: &mut Outbound,
     ) {
-        if let Some(closed) = self.producers.try_remove(slot(producer)) {
+        let slot = slot(producer);
+        let known = self.producers.get(slot);
+        if known.is_some_and(|known| known.connection == caller.connection) {
+            let closed = self.producers.remove(slot);
             self.holdings.producers.remove(closed.connection, producer);
             self.rules.close_put(&closed.target);
             if closed.dynamic && !keep_queue {
@@ -446,6 +462,7 @@ impl Instance {
         keep_queue: bool,
         out: &mut Outbound,
     ) {
+        self.assert_consumer_of(caller.connection, consumer);
         if let Some(closed) = self.consumers.remove(&consumer) {
             self.holdings.consumers.remove(closed.connection, consumer);
             self.rules.close_get(caller.now, consumer, lost, &mut self.decision);
@@ -468,8 +485,15 @@ impl Instance {
         self.carry_out_for(caller, None, out);
         self.holdings.doomed.take(connection);
         self.annotated.end_connection(connection);
-        if let Some(gone) = self.connections.remove(&connection) {
-            self.containers.leave(&gone.container);
+        self.leave_container(connection);
+        self.connections.remove(&connection);
+    }
+
+    /// The client is gone: its container id is free, also while what it asked for before goes on.
+    pub(super) fn leave_container(&mut self, connection: ConnectionId) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        if !std::mem::replace(&mut client.has_left, true) {
+            self.containers.leave(&client.container);
         }
     }
 

@@ -73,7 +73,8 @@ impl Instance {
     }
 
     /// An image of what is applied now. `None` within a commit in parts: try again a little later;
-    /// until one is taken, or two seconds have passed, no other such commit begins.
+    /// until one is taken, or two seconds have passed, no other such commit begins. Then they begin
+    /// for as long, and if it is still tried it has a longer turn.
     #[must_use]
     pub fn plan_image(&mut self) -> Option<ImagePlan> {
         if self.rules.has_parts() {

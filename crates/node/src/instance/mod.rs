@@ -13,6 +13,7 @@ mod holdings;
 mod image;
 mod step;
 mod units;
+mod waiting_image;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,12 +24,13 @@ use towline_core::{
 };
 use towline_types::{Lsn, Time};
 
-use self::client_work::{ClientWork, WaitingImage};
+use self::client_work::ClientWork;
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
 use self::units::reusable;
+use self::waiting_image::WaitingImage;
 use crate::annotated::MessageAnnotations;
 use crate::damaged::DamagedMessages;
 use crate::journal::{Journal, NotAppended};
@@ -114,6 +116,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) container: String,
     pub(crate) user: Option<String>,
     pub(crate) address: String,
+    /// Its container id is not open any more.
+    has_left: bool,
 }
 
 impl Instance {
@@ -195,12 +199,7 @@ impl Instance {
             Input::Administer(Administration { principal, act }) => {
                 self.administered(now, principal, act, journal, out);
             }
-            Input::Work { units } => {
-                let mut selection = self.contents.selection(journal);
-                self.rules.work(now, units, &mut selection, &mut self.outputs);
-                self.take_outputs(journal, out);
-                self.do_client_work(now, units, journal, out);
-            }
+            Input::Work { units } => self.do_work(now, units, journal, out),
             Input::Tick => {
                 self.look_at_postponed(now);
                 self.retry_stalled(journal);

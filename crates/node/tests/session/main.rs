@@ -10,6 +10,7 @@ mod any_frames;
 mod arriving;
 mod asking;
 mod full;
+mod holdings;
 mod log;
 mod parts;
 mod pieces;

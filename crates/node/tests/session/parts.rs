@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towline_admin::status::Status;
+use towline_amqp::LinkId;
 use towline_core::{CommitId, ConnectionId, Fact, MessageSequence, NewMessage, QueueId, UnitId};
 use towline_node::{Input, PutTo, Request, Response};
 use towline_types::{Lsn, Payload, limits};
 
-use crate::rig::Rig;
+use crate::rig::{Client, Rig};
+use crate::text::message;
 
 const LARGE: ConnectionId = ConnectionId(77);
 const OTHER: ConnectionId = ConnectionId(78);
@@ -132,6 +134,32 @@ fn a_client_that_ends_in_order_ends_behind_its_commit_and_what_it_asked_for() {
     assert_eq!(rig.instance.requests_waiting(LARGE), 0);
 }
 
+/// Whether a connection that wants to be the only one of its container id is let in.
+fn enters(rig: &mut Rig, connection: ConnectionId) -> bool {
+    let (container, address) = ("one".to_owned(), String::new());
+    let request = Request::Connected { container, user: None, address, sole: true };
+    let input = Input::Requests { connection, requests: &mut vec![request] };
+    rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+    match rig.out.routed.pop().map(|routed| routed.response) {
+        Some(Response::Connected { entered }) => entered,
+        other => panic!("not asked for: {other:?}"),
+    }
+}
+
+#[test]
+fn a_client_that_ends_in_order_may_come_back_under_its_container_id_before_its_commit_is_decided() {
+    let mut rig = rig();
+    assert!(enters(&mut rig, LARGE) && !enters(&mut rig, OTHER));
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    work(&mut rig);
+    assert!(!enters(&mut rig, OTHER), "its connection is open");
+    ask(&mut rig, LARGE, vec![Request::Disconnect { lost: false }]);
+    assert!(enters(&mut rig, OTHER));
+    assert_eq!(finish(&mut rig), [1]);
+    assert!(!enters(&mut rig, ConnectionId(79)), "the id is given up once");
+}
+
 #[test]
 fn a_commit_that_is_cut_off_never_happened() {
     let mut rig = rig();
@@ -144,6 +172,67 @@ fn a_commit_that_is_cut_off_never_happened() {
     assert!(rig.instance.runs_pending() > 0, "an orderly stop waits for it");
     let rig = rig.restart();
     assert_eq!(depth(&rig), (0, 0));
+}
+
+/// Works in slices until nothing is left: how many it took, and behind how many there was an
+/// answer.
+fn slices(rig: &mut Rig) -> (usize, usize) {
+    let (mut slices, mut answered) = (0, 0);
+    while rig.instance.has_work() {
+        slices += 1;
+        let mut answers = step(rig, Input::Work { units: &mut { 256 } });
+        answers.extend(durable(rig));
+        if !answers.is_empty() {
+            answered = slices;
+        }
+    }
+    (slices, answered)
+}
+
+const DEEP: u64 = 10_000;
+
+/// A queue of which two consumers want nothing, and their client.
+fn searchers(rig: &mut Rig) -> (Client, [LinkId; 2]) {
+    rig.mqsc(&format!("DEFINE QLOCAL('D') MAXDEPTH({DEEP})"));
+    let mut client = rig.connect();
+    let selectors = ["color = 'blue'", "color = 'red'"];
+    let links = selectors.map(|selector| rig.selecting_receiver(&mut client, "D", selector));
+    let puts = (0..DEEP).map(|token| {
+        let content = message("x").property("color", "green").encode();
+        let message = NewMessage { persistent: Some(false), content, ..NewMessage::default() };
+        let target = PutTo::Name("D".into());
+        Request::Put { token, target, message, unit: None, reply_wanted: false }
+    });
+    ask(rig, OTHER, puts.collect());
+    slices(rig);
+    (client, links)
+}
+
+#[test]
+fn a_commit_does_not_wait_for_the_end_of_a_search() {
+    let mut rig = rig();
+    let (mut client, [first, second]) = searchers(&mut rig);
+    assert!(rig.one_step(&mut client, first));
+    let (of_search, _) = slices(&mut rig);
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    assert!(rig.one_step(&mut client, second));
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    let (of_both, answered) = slices(&mut rig);
+    assert!(answered < of_search, "behind {answered} slices; the search alone takes {of_search}");
+    assert!(of_both < of_search + answered, "{of_both}: the search does not wait either");
+}
+
+#[test]
+fn what_clients_leave_of_their_half_of_a_slice_is_used() {
+    const UNITS: u32 = 14_000;
+    let mut rig = rig();
+    let (mut client, [first, _]) = searchers(&mut rig);
+    let unit = unit_of(&mut rig, LARGE, MANY);
+    assert!(rig.one_step(&mut client, first));
+    ask(&mut rig, LARGE, vec![commit(1, unit)]);
+    let mut left = UNITS;
+    step(&mut rig, Input::Work { units: &mut left });
+    assert!(left > 0 && u64::from(UNITS - left) > DEEP, "{left} are left");
 }
 
 #[test]
@@ -227,6 +316,31 @@ fn a_commit_that_a_full_disk_stops_half_way_goes_on_when_there_is_space() {
     assert_eq!(finish(&mut rig), [1]);
     assert!(rig.instance.plan_image().is_some());
     assert_eq!(depth(&rig), (MANY, 0));
+}
+
+#[test]
+fn an_image_that_is_tried_again_and_again_holds_no_commit_for_long() {
+    let mut rig = rig();
+    let first = unit_of(&mut rig, LARGE, MANY);
+    let second = unit_of(&mut rig, OTHER, MANY);
+    ask(&mut rig, LARGE, vec![commit(1, first)]);
+    work(&mut rig);
+    durable(&mut rig);
+    assert!(rig.instance.plan_image().is_none());
+    ask(&mut rig, OTHER, vec![commit(2, second)]);
+    for _ in 0..99 {
+        rig.now = rig.now + Duration::from_millis(20);
+        assert!(rig.instance.plan_image().is_none(), "within the first commit");
+        step(&mut rig, Input::Tick);
+    }
+    assert!(rig.instance.next_tick() <= rig.now, "the second one waits");
+    rig.now = rig.now + Duration::from_millis(20);
+    step(&mut rig, Input::Tick);
+    assert!(rig.instance.next_tick() > rig.now, "it does not wait any more");
+    assert!(rig.instance.plan_image().is_none(), "and not for the next try either");
+    assert_eq!(finish(&mut rig), [1, 2]);
+    assert_eq!(depth(&rig), (2 * MANY, 0));
+    assert!(rig.instance.plan_image().is_some());
 }
 
 /// The log begins within a part, since the extent before was reclaimed.

@@ -134,6 +134,15 @@ fn an_outcome_in_a_unit_that_never_was_or_is_over_detaches_its_link() {
     }
 }
 
+#[test]
+fn what_is_wrong_with_an_outcome_ends_no_link_that_came_behind_it() {
+    let (mut rig, mut client, receiver, got) = with_one_got();
+    let unit = rig.declare(&mut client);
+    let link = rig.change_link_behind_its_unit(&mut client, (receiver, got.delivery), &unit);
+    assert_eq!(rig.detached(&mut client, link), None);
+    assert_eq!(left(&mut rig), one(0), "others can have it");
+}
+
 // 4.4.1: refused outside of any unit, with the transaction's error.
 #[test]
 fn a_message_in_a_unit_that_never_was_or_is_over_is_rejected() {

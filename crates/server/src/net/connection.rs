@@ -6,7 +6,8 @@
 //! or all connections too many of unfinished large messages (`arrivals`), and stops taking
 //! responses while the socket does not take its output, or all connections have too many large ones
 //! to send (`departures`). While the log is behind it keeps requests that add to it, and reads
-//! nothing; so it does with all requests while the instance has enough of them (`is_shut`).
+//! nothing; so it does with all requests while the instance has enough of them (`is_shut`), unless
+//! others wait for the end of a large message of its client.
 //!
 //! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
 
@@ -221,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
         self.front.set_log_behind(self.log_is_behind);
-        self.is_shut = self.outbox.is_shut();
+        self.is_shut = self.outbox.is_shut(context.waker());
         self.count();
         let mut progress = self.poll_login(context, now);
         progress |= self.poll_check(context, now);
@@ -241,8 +242,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return Poll::Ready(end);
         }
         progress |= self.has_log_again(context);
-        // It may have been opened before it had our waker.
-        progress |= self.is_shut && !self.outbox.is_shut();
         progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
         if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
             return Poll::Pending;
@@ -298,12 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return false;
         }
         self.arrival.holds(self.front.unfinished_bytes());
-        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
-            || self.waits_for_log
-            || self.is_shut
-            || self.front.is_checking()
-            || !self.arrival.may_read(context)
-        {
+        if self.is_kept_unread(context) || !self.arrival.may_read(context) {
             // This side does not read: the peer must not pass for silent.
             self.front.listening_stopped(now);
             self.arrival.excused();
@@ -350,6 +344,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 true
             }
         }
+    }
+
+    /// Whether the connection has so much here that it is not read for now.
+    fn is_kept_unread(&mut self, context: &mut Context<'_>) -> bool {
+        self.front.incoming_bytes() > INCOMING_BYTES_HIGH
+            || self.waits_for_log
+            || self.front.is_checking()
+            || (self.is_shut && !self.goes_on_for_others(context))
+    }
+
+    /// Although the instance takes nothing, as long as others wait for the end of its message: that
+    /// may take as long as a commit. What comes with it waits here.
+    fn goes_on_for_others(&mut self, context: &mut Context<'_>) -> bool {
+        self.requests.len() < limits::STEP_REQUESTS_MAX && self.arrival.holds_up_others(context)
     }
 
     /// Follows the login: a client that guesses passwords waits for its answers.

@@ -6,7 +6,7 @@ use tokio::task::{spawn_local, yield_now};
 use towline_admin::status::RestartStatus;
 use towline_core::Pages as Trust;
 use towline_engine::settings::{options, rules};
-use towline_engine::{AdminJobs, BackupFolders, Images, LogContext, OpenInstance};
+use towline_engine::{AdminJobs, Arrival, BackupFolders, Images, LogContext, OpenInstance};
 use towline_log::{Disk, Listener, LogError, LogId, MemoryDisk, Pages, Recovery, Space};
 use towline_node::Restart;
 use towline_os::task::handle_of;
@@ -158,5 +158,57 @@ fn who_asks_for_much_behind_a_large_message_is_not_read_until_it_is_in_the_log()
         let _running =
             threads.start(&Config::default(), jobs, &handle_of(&tokio::runtime::Handle::current()));
         accepted.await;
+    });
+}
+
+/// The longest piece of whole frames in the first half of `bytes`, and the rest.
+fn halves(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    while let Some(frame) = bytes[at..].first_chunk::<4>().filter(|_| at < bytes.len() / 2) {
+        at += u32::from_be_bytes(*frame) as usize;
+    }
+    bytes.split_at(at)
+}
+
+#[test]
+fn who_asks_for_too_much_in_the_middle_of_a_message_ends_it_when_others_wait_for_its_memory() {
+    const LINKS: u64 = 7;
+    const PUTS: u64 = 700;
+    // The threads of the instance do not begin: a large message never gets to the log.
+    let (bench, _disk, _relay, _threads) = bench();
+    run_on(bench, false, async |bench| {
+        let (mut client, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let cut = client.sender("DEV.QUEUE.1").await;
+        let mut links = Vec::new();
+        for _ in 0..=LINKS {
+            links.push(client.one_more_sender("DEV.QUEUE.2").await);
+        }
+        client.flush().await.unwrap();
+        client.send(cut, 0, false, 2 * MIB);
+        let (mut pieces, mut message) = (VecDeque::new(), Vec::new());
+        client.machine.take_output(&mut pieces, usize::MAX);
+        pieces.iter().for_each(|piece| message.extend_from_slice(piece));
+        let (begin, end) = halves(&message);
+        client.socket.write_all(begin).await.unwrap();
+        client.send(links.pop().unwrap(), 0, true, 2 * MIB);
+        for link in links {
+            (0..PUTS).for_each(|key| client.send(link, key, false, 1));
+        }
+        client.flush().await.unwrap();
+        let id = towline_core::ConnectionId(1);
+        while bench.door.look(|instance| !instance.has_enough_of(id)) {
+            yield_now().await;
+        }
+        let mut ended = Box::pin(client.socket.write_all(end));
+        assert!(is_pending(&mut ended).await, "it is read, and has asked for too much");
+        let one = limits::MEDIUM_MESSAGE_BYTES_MAX;
+        let count = limits::MEDIUM_MESSAGES_BYTES_MAX / one;
+        let mut others: Vec<Arrival> = (0..count).map(|_| bench.door.arrivals().join()).collect();
+        others.iter_mut().for_each(|other| other.holds(one));
+        assert!(!others[0].may_read(&mut Context::from_waker(Waker::noop())));
+        assert!(!is_pending(&mut ended).await, "others wait");
+        while !others[0].may_read(&mut Context::from_waker(Waker::noop())) {
+            yield_now().await;
+        }
     });
 }
