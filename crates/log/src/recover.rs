@@ -382,9 +382,10 @@ impl Recovery {
     }
 
     /// Yields each record of each whole run from `begin` on, and each change of term of the batches
-    /// that it does not hold back, in order, and cuts a torn tail off. Once; after an error, discard what was made of the records, and call it again from another
-    /// beginning if that may help. `progress` gets the bytes of log done and (at most) to do, when
-    /// 64 MiB or 100 ms have passed and at the end.
+    /// that it does not hold back, in order, and cuts a torn tail off. Once; after an error,
+    /// discard what was made of the records, and call it again from another beginning if that may
+    /// help. `progress` gets the bytes of log done and (at most) to do, when 64 MiB or 100 ms have
+    /// passed and at the end.
     ///
     /// # Errors
     /// [`ReplayError`]: damage before the tail, with its location. Nothing was changed. Or that
