@@ -115,8 +115,8 @@ pub enum Begin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
     /// Another process, or another leader, wrote from here on. What the one before did not finish
-    /// is not finished by anybody. Not yielded for the first batch of a log, nor for the first one
-    /// that is read when nothing is known of the one before it.
+    /// never will be. Not yielded for the first batch of a log, nor for the first one that is read
+    /// when nothing is known of the one before it.
     NewTerm {
         /// Position of the first batch of the term.
         at: Lsn,
