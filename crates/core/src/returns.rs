@@ -3,7 +3,8 @@
 //! come in slices (`work`).
 //!
 //! Few come back at once, in the step that asks for it, unless that is logged and runs wait for the
-//! log; so do deliveries that their consumer still has. Not here: what happens to a message that comes back (`decide`).
+//! log; so do deliveries that their consumer still has. Not here: what happens to a message that
+//! comes back (`decide`).
 //!
 //! Invariants: a message that is to come back is held, as it was before; as long as one is, its
 //! queue gives nothing to consumers, so that none overtakes another one, and is not cleared or

@@ -115,8 +115,8 @@ pub enum Begin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
     /// Another process, or another leader, wrote from here on. What the one before did not finish
-    /// is not finished by anybody. Not yielded for the first batch of a log, nor for the first one
-    /// that is read when nothing is known of the one before it.
+    /// never will be. Not yielded for the first batch of a log, nor for the first one that is read
+    /// when nothing is known of the one before it.
     NewTerm {
         /// Position of the first batch of the term.
         at: Lsn,
@@ -382,9 +382,10 @@ impl Recovery {
     }
 
     /// Yields each record of each whole run from `begin` on, and each change of term of the batches
-    /// that it does not hold back, in order, and cuts a torn tail off. Once; after an error, discard what was made of the records, and call it again from another
-    /// beginning if that may help. `progress` gets the bytes of log done and (at most) to do, when
-    /// 64 MiB or 100 ms have passed and at the end.
+    /// that it does not hold back, in order, and cuts a torn tail off. Once; after an error,
+    /// discard what was made of the records, and call it again from another beginning if that may
+    /// help. `progress` gets the bytes of log done and (at most) to do, when 64 MiB or 100 ms have
+    /// passed and at the end.
     ///
     /// # Errors
     /// [`ReplayError`]: damage before the tail, with its location. Nothing was changed. Or that

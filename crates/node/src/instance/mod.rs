@@ -5,7 +5,7 @@
 //! before; the reply to a forced run waits with it; applying follows log order.
 
 mod client_work;
-mod commit_room;
+mod commit_space;
 mod containers;
 mod decide;
 mod defaults;
