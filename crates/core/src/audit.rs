@@ -78,8 +78,17 @@ impl QueueManager {
             audit_unit(unit);
             audit_gets(&unit.gets, &unit.get_places);
         }
+        self.audit_staged_puts();
         for ended in self.ended_units.values() {
             audit_gets(&ended.late, &ended.late_places);
+        }
+    }
+
+    fn audit_staged_puts(&self) {
+        for (id, connection) in &self.connections {
+            let units = self.units.values().filter(|unit| unit.connection == *id);
+            let puts: usize = units.map(|unit| unit.puts.len()).sum();
+            assert_eq!(connection.staged_puts, puts as u64, "puts of open units");
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Limits {
     pub unit_age_max: Duration,
     /// Open units of work of one connection.
     pub units_per_connection_max: usize,
+    /// Puts of all open units of work of one connection; MAXUMSGS if that is more.
+    pub staged_puts_max: u64,
     /// Bytes of the bodies of all non-persistent messages, and what all open units of work keep in
     /// memory, together.
     pub memory_bytes_max: u64,
@@ -61,6 +63,7 @@ impl Default for Limits {
             unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
             unit_age_max: limits::UNIT_AGE_DEFAULT,
             units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
+            staged_puts_max: limits::CONNECTION_STAGED_PUTS_MAX,
             memory_bytes_max: 1024 * 1024 * 1024,
             message_bytes_max: limits::MESSAGE_BYTES_DEFAULT,
             expired_to_dead_letter: false,

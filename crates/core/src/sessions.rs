@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     pub(crate) outputs: BTreeMap<QueueId, u32>,
     pub(crate) consumers: BTreeSet<ConsumerId>,
     pub(crate) units: BTreeSet<UnitId>,
+    /// Puts of its units that are open.
+    pub(crate) staged_puts: u64,
     /// TEMPDYN queues that go with it.
     pub(crate) temporary: BTreeSet<QueueId>,
 }

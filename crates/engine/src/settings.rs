@@ -43,6 +43,7 @@ pub fn rules(config: &Config) -> Limits {
         unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
         unit_age_max: Duration::from_secs(manager.unit_age_max_s),
         units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
+        staged_puts_max: limits::CONNECTION_STAGED_PUTS_MAX,
         memory_bytes_max: manager.memory_bytes_max,
         message_bytes_max: manager.maxmsgl,
         expired_to_dead_letter: manager.expired_to_deadq,

@@ -54,6 +54,9 @@ pub const CONNECTION_STAGED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub const UNITS_STAGED_SHARE: u64 = 4;
 /// Memory counted for each put of an open unit of work beside its body.
 pub const STAGED_PUT_BYTES: u64 = 256;
+/// Puts of all open units of work of one connection, or MAXUMSGS if that is more: what a connection
+/// may have in memory, and no other bound is as near.
+pub const CONNECTION_STAGED_PUTS_MAX: u64 = CONNECTION_BYTES_DEFAULT / STAGED_PUT_BYTES;
 /// Memory counted for the message annotations of one outcome in an open unit of work beside their
 /// bytes.
 pub const STAGED_ANNOTATIONS_BYTES: u64 = 192;

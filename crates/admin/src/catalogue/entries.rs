@@ -546,6 +546,8 @@ entries! {
         "A put or a get in the unit was refused; a commit would make only a part of it take \
          effect. Correct the cause and repeat the whole unit.";
     UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
+    UNITS_TOO_MANY_PUTS = "TWL5042E" "{reason}.",
+        "Open units of work of one connection have too many messages. Commit or roll back some.";
     MESSAGE_UNREADABLE = "TWL5050E" "{reason}.",
         "The recovery log does not return what was written for this message. The link is closed, \
          so that the client learns that a message is missing. The guide damaged-log says \

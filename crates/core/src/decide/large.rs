@@ -70,6 +70,7 @@ impl QueueManager {
         unit: UnitId,
         bytes: u64,
     ) -> Result<(), Refusal> {
+        self.check_staged_puts(target.connection)?;
         let bytes_max = self.limits.unit_bytes_max;
         let unit = self.unit_for_one_more(target.connection, unit)?;
         if unit.bytes.saturating_add(bytes) > bytes_max {

@@ -40,6 +40,7 @@ impl QueueManager {
         let bytes = put.bytes_here();
         let bytes_max = self.limits.unit_bytes_max;
         let staged_bytes_max = self.staged_share(target.connection);
+        self.check_staged_puts(target.connection)?;
         let unit = self.unit_for_one_more(target.connection, id)?;
         if unit.bytes.saturating_add(bytes) > bytes_max {
             return Err(Refusal::UnitTooLarge { bytes_max });
@@ -61,6 +62,8 @@ impl QueueManager {
         unit.bytes += bytes;
         unit.staged_bytes += put.bytes_to_spill();
         unit.puts.push(put);
+        self.put_is_staged(target.connection);
+        let Some(unit) = self.units.get(&id) else { return Err(Refusal::UnknownUnit) };
         let spills = unit.staged_bytes > staged_bytes_max
             || self.staged_bytes > self.limits.memory_bytes_max / limits::UNITS_STAGED_SHARE
             || self.memory_bytes > self.limits.memory_bytes_max;
@@ -114,6 +117,8 @@ impl QueueManager {
         unit.spilled_bytes += bytes;
         unit.puts.push(put);
         unit.went_ahead(body, 1);
+        let connection = unit.connection;
+        self.put_is_staged(connection);
     }
 
     /// A staged put is decided, or given up: its memory is free, but for a body that is not

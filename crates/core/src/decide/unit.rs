@@ -47,6 +47,29 @@ impl QueueManager {
         Ok(unit)
     }
 
+    /// One more put in an open unit of this connection.
+    ///
+    /// # Errors
+    /// All of them together have too many.
+    pub(super) fn check_staged_puts(&self, connection: ConnectionId) -> Result<(), Refusal> {
+        let puts_max = self.limits.staged_puts_max.max(self.limits.unit_messages_max.into());
+        let staged = self.connections.get(&connection).map_or(0, |found| found.staged_puts);
+        if staged >= puts_max { Err(Refusal::UnitsTooManyPuts { puts_max }) } else { Ok(()) }
+    }
+
+    /// A put is staged in a unit of this connection.
+    pub(super) fn put_is_staged(&mut self, connection: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.staged_puts += 1;
+        }
+    }
+
+    fn puts_are_not_staged(&mut self, connection: ConnectionId, puts: usize) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.staged_puts -= puts as u64;
+        }
+    }
+
     fn check_unit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
         if let Some(ended) = self.ended_units.get(&id) {
             let ours = ended.connection == connection;
@@ -108,6 +131,7 @@ impl QueueManager {
     /// It is not open any more.
     pub(super) fn take_unit(&mut self, connection: ConnectionId, id: UnitId) -> Option<UnitOfWork> {
         let unit = self.units.remove(&id)?;
+        self.puts_are_not_staged(connection, unit.puts.len());
         self.forget_unit(connection, id);
         Some(unit)
     }
@@ -229,6 +253,7 @@ impl QueueManager {
     ) {
         let Some(unit) = self.units.remove(&id) else { return };
         let connection = unit.connection;
+        self.puts_are_not_staged(connection, unit.puts.len());
         self.roll_back(now, unit, facts);
         let ended = EndedUnit::new(connection, reason.clone());
         self.ended_units.insert(id, ended);

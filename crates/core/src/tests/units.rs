@@ -6,7 +6,7 @@ use towline_types::limits;
 
 use super::rig::{CLIENT, OTHER, Rig, message, persistent};
 use crate::command::LocalChanges;
-use crate::{Delivery, Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
+use crate::{Delivery, Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal, UnitId};
 
 fn two_queues(limits: Limits) -> (Rig, PutTarget, PutTarget) {
     let mut rig = Rig::with(limits);
@@ -153,6 +153,38 @@ fn a_unit_has_limits() {
     rig.discharge(unit, false).unwrap();
     assert_eq!(rig.depth("Q"), 2);
     rig.core.audit();
+}
+
+#[test]
+fn all_units_of_a_connection_together_have_so_many_puts_and_others_are_not_refused() {
+    let limits = Limits { staged_puts_max: 5, unit_messages_max: 3, ..Limits::default() };
+    let (mut rig, q, _) = two_queues(limits);
+    let units: Vec<UnitId> = (0..2).map(|_| rig.declare()).collect();
+    for unit in [0, 1, 0, 1, 0] {
+        rig.send(&q, persistent("a"), Some(units[unit])).unwrap();
+    }
+    let too_many = Err(Refusal::UnitsTooManyPuts { puts_max: 5 });
+    assert_eq!(rig.send(&q, message("b"), Some(units[1])), too_many);
+    rig.put("Q", "outside of units");
+    let other = rig.core.declare(rig.now, OTHER).unwrap();
+    let others = rig.core.open_put(rig.now, OTHER, "Q", &mut rig.decision).unwrap();
+    rig.send(&others, message("c"), Some(other)).unwrap();
+    rig.core.audit();
+    rig.discharge(units[0], true).unwrap();
+    rig.send(&q, message("b"), Some(units[1])).unwrap();
+    rig.core.audit();
+    rig.disconnect(CLIENT, true);
+    rig.core.audit();
+}
+
+#[test]
+fn a_unit_may_have_maxumsgs_messages_if_that_is_more_than_all_units_may_have_otherwise() {
+    let limits = Limits { staged_puts_max: 1, unit_messages_max: 3, ..Limits::default() };
+    let (mut rig, q, _) = two_queues(limits);
+    let unit = rig.declare();
+    (0..3).for_each(|_| rig.send(&q, message("a"), Some(unit)).unwrap());
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.depth("Q"), 3);
 }
 
 #[test]
