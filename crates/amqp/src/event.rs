@@ -69,6 +69,14 @@ impl Deliveries {
     }
 }
 
+impl SessionId {
+    /// Its number: no two live sessions of a connection have the same.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.index
+    }
+}
+
 impl LinkId {
     /// Whether the link belongs to this session.
     #[must_use]

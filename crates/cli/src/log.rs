@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use towline_backup::CheckReport;
 use towline_core::object::Definition;
-use towline_core::{Body, Fact, record};
+use towline_core::{Body, BodyName, Fact, Header, record};
 use towline_log::folder::scan::Casualties;
 use towline_log::offline::{self, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
@@ -140,11 +140,16 @@ pub(super) fn found(finding: &Finding) -> Value {
 /// A fact in one line, without the content of messages.
 fn describe(fact: &Fact) -> String {
     match fact {
-        Fact::Put { queue, sequence, message } => {
+        Fact::Put { queue, sequence, carried, message } => {
             let header = &message.header;
             let (bytes, priority) = (length(&message.body), header.priority);
             let kind = if header.persistent { "persistent" } else { "non-persistent" };
-            format!("put {} in queue {}: {kind}, priority {priority}, {bytes}", sequence.0, queue.0)
+            let verb = if *carried { "carried" } else { "put" };
+            let (sequence, queue) = (sequence.0, queue.0);
+            let more = said(header);
+            format!(
+                "{verb} {sequence} in queue {queue}: {kind}, priority {priority}, {bytes}{more}"
+            )
         }
         Fact::Got { queue, sequence } => format!("got {} from queue {}", sequence.0, queue.0),
         Fact::BackedOut { queue, sequence, count } => {
@@ -154,8 +159,15 @@ fn describe(fact: &Fact) -> String {
             format!("expired {} in queue {}", sequence.0, queue.0)
         }
         Fact::Committed { operations } => format!("committed {operations} operations"),
+        Fact::Part { commit, operations } => {
+            format!("part of commit {}: {operations} operations", commit.0)
+        }
+        Fact::Completed { commit, operations, first } => {
+            let (commit, first) = (commit.0, first.0);
+            format!("completed commit {commit}: {operations} operations, puts from {first} on")
+        }
         Fact::BodyChunk { body, index, chunk } => {
-            format!("chunk {index} of body {}: {}", body.0, length(chunk))
+            format!("chunk {index} of {}: {}", named(*body), length(chunk))
         }
         Fact::Abandoned { first, bodies } => {
             format!("abandoned {bodies} bodies from {} on", first.0)
@@ -163,6 +175,7 @@ fn describe(fact: &Fact) -> String {
         Fact::Deleted { queue } => format!("deleted queue {}", queue.0),
         Fact::Cleared { queue, upto } => format!("cleared queue {} up to {}", queue.0, upto.0),
         Fact::Defined { definition } => define(definition),
+        Fact::Level { level } => format!("format level {level}"),
         // Seldom, and best seen whole.
         other => format!("{other:?}"),
     }
@@ -188,9 +201,32 @@ fn length(body: &Body) -> String {
         Body::Log(location) => format!("{} bytes at {}", location.bytes, location.lsn),
         Body::Chunks(chunks) => format!("{} chunks", chunks.len()),
         Body::Announced { body, chunks, bytes } => {
-            format!("{bytes} bytes in {chunks} chunks of body {}", body.0)
+            format!("{bytes} bytes in {chunks} chunks of {}", named(*body))
         }
     }
+}
+
+fn named(body: BodyName) -> String {
+    match body {
+        BodyName::Own(body) => format!("body {}", body.0),
+        BodyName::Carried(sequence) => format!("message {}", sequence.0),
+    }
+}
+
+/// What a producer said of a message beside what each has.
+fn said(header: &Header) -> String {
+    let mut said = String::new();
+    if header.group != 0 {
+        said += &format!(", group {:016x}", header.group);
+    }
+    if header.group_sequence != 0 {
+        said += &format!(" number {}", header.group_sequence);
+    }
+    if let Some(due) = header.deliver_at {
+        let delay = due.0.saturating_sub(header.put_at.0);
+        said += &format!(", delivery {delay} microseconds after the put");
+    }
+    said
 }
 
 fn verify(place: &LogPlace) -> Result<(), Failure> {

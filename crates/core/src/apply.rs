@@ -6,7 +6,7 @@ use std::sync::Arc;
 use towline_types::Time;
 
 use crate::fact::Fact;
-use crate::message::{Body, Message};
+use crate::message::{Body, BodyName, Message};
 use crate::object::Definition;
 use crate::queue::{Outline, Queue, Spot};
 use crate::{Effect, MessageSequence, Outputs, PageKey, QueueId, QueueManager};
@@ -28,13 +28,19 @@ impl QueueManager {
     /// # Panics
     /// When the fact contradicts what was applied before.
     pub fn apply(&mut self, now: Time, fact: Fact, outputs: &mut Outputs) {
+        if self.parts.take_next() {
+            return self.keep_aside(fact, outputs);
+        }
         self.carry_out(fact, Manner { now: Some(now), counted: true }, outputs);
     }
 
     pub(crate) fn carry_out(&mut self, fact: Fact, manner: Manner, outputs: &mut Outputs) {
         let count = u64::from(manner.counted);
         match fact {
-            Fact::Put { queue, sequence, message } => {
+            Fact::Put { queue, sequence, carried, mut message } => {
+                // What is carried was put, and counted, before.
+                let count = if carried { 0 } else { count };
+                message.body = self.stored(message.body, outputs);
                 self.apply_put(queue, sequence, *message, count, outputs);
             }
             Fact::Got { queue: id, sequence } => {
@@ -61,10 +67,10 @@ impl QueueManager {
                     queue.set_backouts(spot, backouts);
                 }
             }
-            Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
+            Fact::Moved { from, sequence, to, new_sequence, order, dead_letter } => {
                 let spot = self.spot(from, sequence);
                 self.queue_mut(from).totals.moved += count;
-                self.move_over(from, spot, to, new_sequence, *dead_letter);
+                self.move_over(from, spot, (to, new_sequence, order), *dead_letter);
                 let target = self.queue_mut(to);
                 // Most of them were; of the others it is no lie to leave it open.
                 target.note_acquired(new_sequence.0);
@@ -76,7 +82,9 @@ impl QueueManager {
                 let Body::Log(location) = chunk else {
                     unreachable!("a chunk that is applied is in the log")
                 };
-                self.next.body = self.next.body.max(body.0.saturating_add(1));
+                if let BodyName::Own(body) = body {
+                    self.next.body = self.next.body.max(body.0.saturating_add(1));
+                }
                 let known = self.spilled_bodies.pieces(body).len();
                 assert_eq!(known, index as usize, "chunks come in order");
                 self.spilled_bodies.add(body, location);
@@ -94,19 +102,24 @@ impl QueueManager {
                 self.catalogue.apply(&name, None);
             }
             Fact::Cleared { queue, upto } => self.apply_cleared(queue, upto, count, outputs),
+            Fact::Level { level } => self.level = self.level.max(level),
             Fact::Committed { operations: _ } => {}
+            Fact::Part { commit, operations } => self.begin_part(commit, operations),
+            Fact::Completed { commit, operations, first } => {
+                self.complete(commit, operations, first, manner.now.is_some());
+            }
         }
     }
 
-    fn apply_put(
+    /// The location of the body counts as needed already.
+    pub(crate) fn apply_put(
         &mut self,
         id: QueueId,
         sequence: MessageSequence,
-        mut message: Message,
+        message: Message,
         count: u64,
         outputs: &mut Outputs,
     ) {
-        message.body = self.stored(message.body, outputs);
         self.saw_sequence(sequence);
         let queue = self.queue_mut(id);
         if let Some(spot) = queue.spot_of(sequence.0) {

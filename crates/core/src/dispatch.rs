@@ -10,6 +10,7 @@ use towline_types::{Time, limits};
 
 use crate::effect::{Delivery, Effect, Outputs};
 use crate::hash::FastMap;
+use crate::log_wait::LogWait;
 use crate::queue::{
     Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot, WokenConsumer,
 };
@@ -79,8 +80,8 @@ impl QueueManager {
     ) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.changed = false;
-        if queue.clearing > 0 {
-            return; // It is looked at again when it is cleared.
+        if queue.clearing > 0 || queue.returning > 0 || queue.arriving > 0 {
+            return; // It is looked at again when it is cleared, or when all is there.
         }
         let mut service = Service {
             now,
@@ -88,6 +89,7 @@ impl QueueManager {
             queue,
             consumers: &mut self.consumers,
             known_from: self.known_from,
+            log_wait: &mut self.log_wait,
             selection,
             outputs,
             budget,
@@ -112,6 +114,7 @@ struct Service<'a> {
     queue: &'a mut Queue,
     consumers: &'a mut FastMap<ConsumerId, Consumer>,
     known_from: u64,
+    log_wait: &'a mut LogWait,
     selection: &'a mut dyn Selection,
     outputs: &'a mut Outputs,
     budget: &'a mut Budget,
@@ -134,6 +137,8 @@ enum Look {
     Nothing,
     /// The content of this message must be fetched first.
     Fetch(Spot),
+    /// The end of this message must be logged first.
+    Ends(Spot),
     /// The page of this block must be read first.
     Page(PagedBlock),
     OutOfLooks,
@@ -207,6 +212,9 @@ impl Service<'_> {
                 Search::Nothing => return Turn::Nothing,
             };
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
+                if self.end_waits(spot) {
+                    return Turn::Nothing;
+                }
                 self.queue.set_state(spot, EntryState::Leaving);
                 self.expired.push(spot);
                 self.budget.deliveries -= i64::from(limits::LOOKS_PER_EXPIRED - 1);
@@ -223,6 +231,12 @@ impl Service<'_> {
             return Turn::Served;
         }
         Turn::Nothing
+    }
+
+    /// Whether the end of this message is to be logged, and that waits.
+    fn end_waits(&mut self, spot: Spot) -> bool {
+        let entry = self.queue.entry(spot);
+        entry.is_some_and(|entry| self.log_wait.holds_up(self.id, spot.sequence, entry))
     }
 
     /// Asks for the page of a block that is away.
@@ -282,7 +296,7 @@ impl Service<'_> {
                     let visitor = consumer.visitor();
                     self.queue.waiting.rest(visitor);
                 }
-                Look::Fetch(spot) => {
+                Look::Fetch(spot) | Look::Ends(spot) => {
                     consumer.fetching = Some(spot.sequence);
                     self.queue.waiting.fetch(spot.sequence, Some(id));
                 }
@@ -337,6 +351,9 @@ impl Service<'_> {
                 return Look::OutOfLooks;
             }
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
+                if self.end_waits(spot) {
+                    return Look::Ends(spot);
+                }
                 self.queue.set_state(spot, EntryState::Leaving);
                 self.expired.push(spot);
                 self.budget.looks -= i64::from(limits::LOOKS_PER_EXPIRED - 1);
@@ -397,7 +414,7 @@ impl Service<'_> {
         let candidate = Candidate {
             queue: self.id,
             sequence: MessageSequence(spot.sequence),
-            header: entry.header(spot.lane),
+            header: entry.header(spot.lane, extra),
             body: &body,
             backout_count: entry.backout_count,
             dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),

@@ -6,7 +6,7 @@ use towline_types::{Lsn, Time, limits};
 use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
-use crate::message::DeadLetterReason;
+use crate::message::{BodyName, DeadLetterReason};
 use crate::queue::{Entry, EntryState, LANES, Queue, Search, Spot};
 use crate::sessions::UnitOfWork;
 use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
@@ -38,15 +38,19 @@ impl Scan {
         }
     }
 
-    pub(crate) fn can_go_on(&self) -> bool {
+    fn can_go_on(&self) -> bool {
         !self.queues.is_empty() && self.waits_for.is_none()
     }
 }
 
 impl QueueManager {
     /// Does what is due, and begins what takes longer: [`QueueManager::work`] goes on with it.
-    /// Facts are lazy, each a run of its own.
+    /// Facts are lazy, each a run of its own. While runs wait for the log, nothing is due.
     pub fn tick(&mut self, now: Time, outputs: &mut Outputs) {
+        self.flush_effects(outputs);
+        if self.log_wait.waits() {
+            return;
+        }
         self.end_old_units(now, outputs);
         self.flush_effects(outputs);
         let due = *self.scan.due.get_or_insert(now + self.limits.expiry_scan_interval);
@@ -71,7 +75,7 @@ impl QueueManager {
     /// After a page arrived: goes on with a scan that waited for it. At once, because a page may be
     /// gone again before the next tick.
     pub fn scan_on(&mut self, now: Time, outputs: &mut Outputs) {
-        if std::mem::take(&mut self.scan.came) && self.scan.can_go_on() {
+        if std::mem::take(&mut self.scan.came) && self.scan_can_go_on() {
             self.scan_step(now, &mut { LOOKS_PER_PAGE }, outputs);
         }
     }
@@ -83,12 +87,20 @@ impl QueueManager {
         if self.has_work() || !self.effects.is_empty() {
             return Time::ZERO;
         }
+        if self.log_wait.waits() {
+            return Time::NEVER;
+        }
         // One that waits for a page goes on when that arrives; the first one is due at once.
         let waits = self.scan.waits_for.is_some();
         let scan = if waits { Time::NEVER } else { self.scan.due.unwrap_or(Time::ZERO) };
         let oldest = self.units.values().next();
         let unit = oldest.map_or(Time::NEVER, |unit| unit.opened_at + self.limits.unit_age_max);
         scan.min(unit)
+    }
+
+    /// What it finds is logged: it stands still while runs wait for the log.
+    pub(crate) fn scan_can_go_on(&self) -> bool {
+        self.scan.can_go_on() && !self.log_wait.waits()
     }
 
     fn end_old_units(&mut self, now: Time, outputs: &mut Outputs) {
@@ -111,7 +123,7 @@ impl QueueManager {
         let first = |unit: &UnitOfWork| unit.spilled_bodies.first().map(|(body, _)| *body);
         let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
         let (body, id) = in_log.min()?;
-        self.spilled_bodies.pieces(body).first().map(|location| (id, location.lsn))
+        self.spilled_bodies.pieces(BodyName::Own(body)).first().map(|location| (id, location.lsn))
     }
 
     /// Rolls back the unit of [`QueueManager::oldest_unit_in_log`]: the log is so full, and cannot

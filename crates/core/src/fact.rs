@@ -1,9 +1,9 @@
 //! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
 
 use crate::log_room::log_room_of;
-use crate::message::{Body, DeadLetter, Message};
+use crate::message::{Body, BodyName, DeadLetter, Message};
 use crate::object::Definition;
-use crate::{BodyId, MessageSequence, QueueId};
+use crate::{BodyId, CommitId, MessageSequence, QueueId};
 
 /// How the node must treat what was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,9 @@ pub enum Fact {
         queue: QueueId,
         /// Its sequence.
         sequence: MessageSequence,
+        /// It is a known message, logged again so that its old extent can be reused. Of logs of
+        /// format level 1 only the message tells: it is known.
+        carried: bool,
         /// What was put.
         message: Box<Message>,
     },
@@ -62,13 +65,15 @@ pub enum Fact {
         to: QueueId,
         /// Its sequence there.
         new_sequence: MessageSequence,
+        /// The lane that it goes to; `None` in logs of format level 1: as the queue is then.
+        order: Option<u8>,
         /// Why.
         dead_letter: Box<DeadLetter>,
     },
     /// A piece of a body, ahead of the put that will refer to it.
     BodyChunk {
         /// Of which body.
-        body: BodyId,
+        body: BodyName,
         /// Its number, from 0.
         index: u32,
         /// The bytes (`Body::Incoming`) or where they are (`Body::Log`).
@@ -103,10 +108,32 @@ pub enum Fact {
         /// The first sequence that stays.
         upto: MessageSequence,
     },
+    /// From here on the log may hold what came with this format level. Never lowered.
+    Level {
+        /// 2 or more.
+        level: u8,
+    },
     /// Ends the run of a unit of work.
     Committed {
         /// Number of facts in the run, this one not counted.
         operations: u32,
+    },
+    /// The facts of its run that follow are not carried out: they are kept aside for this commit.
+    Part {
+        /// Of which commit.
+        commit: CommitId,
+        /// How many there are: `Put`s, of which the sequence counts from 0 within the commit, and
+        /// `Got`s. 0 at the end of the run: a reader that begins within it learns what it reads.
+        operations: u32,
+    },
+    /// What is kept aside for this commit happens now, all of it.
+    Completed {
+        /// Which.
+        commit: CommitId,
+        /// How many facts the log has of it.
+        operations: u32,
+        /// The sequence of its first put; that of each other one counts from it.
+        first: MessageSequence,
     },
 }
 
@@ -127,7 +154,10 @@ impl Fact {
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
             | Fact::Cleared { .. }
-            | Fact::Committed { .. } => 0,
+            | Fact::Level { .. }
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => 0,
         }
     }
 }

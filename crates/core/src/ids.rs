@@ -35,6 +35,10 @@ id!(
     LargePutId(u64)
 );
 id!(
+    /// A commit in parts. Its number is one of those that name bodies. Durable, never reused.
+    CommitId(u64)
+);
+id!(
     /// A large body that goes to the log in chunks ahead of its put. Durable, never reused.
     BodyId(u64)
 );

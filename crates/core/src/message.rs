@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use towline_types::{BodyLocation, Payload, Time};
 
-use crate::{BodyId, QueueId};
+use crate::{BodyId, MessageSequence, QueueId};
 
 /// What decides where a message stands in its queue and how long it lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,14 @@ pub struct Header {
     pub correlation_hash: u64,
     /// Hash of the message id in its canonical text, 0 when there is none.
     pub message_id_hash: u64,
+    /// Hash of the group id (AMQP group-id, JMSXGroupID), 0 when it is in none. Groups of one hash
+    /// count as one.
+    pub group: u64,
+    /// Its number in the group (AMQP group-sequence), 0 when it has none; 4294967295 closes the
+    /// group.
+    pub group_sequence: u32,
+    /// When it becomes due; `None`: at once.
+    pub deliver_at: Option<Time>,
 }
 
 /// A message as a producer offers it.
@@ -38,6 +46,12 @@ pub struct NewMessage {
     pub correlation_hash: u64,
     /// See [`Header::message_id_hash`].
     pub message_id_hash: u64,
+    /// See [`Header::group`].
+    pub group: u64,
+    /// See [`Header::group_sequence`]; of no account outside of a group.
+    pub group_sequence: u32,
+    /// See [`Header::deliver_at`].
+    pub deliver_at: Option<Time>,
     /// The opaque content.
     pub content: Payload,
     /// Bytes of the content around the body, which MAXMSGL does not count, up to 64 KiB.
@@ -72,12 +86,35 @@ pub enum Body {
     /// `apply` turns it into `Chunks`, or `Log` when there is one.
     Announced {
         /// Which chunks.
-        body: BodyId,
+        body: BodyName,
         /// How many there are.
         chunks: u32,
         /// Bytes of all together.
         bytes: u64,
     },
+}
+
+/// What a body in chunks is found by until its put is there.
+///
+/// Ids of bodies are given by the side that decides the puts. A message that is carried forward is
+/// logged again by the side that keeps the log: it needs no id, since it has a name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BodyName {
+    /// The body of a put that is new.
+    Own(BodyId),
+    /// The body of this message, logged again.
+    Carried(MessageSequence),
+}
+
+impl BodyName {
+    /// Its number, as records have it.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        match self {
+            BodyName::Own(body) => body.0,
+            BodyName::Carried(sequence) => sequence.0,
+        }
+    }
 }
 
 impl Body {
@@ -111,6 +148,8 @@ impl Message {
         if matches!(dead_letter.reason, DeadLetterReason::Expired | DeadLetterReason::Damaged) {
             self.header.expires_at = None;
         }
+        // It is due where it is now.
+        self.header.deliver_at = None;
         // What an administrator moves is a message like any other, wherever it was before.
         let is_dead = dead_letter.reason != DeadLetterReason::Moved;
         self.dead_letter = is_dead.then(|| Box::new(dead_letter));

@@ -7,9 +7,10 @@
 //!
 //! Not here: the bytes of a page (`queue/page.rs`); where pages are kept.
 //!
-//! Invariants: blocks leave only when more than `index_bytes_max` are here, never the first two or
-//! the newest of a lane; a page is given up (`take_obsolete`) when nothing here refers to it, which
-//! may be before the next image is written: it may be overwritten only after that.
+//! Invariants: blocks leave only when they, with their extras, take more than `index_bytes_max`,
+//! never the first two or the newest of a lane; a page is given up (`take_obsolete`) when nothing
+//! here refers to it, which may be before the next image is written: it may be overwritten only
+//! after that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,8 +24,9 @@ use crate::page_key::{PageKey, PageRequest};
 use crate::queue::{Census, Outline, Queue, Sheet, page};
 use crate::record::RecordError;
 
-/// What a block costs in memory: 256 entries of 80 bytes, and what is around them.
-const BLOCK_BYTES: u64 = 21 * 1024;
+/// What a block costs in memory: 256 entries of 72 bytes, and what is around them. Its extras come
+/// to that.
+const BLOCK_BYTES: u64 = 19 * 1024;
 /// Blocks at the front of a lane that stay here.
 const FRONT_BLOCKS: usize = 2;
 /// Rounds of eviction that a block stays after it was read: the consumer that needed it may need it
@@ -125,31 +127,40 @@ impl PageCache {
 /// How the memory for queue indexes stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagingStatus {
-    /// Bytes of blocks in memory, about.
+    /// Bytes of blocks in memory, and of their extras, about.
     pub index_bytes: u64,
     /// Bytes that they should not pass.
     pub index_bytes_max: u64,
 }
 
 impl QueueManager {
-    fn blocks_max(&self) -> usize {
+    fn index_bytes(&self) -> u64 {
+        let census = &self.page_cache.census;
+        census.here() as u64 * BLOCK_BYTES + census.extra_bytes()
+    }
+
+    /// In whole blocks, and no fewer than are kept in any case.
+    fn index_bytes_max(&self) -> u64 {
         let blocks = self.limits.index_bytes_max / BLOCK_BYTES;
-        usize::try_from(blocks).unwrap_or(usize::MAX).max(BLOCKS_MIN)
+        blocks.max(BLOCKS_MIN as u64).saturating_mul(BLOCK_BYTES)
+    }
+
+    /// Whether blocks should leave when so many, of so many bytes, are leaving already.
+    fn is_too_large_without(&self, leaving: usize, bytes: u64) -> bool {
+        let here = self.page_cache.census.here();
+        here > BLOCKS_MIN + leaving && self.index_bytes() > self.index_bytes_max() + bytes
     }
 
     /// How the memory for queue indexes stands.
     #[must_use]
     pub fn paging_status(&self) -> PagingStatus {
-        PagingStatus {
-            index_bytes: self.page_cache.census.here() as u64 * BLOCK_BYTES,
-            index_bytes_max: self.blocks_max() as u64 * BLOCK_BYTES,
-        }
+        PagingStatus { index_bytes: self.index_bytes(), index_bytes_max: self.index_bytes_max() }
     }
 
     /// Whether more of the queues is in memory than should be.
     #[must_use]
     pub fn wants_eviction(&self) -> bool {
-        self.page_cache.census.here() > self.blocks_max()
+        self.is_too_large_without(0, 0)
     }
 
     /// Evicts blocks with written pages, and says which pages to write so that more blocks can go:
@@ -161,7 +172,8 @@ impl QueueManager {
         let looks = self.page_cache.candidates.len().min(jobs_max * 4);
         let mut kept = Vec::new();
         // What is planned counts as gone: it goes when it is written.
-        while self.page_cache.census.here() > self.blocks_max() + jobs.len()
+        let mut leaving_bytes = 0;
+        while self.is_too_large_without(jobs.len(), leaving_bytes)
             && jobs.len() < jobs_max
             && kept.len() <= looks
         {
@@ -170,6 +182,7 @@ impl QueueManager {
                 Eviction::Gone => {}
                 Eviction::Stays => kept.push(key),
                 Eviction::Write(job) => {
+                    leaving_bytes += BLOCK_BYTES + job.sheet.extras.bytes();
                     jobs.push(job);
                     kept.push(key);
                 }
@@ -185,9 +198,13 @@ impl QueueManager {
     fn try_evict(&mut self, key: PageKey) -> Eviction {
         let extent_bytes = self.limits.extent_bytes;
         let Some(queue) = self.queues.get_mut(&key.queue) else { return Eviction::Gone };
+        let is_completing = queue.completing > 0;
         let Some((away, block, from_end)) = queue.block_here(key) else { return Eviction::Gone };
         if from_end == 0 || away.block < self.page_cache.front_blocks || !block.can_leave() {
             return Eviction::Stays;
+        }
+        if is_completing {
+            return Eviction::Stays; // Something may be inserted into it.
         }
         if self.page_cache.round < block.came_in + ROUNDS_STAYING {
             return Eviction::Stays; // It was wanted a moment ago.
@@ -288,7 +305,7 @@ impl QueueManager {
             let sheet = page::decode(bytes)?;
             if !queue.bring_in(away, sheet, self.limits.extent_bytes) {
                 let what = "a page says something else than its outline";
-                return Err(RecordError { offset: 0, what });
+                return Err(RecordError::malformed(0, what));
             }
             if let Some(block) = queue.block_mut(away) {
                 block.came_in = self.page_cache.round;
@@ -309,11 +326,25 @@ impl QueueManager {
     /// again after it arrived.
     #[must_use]
     pub fn page_before(&self, fact: &Fact) -> Option<PageRequest> {
+        // What is only kept aside needs none.
+        if self.parts.is_open() { None } else { self.page_for(fact, 0) }
+    }
+
+    /// The same for the fact that [`QueueManager::replay_completed`] carries out next.
+    #[must_use]
+    pub fn page_before_completed(&self) -> Option<PageRequest> {
+        let (fact, first) = self.parts.peek_completed()?;
+        self.page_for(fact, first)
+    }
+
+    /// The sequence of a put counts from `first`.
+    fn page_for(&self, fact: &Fact, first: u64) -> Option<PageRequest> {
         let (id, needed) = match fact {
-            Fact::Put { queue, sequence, message } => {
+            Fact::Put { queue, sequence, message, .. } => {
                 let found = self.queues.get(queue)?;
                 let order = message.header.order.min(9);
-                let at = found.away_for(sequence.0).or_else(|| found.away_at(order, sequence.0));
+                let sequence = sequence.0.saturating_add(first);
+                let at = found.away_for(sequence).or_else(|| found.away_at(order, sequence));
                 (queue, at)
             }
             Fact::Got { queue, sequence }
@@ -330,7 +361,10 @@ impl QueueManager {
             | Fact::Defined { .. }
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
-            | Fact::Committed { .. } => return None,
+            | Fact::Level { .. }
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => return None,
         };
         let id = *id;
         let away = needed?;

@@ -11,27 +11,37 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use towline_types::FORMAT_LEVEL_FIRST;
+
 use crate::catalogue::Catalogue;
+use crate::decide::parts::CommitInParts;
 use crate::expiry::Scan;
 use crate::garbage::Garbage;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
+use crate::log_wait::LogWait;
 use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
+use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::request::Limits;
+use crate::returns::Returns;
 use crate::sessions::{Connection, Consumer, EndedUnit, LargePut, UnitOfWork};
 use crate::spilled_bodies::SpilledBodies;
 use crate::{
-    ConnectionId, ConsumerId, Effect, LargePutId, MessageSequence, Outputs, QueueId, Refusal,
-    UnitId,
+    CommitId, ConnectionId, ConsumerId, Effect, LargePutId, MessageSequence, Outputs, QueueId,
+    Refusal, UnitId,
 };
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct QueueManager {
     pub(crate) limits: Limits,
+    /// The format level of the log: what is decided says nothing that came with a later one.
+    pub(crate) level: u8,
+    /// It is decided to raise it, and that is not applied yet, or was.
+    pub(crate) raises_level: bool,
     pub(crate) catalogue: Catalogue,
     pub(crate) queues: FastMap<QueueId, Box<Queue>>,
     pub(crate) consumers: FastMap<ConsumerId, Consumer>,
@@ -42,10 +52,16 @@ pub struct QueueManager {
     pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
     /// Puts with bodies on their way to the log; ids are those of the bodies.
     pub(crate) large_puts: BTreeMap<LargePutId, LargePut>,
-    /// What they still need of `log_room`.
+    /// Commits of large units of work, on their way to the log part by part.
+    pub(crate) commits: BTreeMap<CommitId, CommitInParts>,
+    /// What both still need of `log_room`.
     pub(crate) large_room: u64,
+    /// What is kept aside for commits, or is to be carried out.
+    pub(crate) parts: Parts,
     /// Messages that left their queues, and with bodies that are not given up yet.
     pub(crate) garbage: Garbage,
+    /// Messages that come back to their queues in slices.
+    pub(crate) returns: Returns,
     /// Bodies in the log that no put refers to yet.
     pub(crate) spilled_bodies: SpilledBodies,
     pub(crate) next: Counters,
@@ -65,8 +81,11 @@ pub struct QueueManager {
     pub(crate) refusing: Option<Refusal>,
     /// Bytes that the log takes of a decision that adds.
     pub(crate) log_room: u64,
+    pub(crate) log_wait: LogWait,
     /// Before this sequence the image, not the log, knows what was (replay only).
     pub(crate) image_sequence: u64,
+    /// The image has its messages: one that is not known has ended (replay only).
+    pub(crate) image_whole: bool,
     /// Messages before this one were there when this process took the log over: whether a consumer
     /// had them is not known.
     pub(crate) known_from: u64,
@@ -90,6 +109,8 @@ impl QueueManager {
     pub fn new(limits: Limits) -> QueueManager {
         QueueManager {
             limits,
+            level: FORMAT_LEVEL_FIRST,
+            raises_level: false,
             catalogue: Catalogue::default(),
             queues: FastMap::default(),
             consumers: FastMap::default(),
@@ -97,8 +118,11 @@ impl QueueManager {
             units: BTreeMap::new(),
             ended_units: BTreeMap::new(),
             large_puts: BTreeMap::new(),
+            commits: BTreeMap::new(),
             large_room: 0,
+            parts: Parts::default(),
             garbage: Garbage::default(),
+            returns: Returns::default(),
             spilled_bodies: SpilledBodies::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,
@@ -110,7 +134,9 @@ impl QueueManager {
             page_cache: PageCache::default(),
             refusing: None,
             log_room: u64::MAX,
+            log_wait: LogWait::default(),
             image_sequence: 0,
+            image_whole: false,
             known_from: 0,
             ghosts: Ghosts::default(),
         }
@@ -134,6 +160,12 @@ impl QueueManager {
         self.log_room = bytes;
     }
 
+    /// Bytes of the log that large puts which have begun still need, as their pieces come.
+    #[must_use]
+    pub fn log_room_promised(&self) -> u64 {
+        self.large_room
+    }
+
     pub(crate) fn check_accepting(&self) -> Result<(), Refusal> {
         match &self.refusing {
             None if self.log_room == 0 => Err(Refusal::LogFull),
@@ -144,8 +176,12 @@ impl QueueManager {
 
     /// Whether the log has space for `puts` persistent messages with bodies of `bytes` together.
     pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
-        let free = self.log_room.saturating_sub(self.large_room);
-        if log_room_of(bytes, puts) > free { Err(Refusal::LogFull) } else { Ok(()) }
+        if self.has_log_room(log_room_of(bytes, puts)) { Ok(()) } else { Err(Refusal::LogFull) }
+    }
+
+    /// Whether the log has so many bytes that are promised to nothing else.
+    pub(crate) fn has_log_room(&self, bytes: u64) -> bool {
+        bytes <= self.log_room.saturating_sub(self.large_room)
     }
 
     pub(crate) fn next_sequence(&mut self) -> MessageSequence {

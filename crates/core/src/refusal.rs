@@ -35,6 +35,8 @@ pub enum Refusal {
     BelongsToOther(String),
     /// Too many messages in one unit of work (MAXUMSGS).
     UnitTooManyMessages { messages_max: u32 },
+    /// Too many puts in all open units of work of the connection.
+    UnitsTooManyPuts { puts_max: u64 },
     /// Too many bytes in one unit of work.
     UnitTooLarge { bytes_max: u64 },
     /// The unit of work was open for too long.
@@ -130,6 +132,7 @@ impl fmt::Display for Refusal {
                 "temporary queue '{name}' belongs to another connection; only that one may consume"
             ),
             R::UnitTooManyMessages { .. }
+            | R::UnitsTooManyPuts { .. }
             | R::UnitTooLarge { .. }
             | R::UnitTooOld { .. }
             | R::UnitHeldLog { .. }
@@ -229,6 +232,11 @@ impl Refusal {
                 out,
                 "more than {messages_max} messages in one unit of work; commit more often, \
                  or raise MAXUMSGS"
+            ),
+            Refusal::UnitsTooManyPuts { puts_max } => write!(
+                out,
+                "more than {puts_max} messages put in the open units of work of this connection; \
+                 commit or roll back some"
             ),
             Refusal::UnitTooLarge { bytes_max } => write!(
                 out,

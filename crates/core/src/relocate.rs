@@ -3,9 +3,11 @@
 
 use towline_types::{Lsn, Payload};
 
+use crate::decide::put::push_body;
 use crate::fact::{Durability, Fact};
-use crate::message::{Body, Message};
+use crate::message::{Body, BodyName, Message};
 use crate::queue::{Entry, EntryState, Search, Spot};
+use crate::record::fields::LEVEL_OF_FIELDS;
 use crate::request::Decision;
 use crate::{MessageSequence, PageRequest, QueueId, QueueManager};
 
@@ -105,14 +107,20 @@ impl QueueManager {
             return false;
         }
         assert_eq!(content.len() as u64, found.body_bytes(spot), "a body is carried whole");
-        let header = entry.header(lane);
+        let extra = found.extra(spot);
+        let header = entry.header(lane, extra);
         let backout_count = entry.backout_count;
-        let dead_letter = found.extra(spot).and_then(|extra| extra.dead_letter.clone());
+        let dead_letter = extra.and_then(|extra| extra.dead_letter.clone());
         // The put finds the message at its position.
         self.queue_mut(queue).pin(spot);
-        let body = self.push_body(content, out);
+        let carried = self.level >= LEVEL_OF_FIELDS;
+        let name = || match carried {
+            true => BodyName::Carried(sequence),
+            false => BodyName::Own(self.next_body()),
+        };
+        let body = push_body(name, content, out);
         let message = Box::new(Message { header, body, backout_count, dead_letter });
-        out.push_logged(Fact::Put { queue, sequence, message }, Durability::Lazy);
+        out.push_logged(Fact::Put { queue, sequence, carried, message }, Durability::Lazy);
         out.durability = Durability::Lazy;
         true
     }

@@ -21,18 +21,26 @@
 //! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
 //! | (after X) of an unknown queue     |                                                      |
 //! | Put of a known message            | it was carried forward: the new location counts      |
+//! | Put that says that it was carried | skipped when the image has its messages; else its    |
+//! | forward, of an unknown message    | first Put was reused, and it is applied              |
 //! | Got, Expired, BackedOut or Moved  | skipped: the message went with its queue             |
 //! | from a queue deleted in the log   |                                                      |
+//! | of a Part                         | kept aside; a Put with lost chunks is passed over    |
+//! | Completed                         | what is kept aside is judged as if it stood here;    |
+//! |                                   | before X there may be less than it says, after it    |
+//! |                                   | that is damage                                       |
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
+use std::cmp::Ordering;
+
 use crate::apply::{Manner, release};
 use crate::fact::Fact;
-use crate::message::Body;
+use crate::message::{Body, Message};
 use crate::object::Definition;
 use crate::queue::{SEQUENCE_END, body_bytes};
 use crate::spilled_bodies::Pieces;
-use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
+use crate::{CommitId, Effect, MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
 
 /// What to do with a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +64,9 @@ impl QueueManager {
         before_image: bool,
         outputs: &mut Outputs,
     ) -> Result<(), ReplayError> {
+        if self.parts.take_next() {
+            return self.replay_aside(fact, before_image, outputs);
+        }
         match self.judge(&fact, before_image)? {
             Verdict::Apply => {
                 let manner = Manner { now: None, counted: !before_image };
@@ -71,6 +82,18 @@ impl QueueManager {
         Ok(())
     }
 
+    /// All facts of a run were replayed.
+    ///
+    /// # Errors
+    /// It has pieces of a message that is carried forward, and not its put: no version wrote that,
+    /// and no image could hold it.
+    pub fn replay_run_end(&self) -> Result<(), ReplayError> {
+        match self.spilled_bodies.has_carried() {
+            false => Ok(()),
+            true => Err(contradiction("a body is carried forward without its message")),
+        }
+    }
+
     /// The whole log was replayed. Chunks that no put referred to are dropped, and what is left of
     /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
@@ -82,7 +105,8 @@ impl QueueManager {
     /// All units of work that were open are gone, and so are the bodies that they sent ahead. The
     /// log goes on.
     pub fn replay_new_term(&mut self, outputs: &mut Outputs) {
-        let locations = self.spilled_bodies.take_all();
+        let mut locations = self.spilled_bodies.take_all();
+        self.parts.give_up(&mut locations);
         if !locations.is_empty() {
             outputs.effects.push(Effect::RemovedMany { locations });
         }
@@ -91,17 +115,9 @@ impl QueueManager {
     fn judge(&self, fact: &Fact, before_image: bool) -> Result<Verdict, ReplayError> {
         let definition = if before_image { Verdict::Skip } else { Verdict::Apply };
         match fact {
-            Fact::Put { queue, sequence, message } => {
-                if !message.header.persistent {
-                    return Err(contradiction("a non-persistent message is in the log"));
-                }
-                check_sequence(*sequence)?;
-                let place = self.judge_queue(*queue, before_image)?;
-                self.check_relocated(*queue, *sequence, &message.body)?;
-                match self.judge_body(&message.body, before_image)? {
-                    Verdict::Apply => Ok(place),
-                    other @ (Verdict::Skip | Verdict::Ghost) => Ok(other),
-                }
+            Fact::Put { queue, sequence, carried, message } => {
+                let place = (*queue, *sequence);
+                self.judge_put(place, *carried, message, before_image)
             }
             Fact::Got { queue, sequence }
             | Fact::Expired { queue, sequence }
@@ -153,8 +169,112 @@ impl QueueManager {
                 self.judge_queue(*queue, before_image)
             }
             // What it names may have been dropped, with its extent or at an earlier start.
-            Fact::Abandoned { .. } | Fact::Committed { .. } => Ok(Verdict::Apply),
+            Fact::Abandoned { .. }
+            | Fact::Committed { .. }
+            | Fact::Level { .. }
+            | Fact::Part { .. } => Ok(Verdict::Apply),
+            Fact::Completed { commit, operations, first } => check_sequence(*first)
+                .and_then(|()| self.judge_parts(*commit, *operations, before_image)),
         }
+    }
+
+    fn judge_put(
+        &self,
+        (queue, sequence): (QueueId, MessageSequence),
+        carried: bool,
+        message: &Message,
+        before_image: bool,
+    ) -> Result<Verdict, ReplayError> {
+        if !message.header.persistent {
+            return Err(contradiction("a non-persistent message is in the log"));
+        }
+        let place = self.judge_place(queue, sequence, &message.body, before_image)?;
+        // What keeps the log carries forward what lives there: it need not live here.
+        let ended = carried && self.image_whole && self.body_of_any(queue, sequence).is_none();
+        match self.judge_body(&message.body, before_image)? {
+            Verdict::Apply if ended => Ok(Verdict::Skip),
+            Verdict::Apply => Ok(place),
+            other @ (Verdict::Skip | Verdict::Ghost) => Ok(other),
+        }
+    }
+
+    /// Whether a put fits where it goes.
+    fn judge_place(
+        &self,
+        queue: QueueId,
+        sequence: MessageSequence,
+        body: &Body,
+        before_image: bool,
+    ) -> Result<Verdict, ReplayError> {
+        check_sequence(sequence)?;
+        let place = self.judge_queue(queue, before_image)?;
+        self.check_relocated(queue, sequence, body)?;
+        Ok(place)
+    }
+
+    /// Whether all parts of a commit came.
+    fn judge_parts(
+        &self,
+        commit: CommitId,
+        operations: u32,
+        before_image: bool,
+    ) -> Result<Verdict, ReplayError> {
+        match self.parts.operations_of(commit).cmp(&u64::from(operations)) {
+            Ordering::Equal => Ok(Verdict::Apply),
+            Ordering::Less if before_image => Ok(Verdict::Apply),
+            Ordering::Less => Err(contradiction("parts of a commit are missing")),
+            Ordering::Greater => Err(contradiction("a commit of more than it says")),
+        }
+    }
+
+    /// A fact that follows a Part.
+    fn replay_aside(
+        &mut self,
+        fact: Fact,
+        before_image: bool,
+        outputs: &mut Outputs,
+    ) -> Result<(), ReplayError> {
+        match &fact {
+            Fact::Put { sequence, carried: false, message, .. } if message.header.persistent => {
+                check_sequence(*sequence)?;
+                match self.judge_body(&message.body, before_image)? {
+                    Verdict::Apply => self.keep_aside(fact, outputs),
+                    Verdict::Skip | Verdict::Ghost => {
+                        self.skip(fact, outputs);
+                        self.pass_over();
+                    }
+                }
+            }
+            Fact::Got { .. } => self.keep_aside(fact, outputs),
+            _ => return Err(contradiction("a part with what is no operation of a unit of work")),
+        }
+        Ok(())
+    }
+
+    /// Carries out the next fact of a commit that is completed. False: there is none left, and the
+    /// log goes on.
+    ///
+    /// # Errors
+    /// As [`QueueManager::replay`].
+    pub fn replay_completed(
+        &mut self,
+        before_image: bool,
+        outputs: &mut Outputs,
+    ) -> Result<bool, ReplayError> {
+        let Some(fact) = self.parts.next_completed() else { return Ok(false) };
+        match fact {
+            Fact::Put { queue, sequence, message, .. } => {
+                let place = self.judge_place(queue, sequence, &message.body, before_image)?;
+                if place == Verdict::Ghost {
+                    self.saw_sequence(sequence);
+                    self.ghosts.put(queue, sequence, *message, outputs);
+                } else {
+                    self.apply_put(queue, sequence, *message, u64::from(!before_image), outputs);
+                }
+            }
+            other => self.replay(other, before_image, outputs)?,
+        }
+        Ok(true)
     }
 
     /// One name stands for one queue, and the other way round.
@@ -251,7 +371,7 @@ impl QueueManager {
     /// A fact that concerns what is kept of deleted queues.
     fn carry_out_ghost(&mut self, fact: Fact, counted: bool, outputs: &mut Outputs) {
         match fact {
-            Fact::Put { queue, sequence, mut message } => {
+            Fact::Put { queue, sequence, carried: _, mut message } => {
                 message.body = self.stored(message.body, outputs);
                 self.saw_sequence(sequence);
                 self.ghosts.put(queue, sequence, *message, outputs);
@@ -262,7 +382,7 @@ impl QueueManager {
             Fact::BackedOut { queue, sequence, count } => {
                 self.ghosts.back_out(queue, sequence, count);
             }
-            Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
+            Fact::Moved { from, sequence, to, new_sequence, order, dead_letter } => {
                 let count = u64::from(counted);
                 let message = match self.queues.get_mut(&from) {
                     Some(source) => {
@@ -278,7 +398,7 @@ impl QueueManager {
                 match self.queues.get_mut(&to) {
                     Some(target) => {
                         target.totals.puts += count;
-                        self.arrive_moved(message, to, new_sequence, *dead_letter);
+                        self.arrive_moved(message, (to, new_sequence, order), *dead_letter);
                     }
                     None => self.ghosts.put(to, new_sequence, message.moved(*dead_letter), outputs),
                 }
@@ -292,14 +412,17 @@ impl QueueManager {
             | Fact::Abandoned { .. }
             | Fact::Defined { .. }
             | Fact::Undefined { .. }
-            | Fact::Committed { .. } => unreachable!("such a fact concerns no message"),
+            | Fact::Level { .. }
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => unreachable!("such a fact concerns no message"),
         }
     }
 
     /// A fact that is not applied may still leave something to tidy up.
     fn skip(&mut self, fact: Fact, outputs: &mut Outputs) {
         match fact {
-            Fact::Put { queue: _, sequence: _, message } => {
+            Fact::Put { message, .. } => {
                 if let Body::Announced { body, .. } = message.body {
                     let pieces = self.spilled_bodies.take(body);
                     release(pieces.map(Pieces::into_body), outputs);
@@ -315,7 +438,10 @@ impl QueueManager {
             | Fact::Undefined { .. }
             | Fact::Deleted { .. }
             | Fact::Cleared { .. }
-            | Fact::Committed { .. } => {}
+            | Fact::Level { .. }
+            | Fact::Committed { .. }
+            | Fact::Part { .. }
+            | Fact::Completed { .. } => {}
         }
     }
 }

@@ -12,6 +12,7 @@ use towline_types::limits;
 
 use crate::fact::{Durability, Fact};
 use crate::message::{Body, DeadLetter, Header};
+use crate::principal::Principal;
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 
 /// Bounds and policies of the whole queue manager that do not depend on one queue.
@@ -27,6 +28,8 @@ pub struct Limits {
     pub unit_age_max: Duration,
     /// Open units of work of one connection.
     pub units_per_connection_max: usize,
+    /// Puts of all open units of work of one connection; MAXUMSGS if that is more.
+    pub staged_puts_max: u64,
     /// Bytes of the bodies of all non-persistent messages, and what all open units of work keep in
     /// memory, together.
     pub memory_bytes_max: u64,
@@ -43,8 +46,13 @@ pub struct Limits {
     /// Length of the log's extents.
     pub extent_bytes: u64,
     /// Memory for the indexes of all queues together; what is beyond it is kept on pages. At least
-    /// 64 blocks of 21 KiB are kept in any case.
+    /// 64 blocks of 19 KiB are kept in any case.
     pub index_bytes_max: u64,
+    /// Messages of one unit of work, or of one consumer, that come back to their queues in one
+    /// step; more come back in slices.
+    pub returned_at_once_max: usize,
+    /// Messages of one unit of work that are committed in one step; more are committed in parts.
+    pub committed_at_once_max: usize,
 }
 
 impl Default for Limits {
@@ -55,6 +63,7 @@ impl Default for Limits {
             unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
             unit_age_max: limits::UNIT_AGE_DEFAULT,
             units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
+            staged_puts_max: limits::CONNECTION_STAGED_PUTS_MAX,
             memory_bytes_max: 1024 * 1024 * 1024,
             message_bytes_max: limits::MESSAGE_BYTES_DEFAULT,
             expired_to_dead_letter: false,
@@ -63,6 +72,8 @@ impl Default for Limits {
             expiry_scan_interval: Duration::from_secs(300),
             extent_bytes: limits::EXTENT_BYTES_DEFAULT,
             index_bytes_max: limits::INDEX_BYTES_DEFAULT,
+            returned_at_once_max: limits::RETURNED_AT_ONCE_MAX,
+            committed_at_once_max: limits::COMMITTED_AT_ONCE_MAX,
         }
     }
 }
@@ -89,16 +100,33 @@ pub struct Decision {
     /// With `Durability::Memory`: apply only behind everything that is on its way to the log or
     /// waiting behind it. Otherwise order within a queue would break. Meaningless for other runs.
     pub behind: bool,
+    /// On behalf of which principal a command is decided that no connection stands behind: one of
+    /// an administrator may outlive its connection. The caller says it; a decision keeps it, and is
+    /// anonymous when none was said. For
+    /// requests of a connection see [`QueueManager::principal`](crate::QueueManager::principal).
+    pub principal: Principal,
 }
 
 impl Default for Decision {
     fn default() -> Decision {
-        Decision { facts: Vec::new(), logged: 0, durability: Durability::Memory, behind: false }
+        Decision {
+            facts: Vec::new(),
+            logged: 0,
+            durability: Durability::Memory,
+            behind: false,
+            principal: Principal::default(),
+        }
     }
 }
 
 impl Decision {
-    /// Forgets everything but the allocation.
+    /// A decision about a command of this principal.
+    #[must_use]
+    pub fn on_behalf_of(principal: Principal) -> Decision {
+        Decision { principal, ..Decision::default() }
+    }
+
+    /// Forgets everything but the allocation and the principal.
     pub fn clear(&mut self) {
         self.facts.clear();
         self.logged = 0;

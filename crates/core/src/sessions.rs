@@ -9,17 +9,22 @@ use towline_types::{Payload, Time, limits};
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
 use crate::message::Header;
+use crate::principal::Principal;
 use crate::queue::{Attention, Rank, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
 use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
-/// What a connection has open.
+/// A connection, and what it has open.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
+    /// On behalf of which user its requests are decided.
+    pub(crate) principal: Principal,
     /// Queues open for put, and how often.
     pub(crate) outputs: BTreeMap<QueueId, u32>,
     pub(crate) consumers: BTreeSet<ConsumerId>,
     pub(crate) units: BTreeSet<UnitId>,
+    /// Puts of its units that are open.
+    pub(crate) staged_puts: u64,
     /// TEMPDYN queues that go with it.
     pub(crate) temporary: BTreeSet<QueueId>,
 }
@@ -160,6 +165,9 @@ pub(crate) struct StagedGet {
     pub(crate) outcome: Outcome,
 }
 
+/// Which of the staged gets of a unit is that of a delivery: a client may say its outcome twice.
+pub(crate) type GetPlaces = FastMap<(ConsumerId, u64), usize>;
+
 /// A unit of work that the queue manager rolled back and that its connection has not discharged.
 #[derive(Debug)]
 pub(crate) struct EndedUnit {
@@ -167,6 +175,17 @@ pub(crate) struct EndedUnit {
     pub(crate) reason: Refusal,
     /// What was settled in it since: held until the discharge, which says that it failed.
     pub(crate) late: Vec<StagedGet>,
+    pub(crate) late_places: GetPlaces,
+}
+
+impl EndedUnit {
+    pub(crate) fn new(connection: ConnectionId, reason: Refusal) -> EndedUnit {
+        EndedUnit { connection, reason, late: Vec::new(), late_places: GetPlaces::default() }
+    }
+
+    pub(crate) fn stage_get(&mut self, get: StagedGet) {
+        push_get(&mut self.late, &mut self.late_places, get);
+    }
 }
 
 /// An open unit of work.
@@ -176,6 +195,7 @@ pub(crate) struct UnitOfWork {
     pub(crate) opened_at: Time,
     pub(crate) puts: Vec<StagedPut>,
     pub(crate) gets: Vec<StagedGet>,
+    pub(crate) get_places: GetPlaces,
     /// Of all puts.
     pub(crate) bytes: u64,
     /// Of them: persistent bodies in memory.
@@ -195,6 +215,7 @@ impl UnitOfWork {
             opened_at,
             puts: Vec::new(),
             gets: Vec::new(),
+            get_places: GetPlaces::default(),
             bytes: 0,
             staged_bytes: 0,
             spilled_puts: 0,
@@ -207,4 +228,14 @@ impl UnitOfWork {
     pub(crate) fn messages(&self) -> usize {
         self.puts.len() + self.gets.len()
     }
+
+    pub(crate) fn stage_get(&mut self, get: StagedGet) {
+        push_get(&mut self.gets, &mut self.get_places, get);
+    }
+}
+
+fn push_get(gets: &mut Vec<StagedGet>, places: &mut GetPlaces, get: StagedGet) {
+    let before = places.insert((get.consumer, get.spot.sequence), gets.len());
+    assert!(before.is_none(), "a delivery is in a unit once");
+    gets.push(get);
 }

@@ -3,16 +3,19 @@
 //! messages themselves are on pages.
 //!
 //! ```text
-//! magic "TWLIMAGE", version 2 (1 byte), next sequence, next queue id, next body id,
+//! magic "TWLIMAGE", version 2 or 3 (1 byte), (version 3) fields, next sequence, next queue id, next body id,
 //! number of bodies of which chunks came and no put yet, each: body id, number of chunks, each:
 //!   position, bytes
 //! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by
-//!   its totals: puts, gets, backouts, expired, moved, cleared
+//!   its totals: puts, gets, backouts, expired, moved, cleared; (version 3) fields, or 0
 //!   number of outlines, in order of lanes and sequences, each:
 //!     lane 1, first sequence, last - first, messages, expiring, [earliest expiry], put_at of the
 //!     first, bytes, page: unit, bytes, checksum 4 LE; extents, each: number, bodies, bytes
+//!     (version 3) bit 7 of the lane: fields
 //! ```
-//! Numbers and text as in `record`. The log adds a checksum.
+//! Numbers, text and fields as in `record`. The log adds a checksum. An image of a log of format
+//! level 1 has version 2, which earlier programs read, of a later level version 3. The fields of an
+//! image have the level; totals and outlines have none yet.
 //!
 //! Version 1 had neither chunks nor outlines: the log was read from before the image on, and still
 //! is for such an image, and when pages are damaged (see `replay`).
@@ -21,10 +24,17 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
+#[cfg(test)]
+use crate::decide::parts::CommitInParts;
+use crate::message::BodyName;
 use crate::object::Definition;
 use crate::page_cache::{PageJob, StoredPage};
 use crate::queue::{ExtentShare, Outline, Queue, SEQUENCE_END, Totals};
-use crate::record::{Reader, RecordError, decode_definition, encode_definition, put_varint};
+use crate::record::fields::{self, LEVEL_OF_FIELDS};
+use crate::record::{
+    FieldReader, LaterFormat, Reader, RecordError, decode_definition, encode_definition, put_level,
+    put_varint, read_level,
+};
 use crate::request::Limits;
 use crate::spilled_bodies::Pieces;
 use crate::{BodyId, PageKey, QueueId, QueueManager};
@@ -32,8 +42,11 @@ use crate::{BodyId, PageKey, QueueId, QueueManager};
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
 /// Newest version of images. A new version of pages comes with a new one of images, so that an
 /// older program refuses both before it reads a page.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
+const VERSION_WITHOUT_FIELDS: u8 = 2;
 const VERSION_WITHOUT_MESSAGES: u8 = 1;
+/// Of the lane of an outline.
+const OUTLINE_HAS_FIELDS: u8 = 0x80;
 
 /// What is to be written of an image. Taken in a moment; written and encoded without the rules.
 #[derive(Debug)]
@@ -121,6 +134,14 @@ pub struct RestoredImage {
     pub whole: bool,
 }
 
+/// What an image has that is read.
+#[derive(Clone, Copy)]
+struct ReadImage {
+    has_messages: bool,
+    has_fields: bool,
+    whole: bool,
+}
+
 /// Whether the pages that an image refers to can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
@@ -130,29 +151,33 @@ pub enum Pages {
     Ignored,
 }
 
-/// Version of an image that a later program wrote; `None` when this one reads it, or it is none.
-#[must_use]
-pub fn newer_version(image: &[u8]) -> Option<u8> {
-    let (magic, rest) = image.split_first_chunk::<8>()?;
-    rest.first().copied().filter(|version| magic == MAGIC && *version > VERSION)
-}
-
 impl QueueManager {
     /// An image as of the last fact applied.
+    ///
+    /// # Panics
+    /// While something is kept aside for a commit ([`QueueManager::has_parts`]): an image does not
+    /// say what.
     #[must_use]
     pub fn plan_image(&mut self) -> ImagePlan {
+        assert!(!self.has_parts(), "an image within a commit would lose a part of it");
         let obsolete = self.take_obsolete_pages();
         let mut plan =
             ImagePlan { bytes: Vec::new(), outlines: Vec::new(), jobs: Vec::new(), obsolete };
         let out = &mut plan.bytes;
         out.extend_from_slice(MAGIC);
-        out.push(VERSION);
+        let has_fields = self.level >= LEVEL_OF_FIELDS;
+        out.push(if has_fields { VERSION } else { VERSION_WITHOUT_FIELDS });
+        if has_fields {
+            put_level(self.level, out);
+        }
         put_varint(self.next.sequence, out);
         put_varint(u64::from(self.next.queue), out);
         put_varint(self.next.body, out);
         put_varint(self.spilled_bodies.len() as u64, out);
         for (body, chunks) in self.spilled_bodies.iter() {
-            put_varint(body.0, out);
+            // What is carried forward goes to the log in one run with its put.
+            assert!(matches!(body, BodyName::Own(_)), "{body:?} is between runs");
+            put_varint(body.number(), out);
             put_varint(chunks.len() as u64, out);
             for chunk in chunks {
                 put_varint(chunk.lsn.0, out);
@@ -165,6 +190,9 @@ impl QueueManager {
             if let Definition::Local(local) = definition {
                 let queue = self.queue(local.id);
                 put_totals(queue.totals, &mut plan.bytes);
+                if has_fields {
+                    put_varint(0, &mut plan.bytes);
+                }
                 if queue.live > 0 {
                     plan.add(queue, self.limits.extent_bytes);
                 } else {
@@ -190,34 +218,43 @@ impl QueueManager {
                 return Err(reader.error("not an image of a queue manager"));
             }
         }
-        let has_messages = match reader.byte()? {
-            VERSION => true,
-            VERSION_WITHOUT_MESSAGES => false,
-            _ => return Err(reader.error("an image of another version")),
+        let (has_messages, has_fields) = match reader.byte()? {
+            VERSION => (true, true),
+            VERSION_WITHOUT_FIELDS => (true, false),
+            VERSION_WITHOUT_MESSAGES => (false, false),
+            later @ 4.. => {
+                return Err(RecordError::later(MAGIC.len(), LaterFormat::Version(later)));
+            }
+            0 => return Err(reader.error("an image of another version")),
         };
         let whole = has_messages && pages == Pages::Whole;
         let mut rules = QueueManager::new(limits);
+        if has_fields {
+            rules.level = read_level(&mut reader, &fields::IMAGE)?;
+        }
+        let reads = ReadImage { has_messages, has_fields, whole };
         rules.next.sequence = reader.varint()?;
         rules.next.queue = reader.varint_u32()?;
         rules.next.body = reader.varint()?;
         if rules.next.sequence >= SEQUENCE_END || rules.next.queue == u32::MAX {
             return Err(reader.error("a counter that was never reached"));
         }
+        rules.image_whole = whole;
         rules.image_sequence = if whole { 0 } else { rules.next.sequence };
         if has_messages {
             rules.read_chunks(&mut reader, whole)?;
         }
         for _ in 0..reader.varint()? {
-            rules.read_object(&mut reader, has_messages, whole)?;
+            rules.read_object(&mut reader, reads)?;
         }
         reader.end()?;
         Ok(RestoredImage { rules, whole })
     }
 
     fn read_chunks(&mut self, reader: &mut Reader<'_>, whole: bool) -> Result<(), RecordError> {
-        let mut bodies: Vec<(BodyId, Pieces)> = Vec::new();
+        let mut bodies: Vec<(BodyName, Pieces)> = Vec::new();
         for _ in 0..reader.varint()? {
-            let body = BodyId(reader.varint()?);
+            let body = BodyName::Own(BodyId(reader.varint()?));
             if bodies.last().is_some_and(|(before, _)| *before >= body) {
                 return Err(reader.error("bodies are not in order"));
             }
@@ -241,8 +278,7 @@ impl QueueManager {
     fn read_object(
         &mut self,
         reader: &mut Reader<'_>,
-        has_messages: bool,
-        whole: bool,
+        reads: ReadImage,
     ) -> Result<(), RecordError> {
         let definition = decode_definition(reader)?;
         let name = definition.name().to_owned();
@@ -254,10 +290,15 @@ impl QueueManager {
                 return Err(reader.error("two queues of one id"));
             }
             let totals = read_totals(reader)?;
+            if reads.has_fields
+                && let Some(fields) = FieldReader::begin_if_some(reader, &fields::TOTALS)?
+            {
+                fields.refuse()?;
+            }
             self.adopt(&definition);
             self.queue_mut(local.id).totals = totals;
-            if has_messages {
-                self.read_outlines(reader, local.id, whole)?;
+            if reads.has_messages {
+                self.read_outlines(reader, local.id, reads)?;
             }
         } else {
             self.adopt(&definition);
@@ -270,18 +311,22 @@ impl QueueManager {
         &mut self,
         reader: &mut Reader<'_>,
         id: QueueId,
-        whole: bool,
+        reads: ReadImage,
     ) -> Result<(), RecordError> {
         let mut before: Option<(u8, u64)> = None;
         for _ in 0..reader.varint()? {
-            let lane = reader.byte()?;
+            let tag = reader.byte()?;
+            let lane = if reads.has_fields { tag & !OUTLINE_HAS_FIELDS } else { tag };
             let outline = read_outline(reader)?;
+            if lane != tag {
+                FieldReader::begin(reader, &fields::OUTLINE)?.refuse()?;
+            }
             let in_order = lane <= 9 && before < Some((lane, outline.first));
             if !in_order || outline.last >= self.next.sequence {
                 return Err(reader.error("outlines are not in order"));
             }
             before = Some((lane, outline.last));
-            if whole {
+            if reads.whole {
                 self.queue_mut(id).push_away(lane, Arc::new(outline));
             }
         }
@@ -302,12 +347,17 @@ impl QueueManager {
     /// Bodies in the log that open units of work know of.
     #[cfg(test)]
     pub(crate) fn bodies_of_units(&self) -> u64 {
-        self.units.values().flat_map(|unit| &unit.spilled_bodies).map(|(_, bodies)| bodies).sum()
+        let of_commits: u64 = self.commits.values().map(CommitInParts::bodies_ahead).sum();
+        let units = self.units.values().flat_map(|unit| &unit.spilled_bodies);
+        units.map(|(_, bodies)| bodies).sum::<u64>()
+            + of_commits
+            + self.parts.locations().count() as u64
     }
 
-    /// Chunks of bodies that no put refers to yet.
+    /// Bodies, or chunks of them, that belong to no message yet: of open units of work, and of
+    /// commits that are not complete.
     pub fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
-        self.spilled_bodies.locations()
+        self.spilled_bodies.locations().chain(self.parts.locations())
     }
 
     /// The pages that blocks refer to.

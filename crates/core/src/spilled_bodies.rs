@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use towline_types::BodyLocation;
 
 use crate::BodyId;
-use crate::message::Body;
+use crate::message::{Body, BodyName};
 
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(crate) struct SpilledBodies {
-    bodies: BTreeMap<BodyId, Pieces>,
+    bodies: BTreeMap<BodyName, Pieces>,
 }
 
 /// Where a body is.
@@ -51,8 +51,8 @@ impl Pieces {
     }
 }
 
-impl FromIterator<(BodyId, Pieces)> for SpilledBodies {
-    fn from_iter<T: IntoIterator<Item = (BodyId, Pieces)>>(bodies: T) -> SpilledBodies {
+impl FromIterator<(BodyName, Pieces)> for SpilledBodies {
+    fn from_iter<T: IntoIterator<Item = (BodyName, Pieces)>>(bodies: T) -> SpilledBodies {
         SpilledBodies { bodies: bodies.into_iter().collect() }
     }
 }
@@ -63,13 +63,18 @@ impl SpilledBodies {
         self.bodies.len()
     }
 
+    /// Whether there are pieces of a message that is carried forward.
+    pub(crate) fn has_carried(&self) -> bool {
+        self.bodies.last_key_value().is_some_and(|(body, _)| matches!(body, BodyName::Carried(_)))
+    }
+
     /// The pieces of a body that are there; none of an unknown one.
-    pub(crate) fn pieces(&self, body: BodyId) -> &[BodyLocation] {
+    pub(crate) fn pieces(&self, body: BodyName) -> &[BodyLocation] {
         self.bodies.get(&body).map_or(&[], Pieces::as_slice)
     }
 
     /// The next piece of a body is in the log.
-    pub(crate) fn add(&mut self, body: BodyId, location: BodyLocation) {
+    pub(crate) fn add(&mut self, body: BodyName, location: BodyLocation) {
         match self.bodies.get_mut(&body) {
             Some(pieces) => pieces.push(location),
             None => {
@@ -79,15 +84,16 @@ impl SpilledBodies {
     }
 
     /// Some put refers to it now, or none ever will.
-    pub(crate) fn take(&mut self, body: BodyId) -> Option<Pieces> {
+    pub(crate) fn take(&mut self, body: BodyName) -> Option<Pieces> {
         self.bodies.remove(&body)
     }
 
     /// As `take`, for all of `first` and the `count - 1` that were named after it. Unknown ones are
     /// passed over.
     pub(crate) fn take_range(&mut self, first: BodyId, count: u64) -> Vec<BodyLocation> {
-        let end = BodyId(first.0.saturating_add(count));
-        let known: Vec<BodyId> = self.bodies.range(first..end).map(|(body, _)| *body).collect();
+        let end = BodyName::Own(BodyId(first.0.saturating_add(count)));
+        let first = BodyName::Own(first);
+        let known: Vec<BodyName> = self.bodies.range(first..end).map(|(body, _)| *body).collect();
         let mut taken = Vec::with_capacity(known.len());
         for body in known {
             let pieces = self.bodies.remove(&body);
@@ -104,7 +110,7 @@ impl SpilledBodies {
     }
 
     /// All of them, in order of their ids.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (BodyId, &[BodyLocation])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BodyName, &[BodyLocation])> {
         self.bodies.iter().map(|(body, pieces)| (*body, pieces.as_slice()))
     }
 
@@ -129,9 +135,9 @@ mod tests {
         for count in [2, 3, 100, u64::MAX] {
             let mut ahead = SpilledBodies::default();
             for body in [1, 3, 4, 6] {
-                ahead.add(BodyId(body), location(body * 10));
+                ahead.add(BodyName::Own(BodyId(body)), location(body * 10));
             }
-            ahead.add(BodyId(4), location(41));
+            ahead.add(BodyName::Own(BodyId(4)), location(41));
             let taken = ahead.take_range(BodyId(3), count);
             let last = if count > 3 { Some(location(60)) } else { None };
             let wanted = [location(30), location(40), location(41)].into_iter().chain(last);

@@ -116,7 +116,7 @@ impl QueueManager {
         })
     }
 
-    /// All connections that have, or had, something open.
+    /// All connections that have begun, or had something open.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         let ids = self.connections.keys();
@@ -125,7 +125,7 @@ impl QueueManager {
         rows
     }
 
-    /// What a connection has open; `None`: it never had anything.
+    /// What a connection has open; `None`: it has not begun.
     #[must_use]
     pub fn connection_status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
         let connection = self.connections.get(&id)?;

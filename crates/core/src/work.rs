@@ -1,6 +1,7 @@
 //! Work that takes longer than one step may: queues with more to hand to consumers, the scan for
-//! expired messages, and what is left of cleared and deleted queues. It is done in slices; between
-//! them, others are served.
+//! expired messages, what is left of cleared and deleted queues, what comes back of large units of
+//! work and from clients that are gone, and large units of work that are committed. It is done in
+//! slices; between them, others are served.
 //!
 //! Knows no time: a slice has so many units, and its caller finds out how many fit. A unit is about
 //! as long as a look at one message. Kinds of work take turns, and so do queues: none waits until
@@ -19,8 +20,10 @@ impl QueueManager {
     pub fn has_work(&self) -> bool {
         !self.changed.is_empty()
             || !self.unserved.is_empty()
-            || self.scan.can_go_on()
+            || self.scan_can_go_on()
             || !self.garbage.is_empty()
+            || self.returns_can_go_on()
+            || self.parts.is_arriving()
     }
 
     /// Does a slice of what is left to do, and takes what it cost off `units`: it ends when they
@@ -43,7 +46,7 @@ impl QueueManager {
                 }
                 self.take_turn(now, id, units, selection, outputs);
             }
-            if self.scan.can_go_on() {
+            if self.scan_can_go_on() {
                 let mut looks = limits::LOOKS_PER_TURN.min(*units);
                 let before = looks;
                 self.scan_step(now, &mut looks, outputs);
@@ -51,6 +54,12 @@ impl QueueManager {
             }
             if !self.garbage.is_empty() {
                 *units = units.saturating_sub(self.give_up_some(outputs).max(1));
+            }
+            if self.returns_can_go_on() {
+                *units = units.saturating_sub(self.return_some(now, outputs).max(1));
+            }
+            if self.parts.is_arriving() {
+                *units = units.saturating_sub(self.complete_some(now, outputs).max(1));
             }
         }
         self.flush_effects(outputs);

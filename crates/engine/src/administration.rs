@@ -19,7 +19,7 @@ use towline_admin::run_script;
 use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, QueueManagerRow, QueueStatusRow, Target,
 };
-use towline_core::{MoveCounts, Refusal};
+use towline_core::{MoveCounts, Principal, Refusal};
 use towline_node::{Chore, ConnectionListRow, DefinitionListRow, QueueListRow};
 use towline_types::limits;
 
@@ -34,7 +34,8 @@ pub(crate) fn start_scripts(
     let door = Arc::clone(door);
     towline_os::thread::Builder::new().name("admin-scripts".into()).spawn(move || {
         for chore in receiver {
-            let mut target = AdministeredDoor { door: &door, changed: false };
+            let principal = &chore.principal;
+            let mut target = AdministeredDoor { door: &door, principal, changed: false };
             let reply = run_script(&mut target, &chore.text);
             let changed = target.changed;
             door.chore_done(chore.ticket, in_json(&reply), changed);
@@ -64,6 +65,8 @@ fn in_json(answer: &impl serde::Serialize) -> String {
 /// The instance behind its door, as the administration language sees it.
 struct AdministeredDoor<'a> {
     door: &'a Door,
+    /// On behalf of which commands are decided.
+    principal: &'a Principal,
     /// A command changed something.
     changed: bool,
 }
@@ -74,7 +77,7 @@ impl AdministeredDoor<'_> {
         &mut self,
         act: impl FnOnce(&mut dyn Target) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
-        let result = self.door.administer(act);
+        let result = self.door.administer(self.principal, act);
         self.changed |= result.is_ok();
         result
     }
@@ -163,7 +166,7 @@ impl Target for AdministeredDoor<'_> {
     }
 
     fn stop_connection(&mut self, command: mqsc::StopConnection) -> bool {
-        self.door.administer(|target| target.stop_connection(command))
+        self.door.administer(self.principal, |target| target.stop_connection(command))
     }
 }
 
@@ -204,7 +207,8 @@ mod tests {
                 };
                 door.step(door.clock().now(), id, &mut vec![connected]);
             }
-            let mut target = AdministeredDoor { door, changed: false };
+            let principal = &Principal::Internal;
+            let mut target = AdministeredDoor { door, principal, changed: false };
             let rows = |target: &mut AdministeredDoor<'_>, command: &str| {
                 let replies = run_script(target, command).replies;
                 replies.iter().map(|reply| reply.rows.len()).collect::<Vec<usize>>()

@@ -4,7 +4,8 @@
 //! Not here: what waits (the tasks of connections); that producers get no credit meanwhile
 //! (`towline_node`); the log's own bound.
 //!
-//! Invariant: a task that waits is woken when it is over, whichever of both comes first.
+//! Invariants: a task that waits is woken when it is over, whichever of both comes first; nothing
+//! is kept of a connection that has ended.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -41,6 +42,10 @@ impl WaitingTasks {
         self.next += 1;
         self.wakers.insert(turn, waker);
     }
+
+    fn leave(&mut self, connection: ConnectionId) -> Option<Waker> {
+        self.wakers.remove(&self.turns.remove(&connection)?)
+    }
 }
 
 impl Backlog {
@@ -63,6 +68,14 @@ impl Backlog {
         // What was written before is seen here, or this by the thread that wrote it.
         fence(Ordering::SeqCst);
         self.is_behind(unsynced_bytes(), true)
+    }
+
+    /// The connection has ended. Clients may come, wait and leave as long as a disk stands still:
+    /// what is kept of them would grow without a bound.
+    pub(crate) fn leave(&self, connection: ConnectionId) {
+        // Its waker holds a task, whose end is not to come under this lock.
+        let waker = self.waiting.lock().leave(connection);
+        drop(waker);
     }
 
     /// Enters whether runs wait in the instance. True when they do not any more.
@@ -150,6 +163,26 @@ mod tests {
         [40, 1, 27, 2, 1, 40].into_iter().for_each(wait);
         backlog.look(|| LOW);
         assert_eq!(*order.lock(), [40, 1, 27, 2]);
+    }
+
+    #[test]
+    fn who_left_is_not_woken_and_nothing_is_kept_of_it() {
+        let (backlog, order) = (Backlog::default(), Arc::default());
+        for number in 1..=1_000 {
+            let waker = Waker::from(Arc::new(InOrder(number, Arc::clone(&order))));
+            let context = Context::from_waker(&waker);
+            assert!(backlog.wake_later(ConnectionId(number), &context, || HIGH));
+            if number > 3 {
+                backlog.leave(ConnectionId(number));
+            }
+        }
+        backlog.leave(ConnectionId(2));
+        backlog.leave(ConnectionId(2));
+        let kept = backlog.waiting.lock();
+        assert_eq!((kept.turns.len(), kept.wakers.len()), (2, 2));
+        drop(kept);
+        backlog.look(|| LOW);
+        assert_eq!(*order.lock(), [1, 3]);
     }
 
     #[test]

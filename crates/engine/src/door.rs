@@ -20,12 +20,13 @@ use towline_os::sync::OnceLock;
 use towline_os::time::Instant;
 
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    BODY_UNREADABLE, FORMAT_LEVEL_RAISED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE,
+    MESSAGE_STAYS_DAMAGED,
 };
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
 use towline_core::{
-    ConnectionId, ConsumerId, FastMap, MessageSequence, QueueId, SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
 use towline_log::{Log, LogError};
@@ -35,7 +36,7 @@ use towline_node::{
     Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{Lsn, Payload, Time};
+use towline_types::{FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time};
 
 use crate::backlog::Backlog;
 use crate::connection_accounts::ConnectionAccounts;
@@ -83,6 +84,8 @@ struct Inner {
     durable_seen: u64,
     /// What the threads and tasks around the instance were last notified of.
     needs: InstanceNeeds,
+    /// The format level of the log of which the operator knows.
+    level_said: u8,
 }
 
 impl Door {
@@ -94,6 +97,7 @@ impl Door {
     ) -> Door {
         // A script, or a status of ten thousand queues, would be one step.
         instance.administer_outside();
+        let level_said = instance.format_level();
         let inner = Inner {
             instance,
             outboxes: FastMap::default(),
@@ -101,6 +105,7 @@ impl Door {
             out: Outbound::default(),
             durable_seen: 0,
             needs: InstanceNeeds::NONE,
+            level_said,
         };
         Door {
             inner: DelegationLock::new(inner),
@@ -198,7 +203,7 @@ impl Door {
     /// All that `towline status` shows.
     pub fn status(&self) -> Status {
         let now = self.clock.wall();
-        // Files of /proc, and locks that threads hold that are at work: nobody need wait meanwhile.
+        // Files of /proc, and locks that threads hold that are at work: nothing waits meanwhile.
         let surroundings = self.journal().surroundings(now);
         let status = self.look(|instance| instance.status_without_queues(surroundings));
         let mut queues = Vec::new();
@@ -244,6 +249,7 @@ impl Door {
     pub fn disconnect(&self, id: ConnectionId, lost: bool) {
         let mut requests = vec![Request::Disconnect { lost }];
         self.step(self.clock.now(), id, &mut requests);
+        self.backlog.leave(id);
         self.with_inner(|inner| inner.outboxes.remove(&id));
     }
 
@@ -301,10 +307,14 @@ impl Door {
     }
 
     /// Carries out a command of an administrator, as one step.
-    pub(crate) fn administer<R>(&self, act: impl FnOnce(&mut dyn Target) -> R) -> R {
+    pub(crate) fn administer<R>(
+        &self,
+        principal: &Principal,
+        act: impl FnOnce(&mut dyn Target) -> R,
+    ) -> R {
         let (mut act, mut result) = (Some(act), None);
         let mut once = |target: &mut dyn Target| result = act.take().map(|act| act(target));
-        let input = Input::Administer(Administration(&mut once));
+        let input = Input::Administer(Administration { principal, act: &mut once });
         self.step_instance(self.clock.wall(), None, input);
         match result {
             Some(result) => result,
@@ -340,6 +350,21 @@ impl Door {
             crate::defaults::define(instance, now, &journal, out);
             crate::defaults::warn_of_undefined_names(instance);
         });
+    }
+
+    /// Raises the format level of the log: all programs that read it know the newest one.
+    pub fn raise_format_level(&self) -> LevelRaise {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        let raised = self.with_inner(|Inner { instance, out, level_said, .. }| {
+            if instance.object_names().next().is_none() {
+                // Of a log that begins now no other program knows.
+                *level_said = FORMAT_LEVEL;
+            }
+            instance.raise_format_level(now, &journal, out)
+        });
+        // There is no free space, which is reported.
+        raised.unwrap_or(LevelRaise::Refused)
     }
 
     /// Bytes of one extent of the log.
@@ -398,6 +423,12 @@ impl Door {
         if upto > inner.durable_seen {
             inner.durable_seen = upto;
             after = self.step_locked(inner, now, None, Input::Durable(Lsn(upto)));
+            let level = inner.instance.format_level();
+            if level > inner.level_said {
+                // Now, and not when it was decided: until it is durable there is a way back.
+                inner.level_said = level;
+                log(&FORMAT_LEVEL_RAISED, &[&level.to_string()]);
+            }
         }
         let report = self.space_report.swap(SPACE_NO_REPORT, Ordering::SeqCst);
         if report != SPACE_NO_REPORT {
@@ -426,6 +457,14 @@ impl Door {
         let Inner { instance, outboxes, out, .. } = inner;
         instance.step(now, input, &self.journal(), out);
         post(out, outboxes, own, &mut after.to_wake);
+        for client in out.caught_up.drain(..) {
+            after.to_wake.extend(outboxes.get(&client).and_then(|outbox| outbox.reopen()));
+        }
+        if let Some(own) = own.filter(|own| instance.has_enough_of(*own))
+            && let Some(outbox) = outboxes.get(&own)
+        {
+            outbox.shut();
+        }
         for fetch in out.fetches.drain(..) {
             self.workers.fetch(fetch);
         }
@@ -440,7 +479,7 @@ impl Door {
         // What was written before that was not seen.
         after.is_unfinished |= has_work && self.log_lets_work();
         if let Some(error) = out.damage.take() {
-            self.page_damaged(&error.to_string());
+            self.page_refused(&error);
         }
         after.to_notify = self.note_needs(inner);
         after

@@ -94,9 +94,11 @@ impl Pressure {
     /// When the log needs more than a part of its space, ends the unit of work that holds its
     /// oldest position: one, then the next one only if that did not help.
     fn relieve(&mut self, door: &Door) {
-        let (oldest, keep_from) =
-            door.look(|instance| (instance.oldest_of_units(), instance.keep_from()));
-        let Some(oldest) = oldest else { return };
+        let (oldest, keep_from, waits) = door.look(|instance| {
+            (instance.oldest_of_units(), instance.keep_from(), instance.waits_for_log())
+        });
+        // The end of a unit would wait as well, and one after the other went for nothing.
+        let Some(oldest) = oldest.filter(|_| !waits) else { return };
         let log = door.log();
         let tail = log.tail();
         if log.durable() < self.waits_for {

@@ -166,7 +166,8 @@ impl Images {
     }
 
     /// Takes an image and frees what it makes needless. `None`: what is applied does not end with a
-    /// batch of the log at this moment; try again a little later. Waits for the disk.
+    /// batch of the log at this moment, or lies within a commit in parts; try again a little later.
+    /// Waits for the disk.
     ///
     /// # Errors
     /// The older image is still there and the queue manager goes on. A failed sync of the page file
@@ -198,7 +199,7 @@ impl Images {
         let log = door.log();
         let planned = door.look_between_runs(|instance| {
             let mark = log.mark_at(instance.applied())?;
-            Some((mark, instance.plan_image()))
+            Some((mark, instance.plan_image()?))
         });
         let Some(Some((mark, mut plan))) = planned else { return Ok(None) };
         let obsolete = plan.take_obsolete();

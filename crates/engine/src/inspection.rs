@@ -8,12 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towline_core::{DanglingNames, Limits, Pages as Trust};
-use towline_log::{Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError};
+use towline_log::{
+    Begin, Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError,
+    ReplayItem,
+};
 use towline_node::{Instance, Restart};
 use towline_os::fs;
 use towline_standby::log_folder;
 
 use crate::missing_extents::MissingExtents;
+use crate::replay::apply;
 use crate::start_error::{StartError, refusal};
 
 /// Why image and log could not be inspected.
@@ -150,7 +154,8 @@ fn inspect_disk(disk: &Arc<dyn Disk>, rules: Limits) -> Result<Inspection, Inspe
         }
     };
     let read = |page| pages.as_ref().and_then(|pages| pages.read(page).ok());
-    let replayed = recovery.replay(|lsn, record| restart.record(lsn, record, &read));
+    let take = |item: ReplayItem<'_>| apply(&mut restart, item, &read);
+    let replayed = recovery.replay_items(Begin::Image, take, |_, _| {});
     replayed.map_err(|error| match error {
         ReplayError::Log(error) => StartError::Log(error),
         ReplayError::Record { error, .. } => refused(error),

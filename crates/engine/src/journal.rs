@@ -103,7 +103,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use towline_core::{BodyId, MessageSequence, QueueId};
+    use towline_core::{BodyId, BodyName, MessageSequence, QueueId};
     use towline_log::testing::{Watch, start};
     use towline_log::{Disk, MemoryDisk, Options, Pages};
     use towline_process::Clock;
@@ -141,7 +141,8 @@ mod tests {
         let journal = LogJournal { log: &log, process: &process };
         let content = Bytes::from_static(b"the content of a message");
         let chunk = Body::Incoming(Payload::from(content.clone()));
-        let mut facts = [got(), Fact::BodyChunk { body: BodyId(1), index: 0, chunk }];
+        let mut facts =
+            [got(), Fact::BodyChunk { body: BodyName::Own(BodyId(1)), index: 0, chunk }];
         let end = journal.append(&mut facts, Durability::Forced).unwrap();
         wait_durable(&log, end);
         let Fact::BodyChunk { chunk: Body::Log(location), .. } = &facts[1] else {

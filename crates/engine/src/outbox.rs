@@ -22,6 +22,8 @@ pub struct Outbox {
     queues: Mutex<Queues>,
     /// There are settlements. Only a hint: it is set and read without the lock.
     has_settled: AtomicBool,
+    /// The instance takes nothing more from the connection for now.
+    is_shut: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +31,15 @@ struct Queues {
     responses: VecDeque<Response>,
     settled: VecDeque<Response>,
     waker: Option<Waker>,
+}
+
+impl Queues {
+    fn wakes(&mut self, waker: &Waker) {
+        match &mut self.waker {
+            Some(known) if known.will_wake(waker) => {}
+            waiting => *waiting = Some(waker.clone()),
+        }
+    }
 }
 
 /// An outbox that is being filled.
@@ -65,6 +76,31 @@ impl Outbox {
         Filling { queues: self.queues.lock(), has_settled: &self.has_settled }
     }
 
+    /// Whether the instance takes nothing more from the connection for now: what it has waits, and
+    /// nothing is read. `waker` says when that is over: it is left here, since a connection that
+    /// waits for something else before it sends comes to no [`Outbox::take`].
+    pub fn is_shut(&self, waker: &Waker) -> bool {
+        if !self.is_shut.load(Ordering::Acquire) {
+            return false;
+        }
+        self.queues.lock().wakes(waker);
+        // It may have been opened before it had the waker.
+        self.is_shut.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn shut(&self) {
+        self.is_shut.store(true, Ordering::Release);
+    }
+
+    /// The instance takes requests again; yields what wakes the connection.
+    pub(crate) fn reopen(&self) -> Option<Waker> {
+        // Before the lock: a connection that leaves its waker after this sees it.
+        if !self.is_shut.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        self.queues.lock().waker.take()
+    }
+
     /// The next settlement. Without one the connection must still look for the other responses,
     /// with its waker.
     pub fn take_settled(&self) -> Option<Response> {
@@ -87,10 +123,7 @@ impl Outbox {
             self.has_settled.store(false, Ordering::Release);
         }
         if queues.responses.is_empty() {
-            match &mut queues.waker {
-                Some(known) if known.will_wake(waker) => {}
-                waiting => *waiting = Some(waker.clone()),
-            }
+            queues.wakes(waker);
         } else if responses.is_empty() {
             std::mem::swap(responses, &mut queues.responses);
         } else {
@@ -146,5 +179,17 @@ mod tests {
         outbox.take(&mut taken, Waker::noop());
         assert_eq!(shown(taken), ["settled 1"]);
         assert!(outbox.take_settled().is_none());
+    }
+
+    #[test]
+    fn a_connection_that_is_shut_is_woken_when_it_is_open_also_if_it_takes_no_responses() {
+        let outbox = Outbox::new();
+        assert!(!outbox.is_shut(Waker::noop()));
+        outbox.shut();
+        assert!(outbox.reopen().is_none(), "it has not looked yet");
+        outbox.shut();
+        assert!(outbox.is_shut(Waker::noop()));
+        assert!(outbox.reopen().is_some());
+        assert!(outbox.reopen().is_none() && !outbox.is_shut(Waker::noop()));
     }
 }

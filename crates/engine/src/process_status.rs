@@ -95,9 +95,10 @@ impl ProcessStatus {
                 resident_bytes: resident_bytes(),
                 cache_bytes_max: self.cache_bytes_max,
                 arriving_bytes: self.arrivals.bytes(),
-                arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
+                arriving_bytes_max: limits::ARRIVING_BYTES_MAX + limits::MEDIUM_MESSAGES_BYTES_MAX,
                 departing_bytes: self.departures.bytes(),
-                departing_bytes_max: limits::DEPARTING_BYTES_MAX,
+                departing_bytes_max: limits::DEPARTING_BYTES_MAX
+                    + limits::MEDIUM_MESSAGES_BYTES_MAX,
                 connection_bytes: self.connections.bytes(),
                 connection_bytes_max: limits::CONNECTIONS_BYTES_MAX,
                 ..MemoryStatus::default()

@@ -59,6 +59,10 @@ pub(crate) fn relocate_if_due(
     if door.look(|instance| instance.applied()) < last.end {
         return last;
     }
+    if door.log_is_behind(false) {
+        // What is read now would be dropped: the instance queues no relocated message.
+        return last;
+    }
     let extent_bytes = door.log().extent_bytes();
     let oldest = door.look(|instance| instance.keep_from()).0 / extent_bytes;
     let Some(mut before) = relocate_before(door, usable) else {
@@ -69,8 +73,11 @@ pub(crate) fn relocate_if_due(
         // had put). What lies behind it is not logged a second time for nothing.
         before = before.min(Lsn((oldest + 1).saturating_mul(extent_bytes)));
     }
-    relocate(door, images, before);
-    LastRelocation { end: door.log().tail(), oldest: Some(oldest) }
+    let oldest = match relocate(door, images, before) {
+        RelocationEnd::AsFarAsPossible => Some(oldest),
+        RelocationEnd::UntilLogWasBehind => last.oldest,
+    };
+    LastRelocation { end: door.log().tail(), oldest }
 }
 
 /// The position before which messages are to be relocated; `None`: none is.
@@ -95,7 +102,7 @@ fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
         }
         Space::Low | Space::Full => GAIN_UNDER_PRESSURE,
     };
-    let cost_max = log.room_for_relocation().min(extent_bytes);
+    let cost_max = room(door, &log).min(extent_bytes);
     let sparse = door.look(|instance| instance.sparse_extents(gain, cost_max))?;
     assert!(
         sparse.cost_bytes <= cost_max && sparse.cost_bytes * gain <= sparse.freed_bytes,
@@ -104,16 +111,28 @@ fn relocate_before(door: &Door, usable: u64) -> Option<Lsn> {
     Some(sparse.before)
 }
 
-/// Moves all that can be, as long as there is free space for it.
-fn relocate(door: &Door, images: &Images, before: Lsn) {
+/// How a relocation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RelocationEnd {
+    /// What is left cannot be moved, or finds no free space.
+    AsFarAsPossible,
+    /// The rest may be moved later.
+    UntilLogWasBehind,
+}
+
+/// Moves all that can be, as long as there is free space for it, and the log is not behind.
+pub(crate) fn relocate(door: &Door, images: &Images, before: Lsn) -> RelocationEnd {
     let log = door.log();
     let mut cursor = RelocationCursor::default();
     let mut found = Vec::new();
     loop {
         let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
         for OldBody { queue, sequence, body } in found.drain(..) {
-            if !has_room(&log, &body) {
-                return;
+            if door.log_is_behind(false) {
+                return RelocationEnd::UntilLogWasBehind;
+            }
+            if !has_room(door, &log, &body) {
+                return RelocationEnd::AsFarAsPossible;
             }
             match bodies::read_or_repair(&log, &body, door.repairs()) {
                 Ok(content) => door.relocate(queue, sequence, content),
@@ -124,7 +143,7 @@ fn relocate(door: &Door, images: &Images, before: Lsn) {
         }
         match step {
             RelocationSearch::More => {}
-            RelocationSearch::All => return,
+            RelocationSearch::All => return RelocationEnd::AsFarAsPossible,
             RelocationSearch::Needs(request) => match images.pages().read(request.page) {
                 Ok(content) => door.page(request, &content),
                 Err(error) => door.page_unreadable(request, &error.to_string()),
@@ -134,7 +153,13 @@ fn relocate(door: &Door, images: &Images, before: Lsn) {
 }
 
 /// Whether the message can be logged again and leave the gets their part of the reserve.
-fn has_room(log: &Log, body: &Body) -> bool {
+fn has_room(door: &Door, log: &Log, body: &Body) -> bool {
     let bytes = body.bytes().saturating_add(MESSAGE_OVERHEAD_BYTES + BLOCK_BYTES);
-    bytes <= log.room_for_relocation()
+    bytes <= room(door, log)
+}
+
+/// Bytes that may be logged for it: messages that clients have begun to put keep their space.
+pub(crate) fn room(door: &Door, log: &Log) -> u64 {
+    let promised = door.look(|instance| instance.log_room_promised());
+    log.room_for_relocation().saturating_sub(promised)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use towline_os::fs;
 use towline_os::time::Instant;
 
+use bytes::Bytes;
 use towline_admin::catalogue::{
     LOG_LEFT_OVER, MENDED, MESSAGES_GIVEN_UP, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON,
     STARTING, TAIL_CUT,
@@ -21,13 +22,13 @@ use towline_config::Config;
 use towline_core::Pages as Trust;
 use towline_log::{
     Begin, Damage, DelayDisk, Disk, Finding, Image, LinuxDisk, LogId, Pages, Recovery, ReplayError,
-    Report, mark_rebuild,
+    ReplayItem, Report, mark_rebuild,
 };
 use towline_logging::log;
-use towline_node::Restart;
+use towline_node::{Restart, RestartError};
 use towline_process::folder;
 use towline_standby::Home;
-use towline_types::Lsn;
+use towline_types::{Lsn, PageRef};
 
 use crate::missing_extents::{Doubt, MissingExtents};
 use crate::name_file;
@@ -98,6 +99,24 @@ pub fn replay(
     }
 }
 
+/// Takes what the log yields, as an instance that applies it live does.
+///
+/// # Errors
+/// As [`Restart::record`].
+pub(crate) fn apply(
+    restart: &mut Restart,
+    item: ReplayItem<'_>,
+    read: &dyn Fn(PageRef) -> Option<Bytes>,
+) -> Result<(), RestartError> {
+    match item {
+        ReplayItem::Record { lsn, bytes } => restart.record(lsn, bytes, read),
+        ReplayItem::NewTerm { at } => {
+            restart.new_term(at);
+            Ok(())
+        }
+    }
+}
+
 /// How often, in records, replay checks whether too much is in memory.
 const EVICTION_INTERVAL: u64 = 4_096;
 
@@ -145,18 +164,14 @@ impl Replay<'_> {
         let pages = Pages::open(Arc::clone(&disk), restart.pages()).map_err(StartError::Pages)?;
         let mut records = 0_u64;
         let mut can_evict = true;
-        let replayed = recovery.replay_from(
-            begin,
-            |lsn, record| {
-                records += 1;
-                if can_evict && records.is_multiple_of(EVICTION_INTERVAL) {
-                    can_evict = evict(&mut restart, &pages);
-                }
-                let read = |page| pages.read(page).ok();
-                restart.record(lsn, record, &read)
-            },
-            progress_line(),
-        );
+        let take = |item: ReplayItem<'_>| {
+            records += 1;
+            if can_evict && records.is_multiple_of(EVICTION_INTERVAL) {
+                can_evict = evict(&mut restart, &pages);
+            }
+            apply(&mut restart, item, &|page| pages.read(page).ok())
+        };
+        let replayed = recovery.replay_items(begin, take, progress_line());
         let report = replayed.map_err(|error| match error {
             ReplayError::Log(error) => StartError::Log(error),
             ReplayError::Record { error, .. } => refused(error),

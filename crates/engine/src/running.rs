@@ -47,6 +47,8 @@ pub struct OpenInstance {
     door: Arc<Door>,
     images: Arc<Images>,
     queues: WorkQueues,
+    /// No other program reads the log while this one runs.
+    alone: bool,
 }
 
 /// An instance whose threads run. Housekeeping ends when it is dropped.
@@ -85,7 +87,7 @@ impl OpenInstance {
         door.set_log(log.clone());
         let images = Images::open(disk, log.durable(), pages);
         images.end_rebuild(marker, door.as_ref());
-        Ok(OpenInstance { door, images, queues })
+        Ok(OpenInstance { door, images, queues, alone: true })
     }
 
     /// The instance of a group that was elected: its log runs, and it has applied all of it.
@@ -100,7 +102,7 @@ impl OpenInstance {
     ) -> OpenInstance {
         let (door, queues) = make_door(instance, config, context, clock);
         door.set_log(log);
-        OpenInstance { door, images, queues }
+        OpenInstance { door, images, queues, alone: false }
     }
 
     /// The door of the instance.
@@ -115,8 +117,8 @@ impl OpenInstance {
     }
 
     /// Starts all that an instance needs to serve clients: the threads that read bodies and pages,
-    /// administration jobs, and housekeeping on `runtime`. Defines the objects of a new queue
-    /// manager and requests the first pages.
+    /// administration jobs, and housekeeping on `runtime`. Raises the format level, unless others
+    /// read the log too; defines the objects of a new queue manager and requests the first pages.
     ///
     /// # Errors
     /// The operating system refused a thread.
@@ -126,7 +128,7 @@ impl OpenInstance {
         jobs: AdminJobs,
         runtime: &Handle,
     ) -> std::io::Result<RunningInstance> {
-        let OpenInstance { door, images, queues } = self;
+        let OpenInstance { door, images, queues, alone } = self;
         let WorkQueues { fetches, page_work, admin_jobs, scripts, statuses, slices: work } = queues;
         fetcher::start(fetches, Arc::clone(&door))?;
         slices::start(work, Arc::clone(&door))?;
@@ -134,6 +136,10 @@ impl OpenInstance {
         admin_jobs::start(admin_jobs, &door, &images, jobs)?;
         administration::start_scripts(scripts, &door)?;
         administration::start_status(statuses, &door)?;
+        // If there is no space for it now, the next start does it.
+        if alone {
+            door.raise_format_level();
+        }
         door.define_defaults();
         door.load_first_pages();
         let housekeeping = housekeeping::start(&door, &images, config, runtime);

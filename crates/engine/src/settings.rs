@@ -43,6 +43,7 @@ pub fn rules(config: &Config) -> Limits {
         unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
         unit_age_max: Duration::from_secs(manager.unit_age_max_s),
         units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
+        staged_puts_max: limits::CONNECTION_STAGED_PUTS_MAX,
         memory_bytes_max: manager.memory_bytes_max,
         message_bytes_max: manager.maxmsgl,
         expired_to_dead_letter: manager.expired_to_deadq,
@@ -50,9 +51,17 @@ pub fn rules(config: &Config) -> Limits {
         auto_define: auto_define.collect(),
         expiry_scan_interval: Duration::from_secs(manager.expiry_interval_s),
         index_bytes_max: manager.index_bytes_max,
+        returned_at_once_max: at_once(limits::RETURNED_AT_ONCE_MAX),
+        committed_at_once_max: at_once(limits::COMMITTED_AT_ONCE_MAX),
         // As the log has them; set when the log is open.
         extent_bytes: limits::EXTENT_BYTES_DEFAULT,
     }
+}
+
+/// What units of work in a simulation have at most is small: there, what takes more than one step
+/// happens from three messages on.
+fn at_once(messages: usize) -> usize {
+    if towline_os::is_simulated() { 2 } else { messages }
 }
 
 #[cfg(test)]

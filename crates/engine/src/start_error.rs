@@ -1,7 +1,7 @@
 //! Why a data folder cannot be started from. Only types and texts.
 
 use towline_log::LogError;
-use towline_node::RestartError;
+use towline_node::{LogPart, RestartError};
 use towline_standby::FolderError;
 use towline_types::Lsn;
 
@@ -20,10 +20,10 @@ pub enum StartError {
     Newer {
         /// The file, and where in it.
         place: String,
-        /// The format version found.
-        found: u8,
-        /// The newest version that this program reads.
-        supported: u8,
+        /// What is there: a format version or level, a kind of record, a field.
+        found: String,
+        /// The newest that this program reads.
+        known: String,
     },
     /// The log is not that of this group.
     OtherLog {
@@ -61,8 +61,8 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Folder(error) => write!(out, "{error}"),
             StartError::Log(error) | StartError::Pages(error) => write!(out, "{error}"),
-            StartError::Newer { place, found, supported } => {
-                write!(out, "{place} has version {found}, this program reads up to {supported}")
+            StartError::Newer { place, found, known } => {
+                write!(out, "{place} has {found}, this program reads up to {known}")
             }
             StartError::OtherLog { group } => write!(
                 out,
@@ -100,12 +100,14 @@ impl From<FolderError> for StartError {
 /// Why the content of the log is refused; for what a later version wrote, with the file.
 pub(crate) fn refusal(error: RestartError, image_at: Lsn, extent_bytes: u64) -> StartError {
     match error {
-        RestartError::Newer { lsn, found, supported } => {
-            let place = match lsn {
-                Some(lsn) => format!("extent-{:016x} at {lsn}", lsn.0 / extent_bytes),
-                None => format!("image-{:016x}", image_at.0),
+        RestartError::Newer { part, found } => {
+            let place = match part {
+                LogPart::Record(lsn) => format!("extent-{:016x} at {lsn}", lsn.0 / extent_bytes),
+                LogPart::Image => format!("image-{:016x}", image_at.0),
+                LogPart::Page(page) => format!("pages at unit {}", page.unit),
             };
-            StartError::Newer { place, found, supported }
+            let known = found.known(part.version());
+            StartError::Newer { place, found: found.to_string(), known }
         }
         RestartError::Image(_)
         | RestartError::Record { .. }

@@ -79,7 +79,7 @@ impl Message {
     }
 
     /// The batches in it.
-    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> {
+    pub fn batches(&self) -> impl Iterator<Item = Batch> {
         self.inner.entries.iter().map(|entry| Batch {
             index: entry.index,
             term: entry.term,

@@ -18,6 +18,7 @@ use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use towline_group::Start;
+use towline_types::{FORMAT_LEVEL, FormatLevels};
 
 use super::hello::{Greeting, Standing, StreamPurpose};
 use super::identity::TlsIdentity;
@@ -163,6 +164,10 @@ struct Asking {
 impl Inbox for Asking {
     fn standing(&self) -> Standing {
         Standing { blank: true, ..Standing::default() }
+    }
+
+    fn levels(&self) -> FormatLevels {
+        FormatLevels { read: FORMAT_LEVEL, ..FormatLevels::default() }
     }
 
     fn known(&self, _peer: Peer) -> StartsReport {

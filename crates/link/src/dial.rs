@@ -88,7 +88,8 @@ async fn greet(
     names::belongs(certificate, &settings.names(peer)).map_err(refused)?;
     in_date(shown, UnixTime::now()).map_err(refused)?;
     let for_frames = matter == Matter::Frames;
-    let hello = Hello::of(settings, shared.inbox.standing(), shared.inbox.known(peer), matter);
+    let place = (shared.inbox.standing(), shared.inbox.levels());
+    let hello = Hello::of(settings, place, shared.inbox.known(peer), matter);
     // When it fails the reason can still be read, and is a better one.
     hello::say(&mut stream, &hello).await.ok();
     let answer = hello::hear(&mut stream, true).await.map_err(in_words)?;
@@ -106,7 +107,7 @@ async fn greet(
     }
     let differs = match only_asks {
         true => String::new(),
-        false => answer.agrees(settings).map_err(refused)?,
+        false => answer.agrees(settings, shared.inbox.levels()).map_err(refused)?,
     };
     let greeting = answer.greeting(version, &differs);
     if for_frames {

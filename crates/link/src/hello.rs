@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use towline_types::fitting;
+use towline_types::{FormatLevels, fitting};
 
 use super::known::StartsReport;
 use super::settings::LinkSettings;
@@ -85,6 +85,8 @@ pub struct Greeting {
     pub build: Arc<str>,
     /// Where it was in its log when it said so.
     pub standing: Standing,
+    /// What it said of format levels.
+    pub levels: FormatLevels,
     /// What in its configuration is not as ours and could be so; empty: nothing.
     pub differs: Arc<str>,
     /// What it knows of starts; nothing of a version that says nothing of them.
@@ -137,7 +139,7 @@ pub(super) struct Hello {
 impl Hello {
     pub(super) fn of(
         settings: &LinkSettings,
-        standing: Standing,
+        (standing, levels): (Standing, FormatLevels),
         known: StartsReport,
         matter: Matter,
     ) -> Hello {
@@ -150,7 +152,7 @@ impl Hello {
             instance: settings.name(settings.this).to_owned(),
             build: towline_types::program_version().to_owned(),
             standing,
-            terms: settings.terms.clone(),
+            terms: settings.terms.with_levels(levels),
             known,
         }
     }
@@ -178,8 +180,13 @@ impl Hello {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn agrees(&self, settings: &LinkSettings) -> Result<String, String> {
-        let here = (settings.name(settings.this), &settings.terms);
+    pub(super) fn agrees(
+        &self,
+        settings: &LinkSettings,
+        levels: FormatLevels,
+    ) -> Result<String, String> {
+        let terms = settings.terms.with_levels(levels);
+        let here = (settings.name(settings.this), &terms);
         Terms::compared(here, (&self.instance, &self.terms))
     }
 
@@ -188,7 +195,8 @@ impl Hello {
         let build = Arc::from(self.build.as_str());
         let differs = Arc::from(differs);
         let known = self.known.clone();
-        Greeting { version, build, standing: self.standing, differs, known }
+        let levels = self.terms.levels();
+        Greeting { version, build, standing: self.standing, levels, differs, known }
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -207,7 +207,8 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
         Ok((peer, _)) => shared.inbox.known(*peer),
         Err(_) => StartsReport::default(),
     };
-    let answer = Hello::of(&shared.settings, shared.inbox.standing(), known, matter);
+    let standing = (shared.inbox.standing(), shared.inbox.levels());
+    let answer = Hello::of(&shared.settings, standing, known, matter);
     let said = bounded(&place, hello::say(&mut stream, &answer)).await;
     match (judged, said) {
         (Ok((peer, greeting)), Ok(())) => {
@@ -251,7 +252,7 @@ fn judge(
     // log's id and a proof.
     let differs = match &hello.matter {
         Matter::Stream(StreamPurpose::Status | StreamPurpose::Batch) => String::new(),
-        _ => hello.agrees(settings)?,
+        _ => hello.agrees(settings, shared.inbox.levels())?,
     };
     let greeting = hello.greeting(version, &differs);
     match &hello.matter {

@@ -59,6 +59,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
 use towline_group::Start;
+use towline_types::FormatLevels;
 
 pub use ask::{Asker, MemberAnswer, ask};
 pub use connections::{Connections, OpeningStream};
@@ -93,6 +94,10 @@ pub type Peer = usize;
 pub trait Inbox: Send + Sync + 'static {
     /// Where this instance is in the log; sent to a peer with each hello. Called on any thread.
     fn standing(&self) -> Standing;
+
+    /// The format level of the log of this instance, and the newest that it reads; sent to a peer
+    /// with each hello, and compared with what that says. Called on any thread.
+    fn levels(&self) -> FormatLevels;
 
     /// What this instance knows of starts, as each hello says. Called on any thread.
     fn known(&self, peer: Peer) -> StartsReport;

@@ -11,10 +11,15 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
-use towline_types::fitting;
+use towline_types::{FormatLevels, fitting};
 
 use super::text::{put_text, text};
 
+/// Name of the term with the format level in force. Programs that know of no levels say 1, and
+/// compare it as text.
+const RECORDS: &str = "the version of records";
+/// Name of the term with the newest format level that a program reads.
+const LEVEL_READ: &str = "newest format level read";
 /// Name of the term with the interval between heartbeats.
 pub const INTERVAL: &str = "group.heartbeat_interval_ms";
 /// Name of the term with the time without heartbeats after which an instance is taken for lost.
@@ -47,6 +52,25 @@ impl Terms {
         self.add(name, value.to_string(), false);
     }
 
+    /// With the format levels of this moment.
+    #[must_use]
+    pub(super) fn with_levels(&self, levels: FormatLevels) -> Terms {
+        let mut terms = self.clone();
+        terms.bind(RECORDS, levels.in_force);
+        terms.mention(LEVEL_READ, levels.read);
+        terms
+    }
+
+    /// The format levels that were said.
+    pub(super) fn levels(&self) -> FormatLevels {
+        let said = |name: &str| self.value(name).and_then(|value| value.parse().ok());
+        let unsaid = FormatLevels::default();
+        FormatLevels {
+            in_force: said(RECORDS).unwrap_or(unsaid.in_force),
+            read: said(LEVEL_READ).unwrap_or(unsaid.read),
+        }
+    }
+
     fn add(&mut self, name: &str, value: String, binding: bool) {
         self.terms.push(Term { name: name.to_owned(), value, binding });
     }
@@ -69,7 +93,12 @@ impl Terms {
         let [one, other] = if here.0 <= there.0 { [here, there] } else { [there, here] };
         let mut wrong = Vec::new();
         let mut odd = Vec::new();
+        let both_know = [one, other].iter().all(|side| side.1.value(LEVEL_READ).is_some());
         for term in &one.1.terms {
+            // Levels are no texts: what is in force here must be read there.
+            if both_know && [RECORDS, LEVEL_READ].contains(&term.name.as_str()) {
+                continue;
+            }
             let Some(value) = other.1.value(&term.name) else { continue };
             if value == term.value {
                 continue;
@@ -83,6 +112,16 @@ impl Terms {
                 other.0.escape_default()
             );
             if term.binding { &mut wrong } else { &mut odd }.push(text);
+        }
+        for (log, reader) in [(one, other), (other, one)] {
+            let (level, read) = (log.1.levels().in_force, reader.1.levels().read);
+            if both_know && level > read {
+                wrong.push(format!(
+                    "the log of '{}' has format level {level} and '{}' reads up to {read}",
+                    log.0.escape_default(),
+                    reader.0.escape_default()
+                ));
+            }
         }
         for (quick, slow) in [(one.1, other.1), (other.1, one.1)] {
             if let (Some(timeout), Some(interval)) = (quick.time(TIMEOUT), slow.time(INTERVAL))
@@ -155,6 +194,41 @@ mod tests {
         let too_slow = terms(1, "D", [1_001, 9_000]);
         let why = Terms::compared(("b", &too_slow), ("a", &here)).unwrap_err();
         assert!(why.contains("'2000' at 'a' and '9000' at 'b'"), "{why}");
+    }
+
+    fn levels(in_force: u8, read: u8) -> Terms {
+        terms(1, "D", [250, 2_000]).with_levels(FormatLevels { in_force, read })
+    }
+
+    /// What a program that knows of no levels says.
+    fn old() -> Terms {
+        let mut old = terms(1, "D", [250, 2_000]);
+        old.bind(RECORDS, 1);
+        old
+    }
+
+    #[test]
+    fn a_level_that_is_in_force_must_be_read_by_the_other() {
+        let agree = |here: &Terms, there: &Terms| Terms::compared(("a", here), ("b", there));
+        for (here, there) in [(levels(1, 2), levels(2, 2)), (levels(1, 2), levels(1, 3))] {
+            assert_eq!(agree(&here, &there), Ok(String::new()));
+            assert_eq!(agree(&there, &here), Ok(String::new()));
+        }
+        let why = agree(&levels(2, 2), &levels(3, 3)).unwrap_err();
+        assert_eq!(why, "the log of 'b' has format level 3 and 'a' reads up to 2");
+        let there = levels(3, 3);
+        assert_eq!(Terms::compared(("b", &there), ("a", &levels(2, 2))), Err(why));
+    }
+
+    #[test]
+    fn a_program_that_knows_of_no_levels_agrees_with_level_1_alone() {
+        for here in [&levels(1, 2), &old()] {
+            assert_eq!(Terms::compared(("a", here), ("b", &old())), Ok(String::new()));
+            assert_eq!(Terms::compared(("a", &old()), ("b", here)), Ok(String::new()));
+        }
+        let why = Terms::compared(("a", &levels(2, 2)), ("b", &old())).unwrap_err();
+        assert_eq!(why, "the version of records is '2' at 'a' and '1' at 'b'");
+        assert_eq!(old().levels(), FormatLevels::default());
     }
 
     #[test]

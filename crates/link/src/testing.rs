@@ -16,6 +16,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 use towline_group::Start;
+use towline_types::FormatLevels;
 
 use crate::identity::IdentityFiles;
 use crate::settings::{LinkSettings, Member};
@@ -119,6 +120,10 @@ impl Recorder {
 impl Inbox for Recorder {
     fn standing(&self) -> Standing {
         self.standing
+    }
+
+    fn levels(&self) -> FormatLevels {
+        FormatLevels::default()
     }
 
     fn known(&self, _peer: Peer) -> StartsReport {

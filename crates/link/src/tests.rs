@@ -22,6 +22,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::frame::{Encoder, FrameBody, START};
+use towline_types::FormatLevels;
+
 use super::hello::{self, Hello, Matter};
 use super::identity::TlsIdentity;
 use super::settings::LinkSettings;
@@ -31,7 +33,8 @@ use super::{Links, Peer, Standing, StartsReport, StreamPurpose};
 impl Bench {
     /// A hello as the member `from` says it.
     fn hello(&self, from: Peer, matter: Matter) -> Hello {
-        Hello::of(&self.settings(from), Standing::default(), StartsReport::default(), matter)
+        let place = (Standing::default(), FormatLevels::default());
+        Hello::of(&self.settings(from), place, StartsReport::default(), matter)
     }
 
     /// TLS to a member, with these settings and no word said.

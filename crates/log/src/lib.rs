@@ -72,5 +72,7 @@ pub use options::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX}
 pub use overdue::Overdue;
 pub use pages::{PageStats, Pages};
 pub use rebuild_marker::{REBUILD_MARKER, mark_rebuild};
-pub use recover::{BatchPlaces, Begin, Image, Recovery, ReplayError, Report, ResumedStream};
+pub use recover::{
+    BatchPlaces, Begin, Image, Recovery, ReplayError, ReplayItem, Report, ResumedStream,
+};
 pub use stats::Stats;

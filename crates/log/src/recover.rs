@@ -1,7 +1,7 @@
 //! Start of a log: scan, classify by a table of cases, repair; in this order, in three files.
 //!
 //! [`Recovery::open`] looks at the files and changes nothing (but makes the first extent of a new
-//! log). [`Recovery::replay_from`] reads the batches from the newest image on, or all that there
+//! log). [`Recovery::replay_items`] reads the batches from the newest image on, or all that there
 //! are, yields whole runs, decides about the tail, where the chain ends, and only then cuts a torn
 //! tail off. [`Recovery::start`] starts the threads. Not here: what records mean.
 //!
@@ -109,6 +109,25 @@ pub enum Begin {
     /// With the oldest extent that is there. When that is not the first of the log, the run that
     /// began before it is yielded as far as it is there.
     Oldest,
+}
+
+/// What replay yields, in the order of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayItem<'a> {
+    /// Another process, or another leader, wrote from here on. What the one before did not finish
+    /// never will be. Not yielded for the first batch of a log, nor for the first one that is read
+    /// when nothing is known of the one before it.
+    NewTerm {
+        /// Position of the first batch of the term.
+        at: Lsn,
+    },
+    /// A record of a whole run.
+    Record {
+        /// Position of its first byte.
+        lsn: Lsn,
+        /// What it holds.
+        bytes: &'a [u8],
+    },
 }
 
 /// What replay found.
@@ -341,14 +360,11 @@ impl Recovery {
         self.replay_from(Begin::Image, record, |_, _| {})
     }
 
-    /// Yields each record of each whole run from `begin` on, in order, and cuts a torn tail off.
-    /// Once; after an error, discard what was made of the records, and call it again from another
-    /// beginning if that may help. `progress` gets the bytes of log done and (at most) to do, when
-    /// 64 MiB or 100 ms have passed and at the end.
+    /// [`Recovery::replay_items`] without the changes of term, for a receiver to which all runs are
+    /// whole.
     ///
     /// # Errors
-    /// [`ReplayError`]: damage before the tail, with its location. Nothing was changed. Or that
-    /// what was found could not be made durable: then it is not known what is on the disk.
+    /// As there.
     ///
     /// # Panics
     /// When called again after it went well.
@@ -356,6 +372,31 @@ impl Recovery {
         &mut self,
         begin: Begin,
         mut record: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Report, ReplayError<E>> {
+        let take = |item: ReplayItem<'_>| match item {
+            ReplayItem::Record { lsn, bytes } => record(lsn, bytes),
+            ReplayItem::NewTerm { .. } => Ok(()),
+        };
+        self.replay_items(begin, take, progress)
+    }
+
+    /// Yields each record of each whole run from `begin` on, and each change of term of the batches
+    /// that it does not hold back, in order, and cuts a torn tail off. Once; after an error,
+    /// discard what was made of the records, and call it again from another beginning if that may
+    /// help. `progress` gets the bytes of log done and (at most) to do, when 64 MiB or 100 ms have
+    /// passed and at the end.
+    ///
+    /// # Errors
+    /// [`ReplayError`]: damage before the tail, with its location. Nothing was changed. Or that
+    /// what was found could not be made durable: then it is not known what is on the disk.
+    ///
+    /// # Panics
+    /// When called again after it went well.
+    pub fn replay_items<E>(
+        &mut self,
+        begin: Begin,
+        mut take: impl FnMut(ReplayItem<'_>) -> Result<(), E>,
         progress: impl FnMut(u64, u64),
     ) -> Result<Report, ReplayError<E>> {
         assert!(self.tail.is_none(), "a log is replayed once");
@@ -384,8 +425,8 @@ impl Recovery {
         // No more than bodies may take later.
         let bytes_max = seen.run_bytes_max(self.options.cache_bytes.min(RUN_BYTES_MAX));
         let source = ReplaySource { scan: &mut scan, files: &self.files, upto, bytes_max };
-        let record = &mut record;
-        let again = replay::yield_runs(source, record, &mut seen, &mut report, &mut progress)?;
+        let take = &mut take;
+        let again = replay::yield_runs(source, take, &mut seen, &mut report, &mut progress)?;
         report.replaying = began.elapsed();
         let began = Instant::now();
         let TailSurvey { facts, ghosts } = scan.facts(image_at, self.options.stray_bytes());

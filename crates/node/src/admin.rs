@@ -8,7 +8,7 @@ use towline_admin::status::{QueueManagerState, Status};
 use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, QueueManagerRow, QueueStatusRow, Target,
 };
-use towline_core::{ConnectionId, Decision, MoveCounts, QueueManager, Refusal};
+use towline_core::{ConnectionId, Decision, MoveCounts, Principal, QueueManager, Refusal};
 use towline_types::Time;
 
 pub use self::lists::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
@@ -44,14 +44,16 @@ impl Instance {
         };
         if is_chore {
             let (kind, text) = (kind.to_owned(), text.to_owned());
-            out.chores.push(Chore { ticket, kind, text, owner });
+            let principal = self.rules.principal(connection).clone();
+            out.chores.push(Chore { ticket, kind, text, owner, principal });
             return;
         }
         let (json, changed) = match kind {
             "mqsc" => {
                 let mut reply = None;
                 let run = &mut |target: &mut dyn Target| reply = Some(run_script(target, text));
-                let changed = self.administered(now, run, journal, out);
+                let principal = &self.rules.principal(connection).clone();
+                let changed = self.administered(now, principal, run, journal, out);
                 (in_json(&reply), changed)
             }
             "status" => {
@@ -95,12 +97,14 @@ impl Instance {
     pub(crate) fn administered(
         &mut self,
         now: Time,
+        principal: &Principal,
         act: &mut dyn FnMut(&mut dyn Target),
         journal: &dyn Journal,
         out: &mut Outbound,
     ) -> bool {
         let (decisions, stopped, emptied) = (Vec::new(), Vec::new(), Vec::new());
-        let mut target = Administered { instance: self, now, decisions, stopped, emptied };
+        let mut target =
+            Administered { instance: self, now, principal, decisions, stopped, emptied };
         act(&mut target);
         let Administered { decisions, stopped, emptied, .. } = target;
         for connection in stopped {
@@ -148,6 +152,8 @@ impl Instance {
 struct Administered<'a> {
     instance: &'a mut Instance,
     now: Time,
+    /// On behalf of which it is decided.
+    principal: &'a Principal,
     /// One for each command that changed something.
     decisions: Vec<Decision>,
     /// Connections to be closed.
@@ -166,7 +172,7 @@ impl Administered<'_> {
         &mut self,
         decide: impl FnOnce(&mut QueueManager, &mut Decision) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        let mut decision = Decision::default();
+        let mut decision = Decision::on_behalf_of(self.principal.clone());
         decide(&mut self.instance.rules, &mut decision)?;
         self.decisions.push(decision);
         Ok(())

@@ -24,7 +24,10 @@ mod selection;
 
 pub use admin::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
 pub use damaged::{DamagedMessage, Whereabouts};
-pub use front::{ConnectionAccount, Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
+pub use front::{
+    CheckedMessage, ConnectionAccount, Elsewhere, Front, FrontOptions, Logins, MessageCheck,
+    SOLE_CONNECTION,
+};
 pub use instance::{
     Administration, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound,
     RoutedResponse,
@@ -35,5 +38,6 @@ pub use request::{
     AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,
     Response, Terminus,
 };
-pub use restart::{Restart, RestartError};
+pub use restart::{LogPart, Restart, RestartError};
 pub use selection::{FetchTicket, front_of_chunks};
+pub use towline_core::record::raises_to;

@@ -321,6 +321,8 @@ pub struct ProducerOpened {
     pub message_bytes_max: u64,
     /// The queue with this MAXMSGL; `None`: the queue manager's.
     pub limit_of: Option<Box<str>>,
+    /// The queue was made for this link, and is deleted when the link is closed.
+    pub goes_with_link: bool,
 }
 
 /// What a consumer learns when its link opens.
@@ -330,6 +332,8 @@ pub struct ConsumerOpened {
     pub consumer: ConsumerId,
     /// The address (made by the instance for a dynamic node).
     pub address: String,
+    /// As in `ProducerOpened`.
+    pub goes_with_link: bool,
 }
 
 impl fmt::Display for Terminus {

@@ -10,11 +10,45 @@ use std::fmt;
 
 use bytes::Bytes;
 use towline_core::{
-    Effect, Fact, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError, record, snapshot,
+    Effect, Fact, LaterFormat, Limits, Outputs, PAGE_VERSION, PageRequest, Pages, QueueManager,
+    RecordError, ReplayError, record, snapshot,
 };
-use towline_types::{Lsn, PageRef};
+use towline_types::{Lsn, PageRef, fitting};
 
 use crate::instance::Instance;
+
+/// A part of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPart {
+    /// The newest image.
+    Image,
+    /// The record at this position.
+    Record(Lsn),
+    /// A page.
+    Page(PageRef),
+}
+
+impl LogPart {
+    /// The newest version of its layout that this program reads.
+    #[must_use]
+    pub fn version(self) -> u8 {
+        match self {
+            LogPart::Image => snapshot::VERSION,
+            LogPart::Record(_) => record::VERSION,
+            LogPart::Page(_) => PAGE_VERSION,
+        }
+    }
+}
+
+impl fmt::Display for LogPart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogPart::Image => write!(out, "the image"),
+            LogPart::Record(lsn) => write!(out, "the record at {lsn}"),
+            LogPart::Page(page) => write!(out, "the page at unit {}", page.unit),
+        }
+    }
+}
 
 /// Why an instance cannot be restored from its log.
 #[derive(Debug)]
@@ -28,14 +62,12 @@ pub enum RestartError {
         /// What is wrong.
         error: RecordError,
     },
-    /// The image, or a record, was written by a later version of this program.
+    /// A part of the log was written by a later version of this program.
     Newer {
-        /// The record's position; `None`: the image.
-        lsn: Option<Lsn>,
-        /// The version found.
-        found: u8,
-        /// The newest version that this program reads.
-        supported: u8,
+        /// Which.
+        part: LogPart,
+        /// What is there.
+        found: LaterFormat,
     },
     /// A page cannot be read, or says something else than the image: the queues can be rebuilt from
     /// the log (`Pages::Ignored`).
@@ -61,12 +93,9 @@ impl fmt::Display for RestartError {
             RestartError::Record { lsn, error } => {
                 write!(out, "the record at {lsn} cannot be read: {error}")
             }
-            RestartError::Newer { lsn: Some(lsn), found, supported } => write!(
-                out,
-                "the record at {lsn} has version {found}, this program reads up to {supported}"
-            ),
-            RestartError::Newer { lsn: None, found, supported } => {
-                write!(out, "the image has version {found}, this program reads up to {supported}")
+            RestartError::Newer { part, found } => {
+                let known = found.known(part.version());
+                write!(out, "{part} has {found}, this program reads up to {known}")
             }
             RestartError::Replay { lsn, error } => write!(out, "the record at {lsn}: {error}"),
             RestartError::Page { page, error: Some(error) } => {
@@ -80,6 +109,27 @@ impl fmt::Display for RestartError {
 }
 
 impl std::error::Error for RestartError {}
+
+impl RestartError {
+    fn of_image(error: RecordError) -> RestartError {
+        RestartError::newer(LogPart::Image, error).unwrap_or(RestartError::Image(error))
+    }
+
+    fn of_record(lsn: Lsn, error: RecordError) -> RestartError {
+        let newer = RestartError::newer(LogPart::Record(lsn), error);
+        newer.unwrap_or(RestartError::Record { lsn, error })
+    }
+
+    /// To rebuild the queues would empty the page file: what a later version wrote stays.
+    fn of_page(page: PageRef, error: RecordError) -> RestartError {
+        let newer = RestartError::newer(LogPart::Page(page), error);
+        newer.unwrap_or(RestartError::Page { page, error: Some(error) })
+    }
+
+    fn newer(part: LogPart, error: RecordError) -> Option<RestartError> {
+        error.later.map(|found| RestartError::Newer { part, found })
+    }
+}
 
 /// An instance that is being restored.
 #[derive(Debug)]
@@ -109,15 +159,10 @@ impl Restart {
         let (image_at, whole, rules) = match image {
             None => (Lsn::ZERO, false, QueueManager::new(limits)),
             Some(image) => {
-                let short = RecordError { offset: 0, what: "an image begins with its position" };
+                let short = RecordError::malformed(0, "an image begins with its position");
                 let (at, content) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
-                if let Some(found) = snapshot::newer_version(content) {
-                    let lsn = None;
-                    let supported = snapshot::VERSION;
-                    return Err(RestartError::Newer { lsn, found, supported });
-                }
                 let restored = QueueManager::restore(content, limits, pages);
-                let restored = restored.map_err(RestartError::Image)?;
+                let restored = restored.map_err(RestartError::of_image)?;
                 (Lsn(u64::from_le_bytes(*at)), restored.whole, restored.rules)
             }
         };
@@ -190,42 +235,93 @@ impl Restart {
         if self.whole && lsn < self.image_at {
             return Ok(());
         }
-        if let Some(found) = record::newer_version(bytes) {
-            let lsn = Some(lsn);
-            let supported = record::VERSION;
-            return Err(RestartError::Newer { lsn, found, supported });
-        }
         let (fact, last) =
-            record::decode(bytes, lsn).map_err(|error| RestartError::Record { lsn, error })?;
+            record::decode(bytes, lsn).map_err(|error| RestartError::of_record(lsn, error))?;
         let ascends = self.run.last().is_none_or(|(before, _)| *before < lsn);
         assert!(ascends, "the record at {lsn} stands before one that was taken already");
         self.run.push((lsn, fact));
         if !last {
             return Ok(());
         }
-        for (lsn, fact) in self.run.drain(..) {
+        self.complete_part();
+        for (lsn, fact) in std::mem::take(&mut self.run) {
             let before_image = lsn < self.image_at;
             while let Some(request) = self.instance.rules.page_before(&fact) {
-                let page = request.page;
-                let content = read(page).ok_or(RestartError::Page { page, error: None })?;
-                self.instance
-                    .rules
-                    .page_arrived(request, &content)
-                    .map_err(|error| RestartError::Page { page, error: Some(error) })?;
+                self.read_page(request, read)?;
             }
             self.instance
                 .rules
                 .replay(fact, before_image, &mut self.outputs)
                 .map_err(|error| RestartError::Replay { lsn, error })?;
             self.facts += 1;
+            self.carry_out_completed(lsn, read)?;
         }
+        let ended = self.instance.rules.replay_run_end();
+        ended.map_err(|error| RestartError::Replay { lsn, error })?;
         self.account();
         Ok(())
     }
 
-    /// Another instance leads from here on: units of work that were open are gone, and what they
-    /// sent to the log ahead with them.
-    pub fn new_term(&mut self) {
+    fn read_page(
+        &mut self,
+        request: PageRequest,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Result<(), RestartError> {
+        let page = request.page;
+        let content = read(page).ok_or(RestartError::Page { page, error: None })?;
+        self.instance
+            .rules
+            .page_arrived(request, &content)
+            .map_err(|error| RestartError::of_page(page, error))
+    }
+
+    /// What the fact at `lsn` completed is carried out before the next one.
+    fn carry_out_completed(
+        &mut self,
+        lsn: Lsn,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Result<(), RestartError> {
+        loop {
+            while let Some(request) = self.instance.rules.page_before_completed() {
+                self.read_page(request, read)?;
+            }
+            let more = self
+                .instance
+                .rules
+                .replay_completed(lsn < self.image_at, &mut self.outputs)
+                .map_err(|error| RestartError::Replay { lsn, error })?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A log that is read from its oldest extent on may begin within a run. Of a part of a commit,
+    /// what is left is kept aside too: its end says what it is.
+    fn complete_part(&mut self) {
+        let Some((lsn, Fact::Part { commit, operations: 0 })) = self.run.last() else { return };
+        let has_head = self
+            .run
+            .iter()
+            .any(|(_, fact)| matches!(fact, Fact::Part { operations, .. } if *operations > 0));
+        if has_head || *lsn >= self.image_at {
+            return;
+        }
+        let (commit, first) = (*commit, self.run.first().map_or(*lsn, |(lsn, _)| *lsn));
+        let chunks =
+            self.run.iter().take_while(|(_, fact)| matches!(fact, Fact::BodyChunk { .. })).count();
+        let operations = fitting(self.run.len() - chunks - 1);
+        self.run.insert(chunks, (first, Fact::Part { commit, operations }));
+    }
+
+    /// Another process, or another leader, wrote the log from the batch at `at` on: units of work
+    /// that were open are gone, and what they sent to the log ahead with them; so is a commit in
+    /// parts that was not completed. Must be called wherever the log is read, live or at a start:
+    /// no image can be taken while such a commit seems to be on its way.
+    pub fn new_term(&mut self, at: Lsn) {
+        if self.whole && at < self.image_at {
+            return; // The image knows the outcome.
+        }
         self.run.clear();
         self.instance.rules.replay_new_term(&mut self.outputs);
         self.account();

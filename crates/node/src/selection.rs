@@ -4,9 +4,11 @@
 //! A selector sees what stands before the body. Of a body in chunks only so many are read as hold
 //! that: nearly always the first, more where application properties are longer than one.
 
+use std::cell::{Cell, OnceCell};
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
+use towline_amqp::codec::MapView;
 use towline_amqp::sections::{Properties as AmqpProperties, PropertyValue, Sections};
 use towline_core::selector::{Properties, Selector, Value};
 use towline_core::{
@@ -146,13 +148,6 @@ impl Selection for MessageSelection<'_> {
         // Whether there is more behind the body's beginning does not matter. What is no message
         // fits no selector.
         let Ok(Some(sections)) = Sections::scan_front(&content, false) else { return Match::No };
-        let walks = selector.walks().saturating_add(1);
-        let walked = sections.front_bytes().saturating_mul(walks);
-        if walked > limits::SELECTOR_WALK_BYTES_MAX {
-            return Match::No;
-        }
-        self.further_looks =
-            u32::try_from(walked / limits::SELECTOR_LOOK_BYTES).unwrap_or(u32::MAX);
         let Ok(properties) = sections.properties(&content) else { return Match::No };
         let message = SelectedMessage {
             content: &content,
@@ -161,12 +156,47 @@ impl Selection for MessageSelection<'_> {
             correlation_id: properties.correlation_id.map(|id| id.correlation_id_text()),
             properties,
             candidate,
+            selector,
+            walked: Cell::new(0),
+            found: OnceCell::new(),
+            is_too_long: Cell::new(false),
         };
-        if selector.matches(&message) { Match::Yes } else { Match::No }
+        let mut left = limits::SELECTOR_WALK_BYTES_MAX;
+        let matches = selector.matches_within(&message, &mut left);
+        let walked = message.walked.get() + limits::SELECTOR_WALK_BYTES_MAX - left;
+        self.further_looks =
+            u32::try_from(walked / limits::SELECTOR_LOOK_BYTES).unwrap_or(u32::MAX);
+        if matches && !message.is_too_long.get() { Match::Yes } else { Match::No }
     }
 
     fn further_looks(&self) -> u32 {
         self.further_looks
+    }
+}
+
+/// The application properties that a selector asks for, found in one walk.
+struct FoundProperties<'a>(Vec<(&'a str, Option<PropertyValue<'a>>)>);
+
+impl<'a> FoundProperties<'a> {
+    fn of(selector: &'a Selector, sections: &Sections, content: &'a [u8]) -> FoundProperties<'a> {
+        let mut found: Vec<_> = selector.names().map(|name| (name, None)).collect();
+        found.sort_unstable_by_key(|(name, _)| *name);
+        found.dedup_by_key(|(name, _)| *name);
+        let entries = sections.application_properties(content);
+        for (name, value) in entries.iter().flat_map(MapView::iter).map_while(Result::ok) {
+            let Some(name) = name.as_str() else { continue };
+            if let Ok(at) = found.binary_search_by_key(&name, |(name, _)| *name)
+                && let Some((_, first @ None)) = found.get_mut(at)
+            {
+                *first = Some(PropertyValue::from(value));
+            }
+        }
+        FoundProperties(found)
+    }
+
+    fn get(&self, name: &str) -> Option<PropertyValue<'a>> {
+        let at = self.0.binary_search_by_key(&name, |(name, _)| *name).ok()?;
+        self.0.get(at).and_then(|(_, value)| *value)
     }
 }
 
@@ -176,6 +206,13 @@ struct SelectedMessage<'a> {
     content: &'a [u8],
     sections: Sections,
     properties: AmqpProperties<'a>,
+    selector: &'a Selector,
+    /// Bytes, to find application properties.
+    walked: Cell<usize>,
+    /// All of them, once to look for each by itself would take too long.
+    found: OnceCell<FoundProperties<'a>>,
+    /// Not all that the selector asks for was looked for.
+    is_too_long: Cell<bool>,
     message_id: Option<std::borrow::Cow<'a, str>>,
     correlation_id: Option<std::borrow::Cow<'a, str>>,
     candidate: &'a Candidate<'a>,
@@ -221,8 +258,30 @@ impl SelectedMessage<'_> {
         }
     }
 
+    fn found_property(&self, name: &str) -> Option<PropertyValue<'_>> {
+        if let Some(found) = self.found.get() {
+            return found.get(name);
+        }
+        let front = self.sections.front_bytes();
+        let fits_in_one_walk = front <= limits::SELECTOR_ONE_WALK_BYTES_MAX;
+        let one_walk = front.saturating_mul(limits::SELECTOR_ONE_WALK_WEIGHT);
+        let most = if fits_in_one_walk { one_walk } else { limits::SELECTOR_WALK_BYTES_MAX };
+        let walked = self.walked.get().saturating_add(front);
+        if walked <= most {
+            self.walked.set(walked);
+            return self.sections.application_property(self.content, name);
+        }
+        if !fits_in_one_walk {
+            self.is_too_long.set(true);
+            return None;
+        }
+        self.walked.set(self.walked.get().saturating_add(one_walk));
+        let all = || FoundProperties::of(self.selector, &self.sections, self.content);
+        self.found.get_or_init(all).get(name)
+    }
+
     fn application_property(&self, name: &str) -> Value<'_> {
-        match self.sections.application_property(self.content, name) {
+        match self.found_property(name) {
             Some(PropertyValue::Bool(value)) => Value::Boolean(value),
             Some(PropertyValue::Long(value)) => Value::Long(value),
             Some(PropertyValue::Double(value)) => Value::Double(value),

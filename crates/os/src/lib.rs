@@ -21,6 +21,15 @@ pub mod fs;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 
+/// Whether this thread is one of a simulated machine: never in the product.
+#[must_use]
+pub fn is_simulated() -> bool {
+    #[cfg(feature = "simulated")]
+    return simulated::time::since_boot().is_some();
+    #[cfg(not(feature = "simulated"))]
+    false
+}
+
 /// Locks, and waits for what another thread does.
 pub mod sync {
     #[cfg(feature = "simulated")]

@@ -10,7 +10,7 @@ use towline_log::{Listener, Space};
 use towline_node::Farewell;
 use towline_replication::active_instance::ActiveInstance;
 use towline_replication::repair_queue::RepairQueue;
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{BodyLocation, LevelRaise, Lsn};
 
 /// The door of this instance, as its part in the group needs it.
 pub(crate) struct ActiveDoor(pub(crate) Arc<Door>);
@@ -38,6 +38,10 @@ impl ActiveInstance for ActiveDoor {
 
     fn runs_pending(&self) -> usize {
         self.0.look(|instance| instance.runs_pending())
+    }
+
+    fn raise_format_level(&self) -> LevelRaise {
+        self.0.raise_format_level()
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {

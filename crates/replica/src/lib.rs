@@ -18,4 +18,4 @@ pub mod open;
 pub mod replica;
 pub mod threads;
 
-pub use open::{OpenReplica, open};
+pub use open::{OpenReplica, level_of, open};

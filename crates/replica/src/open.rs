@@ -6,6 +6,7 @@ use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, Member, Options, RecoveredLog};
+use towline_log::record::Records;
 use towline_log::{Finding, Listener, LogError, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
 
@@ -24,6 +25,7 @@ use towline_replication::membership;
 use towline_replication::repair_at_start::{self, StartRepair};
 use towline_replication::trusted_log::{self, TrustedLog};
 use towline_standby::Home;
+use towline_types::{BatchPlace, FORMAT_LEVEL, FORMAT_LEVEL_FIRST};
 
 /// A replica, and what its threads need.
 pub struct OpenReplica {
@@ -107,6 +109,7 @@ pub fn open(
     let stream = recovery.stream().stream;
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
+    let tail = places_behind(&held, applied);
     let extent_bytes = recovery.extent_bytes();
     let seed = u64::from_le_bytes(towline_process::random::bytes());
     let options =
@@ -120,17 +123,16 @@ pub fn open(
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;
     let images = Images::open(disk, log.durable(), pages.clone());
     driver.set_log(log);
+    note_level_of_tail(&driver, &tail).map_err(StartError::Log)?;
     // With the option it gets a copy, whatever comes of the doubt.
     let doubt = doubt.filter(|_| !wishes.without_missing);
-    let begin = (restart, stream, applied);
     let door = Arc::new(OnceLock::new());
-    let replica = Replica::new(
-        begin,
+    let replica = Arc::new(Replica::new(
+        (restart, stream, applied),
         (doubt, images_from),
         (Arc::clone(&driver), Arc::clone(&door)),
         (pages.clone(), marker.clone(), clock),
-    );
-    let replica = Arc::new(replica);
+    ));
     images.end_rebuild(marker.clone(), replica.as_ref());
     let restart = status;
     let fetches = Mutex::new(Some(fetches));
@@ -146,6 +148,34 @@ pub fn open(
         clock,
         door,
     })
+}
+
+fn places_behind(held: &RecoveredLog, applied: BatchPlace) -> Vec<BatchPlace> {
+    held.places.iter().filter(|place| place.index > applied.index).copied().collect()
+}
+
+/// Notes the format level of what the log has behind what is known to be committed, which is not
+/// applied yet: an instance that does not read it must not join meanwhile.
+fn note_level_of_tail(driver: &Driver, places: &[BatchPlace]) -> Result<(), LogError> {
+    /// Read at once.
+    const BYTES_MAX: usize = 4 * 1024 * 1024;
+    let mut rest = places;
+    while !rest.is_empty() && driver.stored_level() < FORMAT_LEVEL {
+        let batches = driver.log().read_batches(rest, BYTES_MAX)?;
+        driver.note_levels_of(&batches);
+        assert!(!batches.is_empty(), "one batch at least is read");
+        rest = rest.get(batches.len()..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// The format level to which the payload of a batch raises the log that holds it.
+#[must_use]
+pub fn level_of(payload: &[u8]) -> u8 {
+    // What does not add up is found out when it is applied.
+    let records = Records::new(payload).map_while(Result::ok);
+    let levels = records.map(|found| towline_node::raises_to(found.bytes));
+    levels.max().unwrap_or(FORMAT_LEVEL_FIRST)
 }
 
 /// Replays the log as far as the hard state bears it out; damage is repaired from other instances.
@@ -178,6 +208,7 @@ fn driver_of(
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let surroundings = Surroundings {
         now: Box::new(move || clock.now()),
+        level_of: Box::new(|payload| level_of(payload)),
         log_failed_status: towline_process::EXIT_LOG_FAILED,
         heartbeat: Heartbeat::of(group),
     };

@@ -71,6 +71,7 @@ impl Replica {
         if stream.at_seam() {
             restart.reached(applied.end.max(restart.image_at()));
         }
+        driver.note_level(restart.instance().format_level());
         let state = ApplyState { restart: Some(restart), stream, applied, doubt, images_from };
         Replica { state: Mutex::new(state), driver, pages, marker, clock, door }
     }
@@ -120,6 +121,7 @@ impl Replica {
             self.apply_batch(restart, stream, batch);
             *applied = batch.place();
         }
+        self.driver.note_level(restart.instance().format_level());
         if stream.at_seam() {
             restart.reached(applied.end);
             let seam = *applied;
@@ -153,7 +155,7 @@ impl Replica {
             Err(error) => cannot_apply(&error.to_string()),
         }
         if batch.payload.is_empty() {
-            restart.new_term();
+            restart.new_term(batch.lsn);
         }
         evict(restart, &self.pages);
     }

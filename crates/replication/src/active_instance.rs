@@ -4,7 +4,7 @@
 //! provides all of that.
 
 use towline_log::Space;
-use towline_types::Lsn;
+use towline_types::{LevelRaise, Lsn};
 
 /// See the module. Calls come from any thread, and must not wait for the driver.
 pub trait ActiveInstance: Send + Sync {
@@ -25,6 +25,10 @@ pub trait ActiveInstance: Send + Sync {
 
     /// Runs of records that are decided and not committed yet.
     fn runs_pending(&self) -> usize;
+
+    /// Raises the format level of the log: all instances read the newest one. Once it is on its way
+    /// it is not decided again.
+    fn raise_format_level(&self) -> LevelRaise;
 
     /// Runs `act` while no client decides anything; yields what it yields.
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool;

@@ -9,21 +9,15 @@ use towline_group::{HardState, MemberId};
 use towline_config::{Config, GroupConfig};
 use towline_link::{INTERVAL, TIMEOUT, Terms};
 
-/// The terms of this instance, for a log with extents of so many bytes and records of this version.
-pub fn terms(
-    config: &Config,
-    group: &GroupConfig,
-    extent_bytes: u64,
-    record_version: impl std::fmt::Display,
-) -> Terms {
+/// The terms of this instance, for a log with extents of so many bytes. Format levels change while
+/// it runs, and are said with each hello (`Driver::levels`).
+pub fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> Terms {
     let mut terms = Terms::default();
     // Numbers in consensus come from the names.
     let names: Vec<&str> = group.member.iter().map(|member| &*member.name).collect();
     terms.bind("the list of instances", names.join(", "));
     // A batch stands at the same position everywhere, and never across an extent's end.
     terms.bind("log.extent_bytes", extent_bytes);
-    // What one decides the others apply.
-    terms.bind("the version of records", record_version);
     terms.mention(INTERVAL, group.heartbeat_interval_ms);
     terms.mention(TIMEOUT, group.heartbeat_timeout_ms);
     terms.mention("group.preferred_location", &group.preferred_location);

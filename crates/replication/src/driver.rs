@@ -56,6 +56,7 @@ pub struct Driver {
     names: Vec<String>,
     notes: HardStateFile,
     starts: starts::KnownStarts,
+    levels: levels::KnownLevels,
     retention: Retention,
     repairs: Arc<RepairQueue>,
     this: Peer,
@@ -107,6 +108,7 @@ impl Driver {
     ) -> std::io::Result<Driver> {
         let notes = hard_state_file.clone();
         let starts = starts::KnownStarts::new(notes.starts()?, names.len());
+        let levels = levels::KnownLevels::new(names.len());
         let standings = names.iter().map(|_| None).collect();
         let seen = ApplyProgress { committed: member.committed(), ..ApplyProgress::default() };
         let core = Core {
@@ -138,6 +140,7 @@ impl Driver {
             names,
             notes,
             starts,
+            levels,
             retention: Retention::default(),
             repairs: Arc::default(),
             this,
@@ -437,6 +440,8 @@ impl Driver {
         let out = std::mem::take(&mut core.out);
         let settled = self.settle(core, out.hard_state);
         let lost = core.lifecycle.loses(&out);
+        // Before they are there, and before anything is said that follows from them.
+        self.note_levels_of(&out.receive);
         if !out.receive.is_empty()
             && !lost
             && let Err(error) = self.log().receive(&out.receive)
@@ -493,6 +498,9 @@ impl Driver {
 
     fn send(&self, _settled: &HardStateDurable, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
+        if self.levels.is_excluded(peer_of(to)) {
+            return;
+        }
         let (head, parts) = message.encode();
         // A message that does not fit into the queue is lost, as on any network: the algorithm
         // repeats it.
@@ -554,6 +562,7 @@ impl Replicator for Driver {
 mod disk_stall;
 mod durable;
 mod keep_hard_state;
+mod levels;
 mod liveness;
 mod log_reports;
 mod messages;

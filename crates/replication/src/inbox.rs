@@ -14,6 +14,7 @@ use crate::frames::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_
 use crate::hand_over::{self, AdminRequest};
 use towline_link::{Greeting, Inbox, LinkStream, Peer, Standing, StartsReport, StreamPurpose};
 use towline_logging::log as say;
+use towline_types::FormatLevels;
 
 /// The rest of the instance, which takes what is neither for the member nor for its log. Calls come
 /// from a thread of the links, so they must be quick and must not wait.
@@ -69,6 +70,10 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
         self.driver.standing()
     }
 
+    fn levels(&self) -> FormatLevels {
+        self.driver.levels()
+    }
+
     fn known(&self, peer: Peer) -> StartsReport {
         self.driver.known(peer)
     }
@@ -84,6 +89,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
         self.driver.connected(peer, incoming, Some(greeting.known.start));
+        self.driver.reads(peer, incoming, Some(greeting.levels));
         self.host.build(peer, &greeting.build);
         if !incoming {
             let name = self.driver.name(peer);
@@ -96,6 +102,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
 
     fn closed(&self, peer: Peer, incoming: bool) {
         self.driver.connected(peer, incoming, None);
+        self.driver.reads(peer, incoming, None);
         if incoming {
             let name = self.driver.name(peer);
             say(&GROUP_INSTANCE_WENT, &[name]);
@@ -104,6 +111,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
     }
 
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
+        self.driver.may_be_heard(peer)?;
         match kind {
             KIND_CONSENSUS => self.driver.hear(message_of(peer, &body)?)?,
             KIND_WISH => match serde_json::from_slice::<AdminRequest>(&body) {

@@ -34,7 +34,8 @@ pub fn keep_time(driver: &Driver, tick: Duration) {
 }
 
 /// Has an active instance write down how far the log is committed: the first time so that it is on
-/// the disk, for a young group has no note at all, then as a replica does.
+/// the disk, for a young group has no note at all, then as a replica does. With that it looks
+/// whether the format level can be raised, which waits for the lock of the door.
 pub async fn note_committed(driver: Arc<Driver>) {
     let mut interval = towline_os::task::interval(NOTE_INTERVAL);
     let mut first = true;
@@ -42,9 +43,9 @@ pub async fn note_committed(driver: Arc<Driver>) {
         interval.tick().await;
         let noting = Arc::clone(&driver);
         let durably = std::mem::take(&mut first);
-        let noted = towline_os::task::spawn_blocking(move || match durably {
-            true => noting.note_committed_durably(),
-            false => noting.note_committed(),
+        let noted = towline_os::task::spawn_blocking(move || {
+            noting.raise_level_if_all_read();
+            if durably { noting.note_committed_durably() } else { noting.note_committed() }
         });
         if let Ok(Err(error)) = noted.await {
             tracing::warn!(%error, "how far the log is committed cannot be written down");

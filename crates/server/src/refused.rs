@@ -80,9 +80,12 @@ impl RunError {
             RunError::Start {
                 error: StartError::Log(LogError::Version { file, found, supported }),
                 ..
-            } => NEWER_FORMAT.message(&[file, &found.to_string(), &supported.to_string()]),
-            RunError::Start { error: StartError::Newer { place, found, supported }, .. } => {
-                NEWER_FORMAT.message(&[place, &found.to_string(), &supported.to_string()])
+            } => {
+                let found = format!("format version {found}");
+                NEWER_FORMAT.message(&[file, &found, &supported.to_string()])
+            }
+            RunError::Start { error: StartError::Newer { place, found, known }, .. } => {
+                NEWER_FORMAT.message(&[place, found, known])
             }
             RunError::Start { error: StartError::Log(LogError::Restoring { folder }), .. } => {
                 RESTORE_UNFINISHED.message(&[folder])
@@ -135,7 +138,11 @@ mod tests {
             RunError::Tls("certificate x: none".into()).to_string(),
             start(StartError::Log(locked)),
             start(StartError::Folder(io())),
-            start(StartError::Newer { place: "image-1".into(), found: 9, supported: 2 }),
+            start(StartError::Newer {
+                place: "image-1".into(),
+                found: "format version 9".into(),
+                known: "2".into(),
+            }),
             start(StartError::Log(LogError::Restoring { folder: "d/log".into() })),
             RunError::Listen { address: "127.0.0.1:1".into(), error: io() }.to_string(),
             RunError::System(io()).to_string(),

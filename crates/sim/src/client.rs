@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use towline_core::{ConsumerId, MessageSequence, NewMessage, Outcome, UnitId};
 use towline_node::{LinkToken, ProducerId, PutTo, Request, Terminus};
-use towline_types::Payload;
+use towline_types::{Payload, Time};
 
 use crate::history::{Fate, History, Put};
 use crate::plan::Plan;
@@ -324,7 +324,7 @@ impl Act<'_> {
             persistent: Some(persistent),
             priority: Some(priority),
             content: Payload::from(Bytes::from(History::content(number, bytes))),
-            ..NewMessage::default()
+            ..with_fields(number as u64, self.now)
         };
         Request::Put {
             token: number as u64,
@@ -427,4 +427,12 @@ impl Act<'_> {
         requests.extend(self.more_credit(consumer));
         requests
     }
+}
+
+/// What a log says of a message from format level 2 on: of some messages, without a draw.
+fn with_fields(number: u64, now: u64) -> NewMessage {
+    let group = if number.is_multiple_of(3) { 1 + number % 5 } else { 0 };
+    let group_sequence = u32::try_from(number % 4).unwrap_or(0);
+    let deliver_at = number.is_multiple_of(7).then(|| Time(now.saturating_add(number * 1_000)));
+    NewMessage { group, group_sequence, deliver_at, ..NewMessage::default() }
 }

@@ -404,11 +404,14 @@ impl History {
 
     /// Whether a message stands before those that its client put later. One that was not answered,
     /// or after its client had left, may have been under way on a connection that its client had
-    /// given up, and have arrived after what the client put over the next one.
+    /// given up, and have arrived after what the client put over the next one. Where a connection
+    /// has nothing under way when it ends, that is so of a unit of work, since a commit in parts
+    /// goes on without its client, and of what the client had asked for behind one.
     fn is_ordered(&self, number: usize) -> bool {
         let put = &self.puts[number];
         let fate = put.unit.map_or(put.fate, |unit| self.units[unit].fate);
-        !self.orders_by_connection || (fate == Fate::Yes && !self.late.contains(&number))
+        let may_come_late = self.orders_by_connection || put.unit.is_some();
+        !self.late.contains(&number) && (fate == Fate::Yes || !may_come_late)
     }
 
     /// Puts of a client are answered, one of them or those of a unit, over a connection that the

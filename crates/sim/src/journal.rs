@@ -21,6 +21,10 @@ pub(crate) struct SimulatedJournal {
     open: RefCell<Open>,
     /// There is no free space.
     full: Cell<bool>,
+    /// Bytes that may wait for the disk: with more, it takes no run until they are taken.
+    waiting_bytes_max: usize,
+    /// It took no run, and has not said yet that it takes some again.
+    behind: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -39,6 +43,17 @@ struct Open {
     block_bytes: u64,
 }
 
+/// What is chosen about a journal, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalSizes {
+    /// A batch is closed before it has more.
+    pub(crate) batch_bytes: usize,
+    /// Batches begin at multiples of this.
+    pub(crate) block_bytes: u64,
+    /// With more that wait for the disk, it takes no run.
+    pub(crate) waiting_bytes_max: usize,
+}
+
 /// What waits in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitUrgency {
@@ -50,7 +65,8 @@ pub(crate) enum CommitUrgency {
 
 impl SimulatedJournal {
     /// A journal that goes on behind `last`.
-    pub(crate) fn behind(last: BatchPlace, batch_bytes: usize, block_bytes: u64) -> Self {
+    pub(crate) fn behind(last: BatchPlace, sizes: JournalSizes) -> Self {
+        let JournalSizes { batch_bytes, block_bytes, waiting_bytes_max } = sizes;
         let open = Open {
             index: last.index + 1,
             term: last.term,
@@ -62,7 +78,8 @@ impl SimulatedJournal {
             batch_bytes,
             block_bytes,
         };
-        SimulatedJournal { open: RefCell::new(open), full: Cell::new(false) }
+        let (open, full, behind) = (RefCell::new(open), Cell::new(false), Cell::new(false));
+        SimulatedJournal { open, full, waiting_bytes_max, behind }
     }
 
     pub(crate) fn fill(&self, full: bool) {
@@ -76,6 +93,11 @@ impl SimulatedJournal {
             (true, false) => CommitUrgency::Forced,
             (false, false) => CommitUrgency::Lazy,
         }
+    }
+
+    /// Whether it takes runs again, and took none before: a message for the instance, once.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.open.borrow().waiting_bytes() <= self.waiting_bytes_max && self.behind.take()
     }
 
     /// Closes the open batch and gives away all that are closed.
@@ -103,6 +125,11 @@ impl Open {
         self.index += 1;
         self.lsn = next_lsn(batch.end(), self.block_bytes);
         self.sealed.push(batch);
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        let sealed: usize = self.sealed.iter().map(|batch| batch.payload.len()).sum();
+        sealed + self.payload.len()
     }
 
     fn tail(&self) -> Lsn {
@@ -137,6 +164,10 @@ impl Journal for SimulatedJournal {
             return Err(NotAppended::Full);
         }
         let mut open = self.open.borrow_mut();
+        if open.waiting_bytes() > self.waiting_bytes_max {
+            self.behind.set(true);
+            return Err(NotAppended::Behind);
+        }
         let count = facts.len();
         for (number, fact) in facts.iter_mut().enumerate() {
             open.push(fact, number + 1 == count);
@@ -185,11 +216,33 @@ mod tests {
     use super::*;
     use towline_core::{MessageSequence, QueueId};
 
+    fn sizes(waiting_bytes_max: usize) -> JournalSizes {
+        JournalSizes { batch_bytes: 20, block_bytes: 512, waiting_bytes_max }
+    }
+
+    fn got(sequence: u64) -> Fact {
+        Fact::Got { queue: QueueId(1), sequence: MessageSequence(sequence) }
+    }
+
+    #[test]
+    fn a_journal_that_is_behind_takes_no_run_until_its_batches_are_taken() {
+        let last = BatchPlace { index: 4, term: 2, lsn: Lsn(100), end: Lsn(140) };
+        let journal = SimulatedJournal::behind(last, sizes(40));
+        let mut facts: Vec<Fact> = (0..10).map(got).collect();
+        journal.append(&mut facts, Durability::Lazy).unwrap();
+        let refused = journal.append(&mut [got(11)], Durability::Forced);
+        assert_eq!(refused, Err(NotAppended::Behind));
+        assert!(!journal.has_caught_up());
+        assert_eq!(journal.waiting(), CommitUrgency::Lazy, "nothing of it is there");
+        journal.take();
+        assert!(journal.has_caught_up() && !journal.has_caught_up());
+        journal.append(&mut [got(11)], Durability::Forced).unwrap();
+    }
+
     #[test]
     fn a_run_that_is_longer_than_a_batch_ends_with_its_last_record() {
         let last = BatchPlace { index: 4, term: 2, lsn: Lsn(100), end: Lsn(140) };
-        let journal = SimulatedJournal::behind(last, 20, 512);
-        let got = |n| Fact::Got { queue: QueueId(1), sequence: MessageSequence(n) };
+        let journal = SimulatedJournal::behind(last, sizes(usize::MAX));
         let mut facts: Vec<Fact> = (0..10).map(got).collect();
         let end = journal.append(&mut facts, Durability::Forced).ok();
         assert_eq!(journal.waiting(), CommitUrgency::Forced);

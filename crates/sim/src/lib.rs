@@ -71,6 +71,9 @@ pub struct Report {
     pub happened: BTreeMap<&'static str, u64>,
 }
 
+/// In [`Report::happened`]: the log of an active took no run for a while.
+pub const LOG_BEHIND: &str = "a log was behind";
+
 /// Runs one seed. `traced`: [`last_events`] says what happened, at some cost.
 ///
 /// # Panics
@@ -97,7 +100,7 @@ pub fn run(seed: u64, traced: bool) -> Report {
         copies: counts.copies,
         images: counts.images,
         compared: counts.compared,
-        happened: BTreeMap::new(),
+        happened: BTreeMap::from([(LOG_BEHIND, counts.logs_behind)]),
     }
 }
 

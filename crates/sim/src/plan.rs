@@ -113,6 +113,8 @@ pub(crate) struct Plan {
     pub(crate) body_bytes_max: u64,
     pub(crate) unit_staged_bytes_max: u64,
     pub(crate) batch_bytes: usize,
+    /// Bytes that wait for the disk of an active, beyond which its log takes no run.
+    pub(crate) log_waiting_bytes_max: usize,
     pub(crate) extent_bytes: u64,
     /// Zero: no images.
     pub(crate) image_every_us: u64,
@@ -141,7 +143,7 @@ impl Plan {
         let rare = |dice: &mut SeededRandom, most: u64| {
             if dice.chance(400) { dice.below(most) } else { 0 }
         };
-        Plan {
+        let mut plan = Plan {
             tick: Duration::from_millis((interval_ms / 4).max(5)),
             heartbeat_interval: Duration::from_millis(interval_ms),
             heartbeat_timeout: Duration::from_millis(timeout_ms),
@@ -175,6 +177,7 @@ impl Plan {
             body_bytes_max: if dice.chance(10) { 600_000 } else { dice.between(1, 400) },
             unit_staged_bytes_max: if dice.chance(500) { dice.below(300) } else { 1 << 20 },
             batch_bytes: usize::try_from(dice.between(64, 4_096)).unwrap_or(64),
+            log_waiting_bytes_max: usize::MAX,
             extent_bytes: 1 << dice.between(12, 16),
             image_every_us: if dice.chance(700) { dice.between(50_000, 1_000_000) } else { 0 },
             forget_per_mille: dice.below(1_000),
@@ -182,7 +185,12 @@ impl Plan {
             clock_us: std::array::from_fn(|_| dice.below(3_600_000_000)),
             copy_wipes_first: dice.chance(500),
             reconnect_us: dice.between(20_000, 200_000),
+        };
+        // By what is drawn already: one more draw would change what each seed means.
+        if plan.batch_bytes.is_multiple_of(4) {
+            plan.log_waiting_bytes_max = plan.batch_bytes / 2;
         }
+        plan
     }
 }
 

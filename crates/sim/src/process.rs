@@ -60,6 +60,8 @@ pub(crate) struct Active {
     pub(crate) out: Outbound,
     /// The commit of what no client waits for is scheduled.
     pub(crate) flush_planned: bool,
+    /// The newest format level was decided, or is in force.
+    pub(crate) is_level_raised: bool,
 }
 
 /// A clock that is off and runs too fast or too slow.

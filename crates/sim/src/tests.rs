@@ -18,3 +18,10 @@ fn no_rule_is_broken_in_the_first_sixty_seeds() {
         assert_eq!(report.failure, None, "seed {seed}");
     }
 }
+
+#[test]
+fn in_a_part_of_the_seeds_a_log_takes_no_run_for_a_while() {
+    let behind = |seed| run(seed, false).happened.get(LOG_BEHIND).is_some_and(|times| *times > 0);
+    let with = (0..60).filter(|seed| behind(*seed)).count();
+    assert!((5..30).contains(&with), "in {with} of 60 seeds");
+}

@@ -10,6 +10,7 @@
 mod batch;
 mod civil_time;
 mod fitting;
+mod format_level;
 pub mod limits;
 mod lsn;
 mod page;
@@ -21,6 +22,7 @@ mod version;
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use civil_time::CivilTime;
 pub use fitting::fitting;
+pub use format_level::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 pub use lsn::{BodyLocation, Lsn, LsnSyntaxError};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;

@@ -30,6 +30,12 @@ tell() { # queue, first, last
 put GOLD.PLAIN 1 400
 put GOLD.PRIORITY 1 5 --priority 1
 put GOLD.PRIORITY 6 10 --priority 9
+# A version that does not know groups leaves them out.
+run mqsc -c 'DEFINE QLOCAL(GOLD.GROUPS)'
+grouped() { # first, last
+    python3 "$here/grouped.py" "$(sed -n 's|^ready amqp://||p' out)" GOLD.GROUPS "$1" "$2"
+}
+grouped 1 5
 # The log moves on over several extents, so that its beginning is let go.
 head -c 900000 /dev/zero | tr '\0' f > fill
 round=0
@@ -43,11 +49,13 @@ run get GOLD.PLAIN --count 100
 put GOLD.PLAIN 401 420 --transaction 7
 head -c 1500000 /dev/zero | tr '\0' x > large
 run put GOLD.LARGE --file large
+grouped 6 10
 kill -9 "$daemon"
 wait "$daemon" || true
 tell GOLD.PLAIN 101 420
 tell GOLD.PRIORITY 6 10
 tell GOLD.PRIORITY 1 5
+tell GOLD.GROUPS 1 10
 echo 'GOLD.LARGE x times 1500000' >> "$list"
 rm -f data/towline.sock
 ls -l data data/log >&2

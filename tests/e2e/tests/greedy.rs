@@ -111,7 +111,12 @@ fn senders_that_stop_in_the_middle_of_large_messages_give_way_to_others() -> Try
         send_part(&mut peer, &message, 90_000_000)?;
         still.push(peer);
     }
-    put_large(&daemon, "WHOLE", 1_000_000)?;
+    put_large(&daemon, "SHORTER", 1_000_000)?;
+    for peer in &mut still {
+        let ending = peer.ending(Duration::from_millis(1))?;
+        require!(ending == Ending::Nothing, "a shorter message waited: {ending:?}");
+    }
+    put_large(&daemon, "WHOLE", 10_000_000)?;
     let mut closed = Vec::new();
     for peer in &mut still {
         match peer.ending(Duration::from_secs(1))? {

@@ -26,7 +26,7 @@ const GO_ON_MAX: Duration = Duration::from_secs(40);
 /// answer: its oldest and newest version, `welcome` or why not.
 const HELLO: &str = r#"
 import socket, ssl, struct, sys
-host, port, papers, name, oldest, newest, build = sys.argv[1:]
+host, port, papers, name, oldest, newest, build, level, term = sys.argv[1:]
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 context.check_hostname = False
 context.load_verify_locations(papers + "/authority.pem")
@@ -34,8 +34,9 @@ context.load_cert_chain(papers + "/" + name + ".pem", papers + "/" + name + "-ke
 context.set_alpn_protocols(["towline-frames"])
 text = lambda value: bytes([len(value)]) + value.encode()
 body = b"\0" + text("QM1") + text("G") + text(name) + text(build) + struct.pack("<BQQ", 1, 0, 0)
-# No terms, consensus in term 0, nothing known of starts, and what a later version may add.
-body += b"\0" + struct.pack("<Q", 0) + bytes(16 + 1 + 24) + b"more of it"
+# One term, consensus in term 0, nothing known of starts, and what a later version may add.
+body += (b"\1\1" if term == "the version of records" else b"\1\0") + text(term) + text(level)
+body += struct.pack("<Q", 0) + bytes(16 + 1 + 24) + b"more of it"
 with context.wrap_socket(socket.create_connection((host, int(port)), 20)) as link:
     link.sendall(b"TWLNLINK" + struct.pack("<HHH", int(oldest), int(newest), len(body)) + body)
     def read(count):
@@ -56,14 +57,26 @@ with context.wrap_socket(socket.create_connection((host, int(port)), 20)) as lin
     print(oldest, newest, why)
 "#;
 
-/// What an instance answers to a hello with the papers of `name`.
+/// What an instance answers to a hello with the papers of `name`, of a program that reads later
+/// format levels than ours too.
 fn greeted(group: &Group, at: Instance, name: &str, versions: [u16; 2]) -> Try<String> {
+    greeted_of(group, at, name, versions, ["9", "newest format level read"])
+}
+
+/// The same with this format level, and what the hello calls it.
+fn greeted_of(
+    group: &Group,
+    at: Instance,
+    name: &str,
+    versions: [u16; 2],
+    [level, term]: [&str; 2],
+) -> Try<String> {
     let (host, _) = group.address(at).split_once(':').ok_or("no host")?;
     let [oldest, newest] = versions.map(|version| version.to_string());
     let port = towline_e2e::group::LINKS_PORT.to_string();
     let mut command = Command::new("python3");
     command.args(["-c", HELLO, host, &port]).arg(group.papers());
-    let output = command.args([name, &oldest, &newest, "9.8.7"]).output()?;
+    let output = command.args([name, &oldest, &newest, "9.8.7", level, term]).output()?;
     require!(output.status.success(), "{}", group.explained(&said(&output)));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
@@ -205,5 +218,37 @@ fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses
     until_committed(&group, &load, 5)?;
     let at = group.until_whole()?;
     group.judge(at, &load.finish()?)?;
+    Ok(())
+}
+
+#[test]
+fn a_group_whose_instances_all_read_a_format_level_raises_its_log_to_it_and_refuses_older_ones()
+-> Try {
+    let mut group = Group::formed_as(&design())?;
+    let active = group.until_whole()?;
+    let away = (active + 1) % 3;
+    let shown = |group: &Group| {
+        let status = group.status(active).ok()?;
+        Some((status["format_level"].clone(), status["format_level_waits_for"].clone()))
+    };
+    let raised = Some((Value::from(2), Value::from(Vec::<&str>::new())));
+    wait::until_true("level 2", WHOLE_MAX, || shown(&group) == raised)
+        .map_err(|error| group.explained(&error.to_string()))?;
+    group.kill(away)?;
+    group.until_in_sync(2)?;
+    // Each of them, and not the one that raised it alone.
+    for at in THREE.into_iter().filter(|at| *at != away) {
+        // A program that knows of no format levels.
+        let says = ["1", "the version of records"];
+        let answer = greeted_of(&group, at, NAMES[away], [2, 3], says)?;
+        let level = format!("'2' at '{}'", NAMES[at]);
+        let is_named = answer.contains("the version of records is") && answer.contains(&level);
+        require!(is_named, "{answer:?}");
+    }
+    // It reads the log again, and leads from it.
+    group.start(away)?;
+    group.until_whole()?;
+    group.make_active(away)?;
+    group.until_whole()?;
     Ok(())
 }

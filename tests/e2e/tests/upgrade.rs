@@ -9,10 +9,10 @@ use std::process::Command;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::extent::{batches, overwrite};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, paths, require};
+use towline_e2e::{Try, fail, paths, require};
 
 /// Versions of which there is a folder in `golden/`.
-const VERSIONS: [&str; 2] = ["version-1", "version-2"];
+const VERSIONS: [&str; 4] = ["version-1", "version-2", "version-3", "version-4"];
 
 /// A site with a golden data folder.
 fn golden(version: &str) -> Try<Site> {
@@ -158,12 +158,12 @@ fn a_folder_with_an_image_file_of_a_later_version_is_refused() -> Try {
 /// A later version of pages comes with one of images (docs/internals/log-format.md).
 #[test]
 fn a_folder_with_the_content_of_an_image_or_of_pages_of_a_later_version_is_refused() -> Try {
-    refused("image content", &["version 3", "up to 2"], |log| {
+    refused("image content", &["version 4", "up to 3"], |log| {
         let name = newest(log, "image-")?;
         let mut bytes = fs::read(log.join(&name))?;
         let content = 4_096 + 8;
         require!(bytes[content..].starts_with(b"TWLIMAGE"), "not where the image is");
-        bytes[content + 8] = 3;
+        bytes[content + 8] = 4;
         let length = u64::from_le_bytes(bytes[40..48].try_into()?);
         let end = 4_096 + usize::try_from(length)?;
         seal(&mut bytes, 4_096..end, 48);
@@ -176,20 +176,47 @@ fn a_folder_with_the_content_of_an_image_or_of_pages_of_a_later_version_is_refus
 
 #[test]
 fn a_folder_with_a_record_of_a_later_version_is_refused() -> Try {
-    refused("record", &["version 2", "up to 1"], |log| {
-        let last = batches(log)?.pop().ok_or("no batch")?;
+    refused("record", &["version 3", "up to 2"], |log| {
+        change_record(log, |record| record[0] = record[0] & 0x9f | 0x40)
+    })
+}
+
+#[test]
+fn a_folder_with_a_record_of_an_unknown_kind_or_with_an_unknown_field_is_refused() -> Try {
+    refused("kind", &["a record of kind 31", "reads up to format level 2"], |log| {
+        change_record(log, |record| record[0] = record[0] & 0x80 | 0x20 | 31)
+    })?;
+    // A format level with a second field, which takes the rest of the record.
+    refused("field", &["field 2 of a level", "reads up to format level 2"], |log| {
+        change_record(log, |record| {
+            record[0] = record[0] & 0x80 | 0x20 | 13;
+            record[1] = u8::try_from(record.len() - 2).unwrap_or(1);
+            record[2] = 0x08;
+        })
+    })
+}
+
+/// Changes the first record of the last batch that begins with a short one; yields its extent.
+fn change_record(log: &Path, change: impl Fn(&mut [u8])) -> Try<String> {
+    for last in batches(log)?.into_iter().rev() {
         let bytes = fs::read(&last.file)?;
         let log_id = bytes[16..32].to_vec();
         let begin = usize::try_from(last.offset)?;
         let mut batch = bytes[begin..begin + usize::try_from(last.bytes)?].to_vec();
-        let prefix = batch[40..].iter().position(|byte| byte & 0x80 == 0).ok_or("no record")? + 1;
-        batch[40 + prefix] |= 0x20;
+        // One byte of prefix: 31 bytes at most.
+        let Some(length) = batch.get(40).filter(|prefix| **prefix & 0x80 == 0) else { continue };
+        let record = 41..41 + usize::from(length >> 2);
+        if record.len() < 3 {
+            continue;
+        }
+        change(&mut batch[record]);
         let summed = [&log_id, &batch[40..], &batch[..8], &batch[12..40]].concat();
         let sum = crc32c(&summed);
         put(&mut batch, 8, &sum.to_le_bytes());
         overwrite(&last.file, last.offset, &batch)?;
-        Ok(last.file.file_name().ok_or("no name")?.to_string_lossy().into_owned())
-    })
+        return Ok(last.file.file_name().ok_or("no name")?.to_string_lossy().into_owned());
+    }
+    fail!("no short record in {}", log.display())
 }
 
 fn newest(log: &Path, prefix: &str) -> Try<String> {

@@ -30,6 +30,11 @@ entries! {
         "The log is closed. The next start is quick.";
     STDOUT_CLOSED = "TWL1007W" "Standard output is closed: {line}.",
         "The ready line with the addresses for clients was not written. This message has it.";
+    FORMAT_LEVEL_RAISED = "TWL1008I" "The log has format level {level} from now on: versions of \
+                                      towline that do not know it refuse this log.",
+        "It is durable, in a group committed. To go back to an earlier version, restore a backup \
+         from before. A standby instance on a shared folder that was not updated first cannot take \
+         over: update it.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
         "The queue manager does not start with an invalid configuration. Correct the line that \
          the text names.";
@@ -46,8 +51,7 @@ entries! {
         "The data folder was not changed. Correct what the reason names and start again.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
         "Most often a limit of the process is too low (ulimit -a), or memory is used up.";
-    NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to \
-                               {known}.",
+    NEWER_FORMAT = "TWL1016E" "{file} has {found}, this program reads up to {known}.",
         "A later version of towline wrote the data folder. Nothing was changed. Start it with \
          that version or a later one, or restore a backup from before the upgrade into another \
          folder.";
@@ -135,8 +139,8 @@ entries! {
                                      middle of a large message, and others waited for the memory.",
         "All connections together have bounded memory for large messages that are being received, \
          and for those that are being sent. While other connections wait for it, a client must \
-         make progress: 256 KiB in 15 s are enough. Check whether the program hangs or its \
-         network is too slow.";
+         make progress: a megabyte a second is enough, and it may be 15 s behind that (5 s with \
+         messages up to 4 MiB). Check whether the program hangs or its network is too slow.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";
@@ -364,8 +368,10 @@ entries! {
          set the log aside with `towline instance replace`; it is then rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
         "The process ends. Every instance must understand what the active one writes: compare \
-         their versions, and look for the damage that the reason names. If the next start ends so \
-         too, give this instance a full copy of the log: `towline instance replace`.";
+         their versions. If the program of this one is too old, update it: a copy of the log would \
+         have the same in it. If the versions are equal, look for the damage that the reason names; \
+         when the next start ends so too, give this instance a full copy of the log: `towline \
+         instance replace`.";
     GROUP_REEXEC_FAILED = "TWL4211E" "The program cannot re-execute itself: {reason}.",
         "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
@@ -540,6 +546,8 @@ entries! {
         "A put or a get in the unit was refused; a commit would make only a part of it take \
          effect. Correct the cause and repeat the whole unit.";
     UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
+    UNITS_TOO_MANY_PUTS = "TWL5042E" "{reason}.",
+        "Open units of work of one connection have too many messages. Commit or roll back some.";
     MESSAGE_UNREADABLE = "TWL5050E" "{reason}.",
         "The recovery log does not return what was written for this message. The link is closed, \
          so that the client learns that a message is missing. The guide damaged-log says \

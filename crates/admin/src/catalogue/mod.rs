@@ -156,6 +156,7 @@ pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
         Refusal::MessageTooLong { .. } => &MESSAGE_TOO_LONG,
         Refusal::QueueInUse(_) | Refusal::BelongsToOther(_) => &QUEUE_IN_USE,
         Refusal::UnitTooManyMessages { .. } => &UNIT_TOO_MANY_MESSAGES,
+        Refusal::UnitsTooManyPuts { .. } => &UNITS_TOO_MANY_PUTS,
         Refusal::UnitTooLarge { .. } => &UNIT_TOO_LARGE,
         Refusal::UnitTooOld { .. } => &UNIT_TOO_OLD,
         Refusal::UnitHeldLog { .. } => &UNIT_HELD_LOG,

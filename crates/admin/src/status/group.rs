@@ -45,6 +45,11 @@ pub struct GroupStatus {
     /// The address that follows the active instance, with the bits of its network; empty: none is
     /// configured.
     pub floating_address: String,
+    /// The format level of this instance's log; 0: not known.
+    pub format_level: u64,
+    /// Instances that are not connected, or did not say then that they read a later one: until they
+    /// do, it stays.
+    pub format_level_waits_for: Vec<String>,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
 }

@@ -63,6 +63,13 @@ pub(super) fn rows(text: &mut String, group: &GroupStatus) {
     if !group.floating_address.is_empty() {
         row(text, "Floating address", &floating(group));
     }
+    if !group.format_level_waits_for.is_empty() {
+        let names = group.format_level_waits_for.iter().map(|name| cut(&printable(name), NAME));
+        let names: Vec<String> = names.collect();
+        let level = group.format_level;
+        let waits = format!("{level}, until {} can read a later one", names.join(", "));
+        row(text, "Format level", &cut(&waits, 58));
+    }
     row(text, "QUORUM", &group.quorum());
     row(text, "GRPLSN", &cut(&printable(&group.group_lsn), 58));
 }
@@ -218,6 +225,8 @@ mod tests {
             repaired_batches: 0,
             unrepaired_batches: 0,
             floating_address: String::new(),
+            format_level: 2,
+            format_level_waits_for: Vec::new(),
             instances: vec![
                 InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
                 instance("b", GroupRole::Replica),
@@ -363,5 +372,20 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
         let text = group_table(&repaired, None, NOW);
         assert!(text.contains("batches from other instances, 2 times none had it"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn an_instance_that_keeps_the_format_level_down_is_named() {
+        let shown = |waits_for: &[&str]| {
+            let names = waits_for.iter().map(|name| (*name).to_owned()).collect();
+            let level = GroupStatus { format_level: 1, format_level_waits_for: names, ..group() };
+            group_table(&level, None, NOW)
+        };
+        assert!(!shown(&[]).contains("Format level"));
+        let text = shown(&["b", "c"]);
+        assert!(
+            text.contains("\nFormat level        1, until b, c can read a later one\n"),
+            "{text}"
+        );
     }
 }

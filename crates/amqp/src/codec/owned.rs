@@ -2,6 +2,7 @@
 //!
 //! Invariant: the bytes inside were checked when they came in, so walking them cannot fail.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
@@ -113,6 +114,20 @@ impl Map {
         write::map(out, self.count, &self.items);
     }
 
+    /// Bytes of it as one value.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        write::map_bytes(self.count, &self.items)
+    }
+
+    /// It as one value, in no more memory than that takes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.encoded_bytes());
+        self.encode(&mut out);
+        out.freeze()
+    }
+
     /// Whether it has no entry.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -149,6 +164,31 @@ impl Map {
     #[must_use]
     pub fn with(self, key: &str, value: Value<'_>) -> Map {
         self.with_entry(Value::Symbol(key), value)
+    }
+
+    /// The entries of both, in order; of a string or symbol that is a key of both, those of `later`
+    /// only. Walks each once: both come from peers.
+    #[must_use]
+    pub fn merged(&self, later: &Map) -> Map {
+        let replaced: BTreeSet<&str> = later.iter().filter_map(|(key, _)| key.as_str()).collect();
+        let mut items = BytesMut::with_capacity(self.items.len() + later.items.len());
+        let mut count = later.count;
+        let mut rest = Reader::new(&self.items);
+        while !rest.is_empty() {
+            let from_here = rest.rest();
+            let Ok(key) = Value::decode(&mut rest) else { break };
+            if Value::decode(&mut rest).is_err() {
+                break;
+            }
+            if key.as_str().is_none_or(|key| !replaced.contains(key)) {
+                let bytes = from_here.len() - rest.rest().len();
+                items.extend_from_slice(from_here.get(..bytes).unwrap_or_default());
+                count = count.saturating_add(2);
+            }
+        }
+        items.extend_from_slice(&later.items);
+        // In no more memory than that takes.
+        Map { items: Bytes::copy_from_slice(&items), count }
     }
 
     /// This map and one entry more.

@@ -259,6 +259,31 @@ fn a_map_is_looked_up_by_string_or_symbol() {
 }
 
 #[test]
+fn of_two_maps_the_later_one_counts_and_the_rest_stays_in_order() {
+    let long = "x".repeat(300);
+    let before = Map::default()
+        .with("a", Value::String(&long))
+        .with_entry(Value::String("b"), Value::Uint(1))
+        .with_entry(Value::Ulong(3), Value::Null)
+        .with("c", Value::Uint(1));
+    let later = Map::default().with("b", Value::Uint(2)).with_entry(Value::Ulong(3), Value::Null);
+    let wanted = Map::default()
+        .with("a", Value::String(&long))
+        .with_entry(Value::Ulong(3), Value::Null)
+        .with("c", Value::Uint(1))
+        .with("b", Value::Uint(2))
+        .with_entry(Value::Ulong(3), Value::Null);
+    assert_eq!(before.merged(&later), wanted);
+    assert_eq!(before.merged(&Map::default()), before);
+    assert_eq!(Map::default().merged(&later), later);
+    for map in [before, later, Map::default()] {
+        let bytes = map.to_bytes();
+        assert_eq!(bytes.len(), map.encoded_bytes());
+        assert_eq!(Map::decode(&mut Reader::new(&bytes)), Ok(map));
+    }
+}
+
+#[test]
 fn symbols_come_alone_or_as_an_array() {
     let alone = Symbols::decode(&mut Reader::new(b"\xa3\x05queue")).unwrap();
     assert_eq!(alone.iter().collect::<Vec<_>>(), ["queue"]);

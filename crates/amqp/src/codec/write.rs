@@ -171,6 +171,13 @@ pub fn map(out: &mut BytesMut, count: u32, items: &[u8]) {
     compound(out, MAP_8, MAP_32, count, items);
 }
 
+/// Bytes that [`map`] appends.
+pub(super) fn map_bytes(count: u32, items: &[u8]) -> usize {
+    let size = u8::try_from(items.len().saturating_add(1));
+    let prefix = if size.is_ok() && u8::try_from(count).is_ok() { 3 } else { 9 };
+    items.len().saturating_add(prefix)
+}
+
 pub(super) fn compound(out: &mut BytesMut, narrow: u8, wide: u8, count: u32, items: &[u8]) {
     match (u8::try_from(items.len().saturating_add(1)), u8::try_from(count)) {
         (Ok(size), Ok(count)) => out.put_slice(&[narrow, size, count]),

@@ -1,5 +1,7 @@
 //! Writes messages, and adds to messages that are there.
 
+use std::collections::BTreeSet;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use towline_types::Payload;
 
@@ -73,8 +75,9 @@ fn with_entries<'k>(
         && let Ok(Value::Map(view)) =
             Value::decode(&mut Reader::new(content.get(span.value_range()).unwrap_or_default()))
     {
+        let added: BTreeSet<&str> = extra.iter().map(|(name, _)| *name).collect();
         for (name, value) in view.iter().map_while(Result::ok) {
-            if !extra.iter().any(|(added, _)| name.as_str() == Some(*added)) {
+            if name.as_str().is_none_or(|name| !added.contains(name)) {
                 name.encode(&mut items);
                 value.encode(&mut items);
                 count = count.saturating_add(2);

@@ -134,14 +134,14 @@ impl QueueManager {
         let Ok(local) = self.catalogue.local(name) else { return 0 };
         let Some(queue) = self.queues.get(&local.id) else { return 0 };
         let extras = queue.all_blocks().filter_map(|(_, block)| block.sheet());
-        let extras = extras.flat_map(|sheet| &sheet.extras);
+        let extras = extras.flat_map(|sheet| sheet.extras.iter());
         let notes = extras.filter(|(_, extra)| {
             let letter = extra.dead_letter.as_ref();
             letter.is_some_and(|letter| letter.reason == DeadLetterReason::Damaged)
         });
         let mut damaged = known(local.id);
         damaged.retain(|sequence| queue.spot_of(sequence.0).is_some());
-        damaged.extend(notes.map(|(sequence, _)| MessageSequence(*sequence)));
+        damaged.extend(notes.map(|(sequence, _)| MessageSequence(sequence)));
         damaged.len() as u64
     }
 
@@ -185,9 +185,9 @@ fn sheet_of(
 
 fn note_bodies(sheet: &Sheet, found: &mut Vec<BodyLocation>) {
     let logged =
-        |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, EntryBody::Log(_));
+        |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, EntryBody::Log { .. });
     for entry in sheet.entries.iter().filter(logged) {
-        let extra = sheet.extras.get(&entry.sequence);
+        let extra = sheet.extras.get(entry.sequence);
         let letter = extra.and_then(|extra| extra.dead_letter.as_ref());
         if letter.is_some_and(|letter| letter.reason == DeadLetterReason::Damaged) {
             found.extend(page::bodies(entry, extra));

@@ -12,6 +12,8 @@ use crate::fact::Fact;
 use crate::message::{DeadLetter, DeadLetterReason, Message};
 use crate::object::QueueKind;
 use crate::queue::{EntryState, Spot};
+use crate::record::fields::LEVEL_OF_FIELDS;
+use crate::returns::ReturningMessage;
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
@@ -29,6 +31,14 @@ impl QueueManager {
             self.give_back(id, spot);
             return;
         }
+        if self.backout_waits(id, spot) {
+            return self.return_later(vec![ReturningMessage::Held {
+                queue: id,
+                spot,
+                failed: true,
+            }]);
+        }
+        let queue = self.queue_mut(id);
         let threshold = queue.definition.attributes.backout_threshold;
         let Some(entry) = queue.entry(spot) else {
             unreachable!("a message that is held is in its queue")
@@ -47,6 +57,13 @@ impl QueueManager {
         if !(poison && self.dead_letter(now, id, spot, reason, facts)) {
             self.give_back(id, spot);
         }
+    }
+
+    /// Whether a backout would be one more run that waits for the log. Its message would be
+    /// delivered again at once, to a client that may do that again and again.
+    fn backout_waits(&self, id: QueueId, spot: Spot) -> bool {
+        let persistent = || self.queue(id).entry(spot).is_some_and(|entry| entry.persistent);
+        self.log_wait.waits() && persistent()
     }
 
     /// Moves a message to the queue that this reason leads to. False: there is no usable one, and
@@ -84,14 +101,17 @@ impl QueueManager {
         });
         if queue.entry(spot).is_some_and(|entry| entry.persistent) {
             queue.set_state(spot, EntryState::Leaving);
+            let priority = queue.entry(spot).map_or(0, |entry| entry.priority);
+            let has_order = self.level >= LEVEL_OF_FIELDS;
             let target = self.queue_mut(to);
             target.reserved += 1;
             target.in_flight += 1;
+            let order = has_order.then(|| target.lane_for(priority));
             let sequence = Self::sequence(spot);
-            facts.push_lazy(Fact::Moved { from, sequence, to, new_sequence, dead_letter });
+            facts.push_lazy(Fact::Moved { from, sequence, to, new_sequence, order, dead_letter });
         } else {
             queue.totals.moved += 1;
-            self.move_over(from, spot, to, new_sequence, *dead_letter);
+            self.move_over(from, spot, (to, new_sequence, None), *dead_letter);
             self.queue_mut(to).totals.puts += 1;
             self.reap(from);
         }
@@ -102,26 +122,26 @@ impl QueueManager {
         &mut self,
         from: QueueId,
         spot: Spot,
-        to: QueueId,
-        new_sequence: MessageSequence,
+        to: (QueueId, MessageSequence, Option<u8>),
         dead_letter: DeadLetter,
     ) {
         let message = self.queue_mut(from).remove(spot).into_message(0);
-        self.arrive_moved(message, to, new_sequence, dead_letter);
+        self.arrive_moved(message, to, dead_letter);
     }
 
-    /// Puts a message that was taken from elsewhere on its new queue.
+    /// Puts a message that was taken from elsewhere on its new queue, with this sequence and in
+    /// this lane; `None`: in that which the queue has for it now.
     pub(crate) fn arrive_moved(
         &mut self,
         message: Message,
-        to: QueueId,
-        new_sequence: MessageSequence,
+        (to, new_sequence, order): (QueueId, MessageSequence, Option<u8>),
         dead_letter: DeadLetter,
     ) {
         let moved_at = dead_letter.moved_at;
         let mut message = message.moved(dead_letter);
         let target = self.queue_mut(to);
-        message.header.order = target.lane_for(message.header.priority);
+        let priority = message.header.priority;
+        message.header.order = order.unwrap_or_else(|| target.lane_for(priority));
         let full = target.insert(new_sequence.0, message);
         target.last_put_at = Some(moved_at);
         self.blocks_may_leave(full);

@@ -334,7 +334,8 @@ impl QueueManager {
         if queue.open_input > 0 || queue.open_browse > 0 || queue.open_output > 0 {
             return Err(Refusal::ObjectOpen(name.to_owned()));
         }
-        if queue.reserved > 0 || queue.uncommitted_gets > 0 {
+        let unfinished = queue.reserved + queue.uncommitted_gets + queue.completing;
+        if unfinished > 0 || queue.returning > 0 {
             return Err(Refusal::Uncommitted(name.to_owned()));
         }
         Ok(())

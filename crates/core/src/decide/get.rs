@@ -9,6 +9,7 @@ use super::open::{Access, OpenQueue};
 use crate::hash::FastMap;
 use crate::queue::{Attention, Rank, Spot};
 use crate::request::{ConsumerMode, ConsumerSpec, Decision};
+use crate::returns::ReturningMessage;
 use crate::sessions::{Consumer, Cursor};
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, QueueId, QueueManager, Refusal};
 
@@ -167,14 +168,22 @@ impl QueueManager {
             .map(|(sequence, held)| (Spot { lane: held.lane, sequence: *sequence }, held.failed))
             .collect();
         held.sort_unstable_by_key(|(spot, _)| spot.sequence);
+        let queue = consumer.queue;
+        if self.return_in_slices(held.len()) {
+            let held = held.into_iter().map(|(spot, failed)| {
+                let failed = lost || failed;
+                ReturningMessage::Held { queue, spot, failed }
+            });
+            return self.return_later(held.collect());
+        }
         for (spot, failed) in held {
             if lost || failed {
-                self.back_out(now, consumer.queue, spot, facts);
+                self.back_out(now, queue, spot, facts);
             } else {
-                self.give_back(consumer.queue, spot);
+                self.give_back(queue, spot);
             }
         }
-        self.reap(consumer.queue);
+        self.reap(queue);
     }
 
     /// Starts to close all consumers and browsers of a queue. They keep what they have not settled.

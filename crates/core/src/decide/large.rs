@@ -15,7 +15,7 @@ use super::LazyFacts;
 use super::put::split_into_chunks;
 use crate::fact::{Durability, Fact};
 use crate::log_room::log_room_of;
-use crate::message::{Body, NewMessage};
+use crate::message::{Body, BodyName, NewMessage};
 use crate::request::{Decision, PutTarget};
 use crate::sessions::{LargePut, StagedBody, StagedPut};
 use crate::{BodyId, LargePutId, QueueId, QueueManager, Refusal, UnitId};
@@ -50,8 +50,7 @@ impl QueueManager {
         }
         let rest = split_into_chunks(&message.content, limits::BODY_CHUNK_BYTES);
         self.check_log_room(bytes, rest.len() as u64 + 1)?;
-        let body = BodyId(self.next.body);
-        self.next.body += 1;
+        let body = self.next_body();
         self.queue_mut(target.queue).reserved += 1;
         let (connection, queue) = (target.connection, target.queue);
         let rest = rest.into();
@@ -71,6 +70,7 @@ impl QueueManager {
         unit: UnitId,
         bytes: u64,
     ) -> Result<(), Refusal> {
+        self.check_staged_puts(target.connection)?;
         let bytes_max = self.limits.unit_bytes_max;
         let unit = self.unit_for_one_more(target.connection, unit)?;
         if unit.bytes.saturating_add(bytes) > bytes_max {
@@ -89,6 +89,7 @@ impl QueueManager {
         put.given += 1;
         self.large_room -= room;
         let chunk = Body::Incoming(chunk);
+        let body = BodyName::Own(body);
         out.push_logged(Fact::BodyChunk { body, index, chunk }, Durability::Lazy);
         true
     }

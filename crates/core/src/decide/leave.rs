@@ -41,19 +41,18 @@ impl QueueManager {
         }
     }
 
-    /// Deletes a dynamic queue (AMQP lifetime policies). TEMPDYN: at once, with its messages, by
-    /// its own connection only. PERMDYN: as DELETE with PURGE.
+    /// Deletes a temporary dynamic queue, whose link is closed (AMQP lifetime policy
+    /// delete-on-close): at once, with its messages, by its own connection only. A permanent one
+    /// stays until it is deleted by DELETE, whatever becomes of the link that it was made for (IBM
+    /// MQ, DEFTYPE): it holds persistent messages, and a link is gone with each lost connection.
     ///
     /// # Errors
-    /// Not such a queue, not this connection's, open, or with uncommitted messages (PERMDYN).
+    /// Not such a queue, or not this connection's.
     pub fn delete_dynamic(
         &mut self,
-        now: Time,
         connection: ConnectionId,
         queue: QueueId,
-        out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
         let unknown = || Refusal::UnknownQueue(format!("dynamic queue {}", queue.0));
         let found = self.queues.get(&queue).filter(|queue| !queue.deleting).ok_or_else(unknown)?;
         let name = found.definition.name.clone();
@@ -68,10 +67,9 @@ impl QueueManager {
             QueueKind::TemporaryDynamic => {
                 Err(Refusal::NotAuthorized(format!("'{name}' belongs to another connection")))
             }
-            QueueKind::PermanentDynamic => {
-                self.delete(now, &name, crate::object::ObjectType::Local, true, out)
+            QueueKind::PermanentDynamic | QueueKind::Predefined => {
+                Err(Refusal::WrongType { name, expected: "temporary dynamic queue" })
             }
-            QueueKind::Predefined => Err(Refusal::WrongType { name, expected: "dynamic queue" }),
         }
     }
 

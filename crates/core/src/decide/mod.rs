@@ -6,12 +6,15 @@
 pub(crate) mod damaged;
 mod dead_letter;
 pub(crate) mod define;
+mod enter;
 mod get;
 mod large;
 mod leave;
+mod level;
 mod move_messages;
 mod open;
-mod put;
+pub(crate) mod parts;
+pub(crate) mod put;
 mod settle;
 mod spill;
 mod unit;

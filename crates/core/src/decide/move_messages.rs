@@ -28,7 +28,10 @@ impl QueueManager {
     ///
     /// # Errors
     /// `UnknownObject`, `WrongType`, `PutInhibited`; `BadAttribute` when both are one queue, or the
-    /// target has messages and `add` is not said.
+    /// target has messages and `add` is not said; `BadAttribute` while messages of a large unit of
+    /// work, or of a client that is gone, are on their way into `from`, or back to it: half of a
+    /// unit would be moved, or what is there would overtake what comes back. What arrives in `to`
+    /// stands before what is moved, whenever it comes.
     /// When the target takes no more, what it took is moved.
     pub fn move_messages(
         &mut self,
@@ -55,6 +58,12 @@ impl QueueManager {
         }
         if self.queue_mut(source).definition.kind == QueueKind::TemporaryDynamic {
             let why = "a temporary queue belongs to its connection".to_owned();
+            return Err(Refusal::BadAttribute { attribute: "QLOCAL", why });
+        }
+        let found = self.queue_mut(source);
+        if found.arriving > 0 || found.returning > 0 {
+            let why =
+                format!("messages are on their way into '{from}', or back to it; repeat it soon");
             return Err(Refusal::BadAttribute { attribute: "QLOCAL", why });
         }
         let mut moved = 0;

@@ -3,8 +3,9 @@
 use towline_types::{Payload, Time, limits};
 
 use crate::fact::{Durability, Fact};
-use crate::message::{Body, Header, Message, NewMessage};
+use crate::message::{Body, BodyName, Header, Message, NewMessage};
 use crate::object::QueueKind;
+use crate::record::fields::LEVEL_OF_FIELDS;
 use crate::request::{Decision, PutTarget};
 use crate::sessions::{StagedBody, StagedPut};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
@@ -92,6 +93,9 @@ impl QueueManager {
         }
         let priority = message.priority.unwrap_or(default_priority).min(9);
         let temporary = queue.definition.kind == QueueKind::TemporaryDynamic;
+        // The log cannot say more of a message before all that read it know the fields.
+        let says_more = self.level >= LEVEL_OF_FIELDS;
+        let group = if says_more { message.group } else { 0 };
         Ok(Header {
             persistent: message.persistent.unwrap_or(default_persistent) && !temporary,
             priority,
@@ -100,6 +104,9 @@ impl QueueManager {
             put_at: now,
             correlation_hash: message.correlation_hash,
             message_id_hash: message.message_id_hash,
+            group,
+            group_sequence: if group != 0 { message.group_sequence } else { 0 },
+            deliver_at: message.deliver_at.filter(|due| says_more && *due > now),
         })
     }
 
@@ -119,24 +126,24 @@ impl QueueManager {
         let queue = put.queue;
         self.queue_mut(queue).in_flight += 1;
         let body = match put.body {
-            StagedBody::Here(content) => self.push_body(content, out),
-            StagedBody::Spilled { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
+            StagedBody::Here(content) => {
+                push_body(|| BodyName::Own(self.next_body()), content, out)
+            }
+            StagedBody::Spilled { body, chunks, bytes } => {
+                Body::Announced { body: BodyName::Own(body), chunks, bytes }
+            }
         };
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
-        out.push_logged(Fact::Put { queue, sequence, message }, Durability::Forced);
+        out.push_logged(Fact::Put { queue, sequence, carried: false, message }, Durability::Forced);
     }
 
-    /// A body as the log takes it.
-    pub(crate) fn push_body(&mut self, content: Payload, out: &mut Decision) -> Body {
-        if content.len() <= limits::BODY_CHUNK_BYTES {
-            return Body::Incoming(content);
-        }
-        let body = BodyId(self.next.body);
+    /// A name for the body of a new put. What is not decided here never gets one: a region that
+    /// applies what another one decided meets no id of its own in it.
+    pub(crate) fn next_body(&mut self) -> BodyId {
+        let body = self.next.body;
         self.next.body += 1;
-        let bytes = content.len() as u64;
-        let chunks = push_chunks(body, &content, Durability::Forced, out);
-        Body::Announced { body, chunks, bytes }
+        BodyId(body)
     }
 
     /// A reserved put of a non-persistent message is decided.
@@ -147,22 +154,41 @@ impl QueueManager {
         let StagedBody::Here(content) = put.body else {
             unreachable!("a non-persistent message never goes to the log")
         };
-        // In one piece of its own: it must let go of the read buffer that it came in. One that came
-        // in many frames was put together already.
-        let is_short = content.len() <= limits::PUT_AT_ONCE_BYTES_MAX;
-        let body = Body::Memory(match is_short {
-            true => content.to_owned_bytes(),
-            false => content.to_contiguous(),
-        });
+        let body = memory_body(content);
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
-        Fact::Put { queue, sequence, message }
+        Fact::Put { queue, sequence, carried: false, message }
     }
+}
+
+/// The body of a non-persistent message, in one piece of its own: it must let go of the read buffer
+/// that it came in. One that came in many frames was put together already.
+pub(super) fn memory_body(content: Payload) -> Body {
+    let is_short = content.len() <= limits::PUT_AT_ONCE_BYTES_MAX;
+    Body::Memory(match is_short {
+        true => content.to_owned_bytes(),
+        false => content.to_contiguous(),
+    })
+}
+
+/// A body as the log takes it; a long one goes ahead, under this name.
+pub(crate) fn push_body(
+    name: impl FnOnce() -> BodyName,
+    content: Payload,
+    out: &mut Decision,
+) -> Body {
+    if content.len() <= limits::BODY_CHUNK_BYTES {
+        return Body::Incoming(content);
+    }
+    let body = name();
+    let bytes = content.len() as u64;
+    let chunks = push_chunks(body, &content, Durability::Forced, out);
+    Body::Announced { body, chunks, bytes }
 }
 
 /// A body that is not empty goes ahead, in as many chunks as are returned.
 pub(super) fn push_chunks(
-    body: BodyId,
+    body: BodyName,
     content: &Payload,
     durability: Durability,
     out: &mut Decision,

@@ -16,9 +16,10 @@ impl QueueManager {
     ///
     /// # Errors
     /// The unit of work is unknown: the delivery stays unsettled. Or it was rolled back, or is
-    /// full: a delivery that the consumer has forgotten goes back when the unit is discharged. Or
-    /// the delivery is not the consumer's to settle any more, and the unit must not commit as
-    /// though the outcome were in it.
+    /// full: a delivery that the consumer has forgotten goes back when the unit is discharged, and
+    /// beyond a bound at once, so that there may be facts all the same. Or the delivery is not the
+    /// consumer's to settle any more, and the unit must not commit as though the outcome were in
+    /// it.
     pub fn settle(
         &mut self,
         now: Time,
@@ -38,7 +39,7 @@ impl QueueManager {
         let spot = Spot { lane, sequence: sequence.0 };
         if let Some(unit) = unit {
             let get = StagedGet { consumer: id, settled, queue, spot, outcome };
-            return self.stage_get(connection, unit, get);
+            return self.stage_get(now, connection, unit, get, out);
         }
         if let Some(consumer) = self.consumers.get_mut(&id) {
             consumer.held.remove(&sequence.0);
@@ -63,57 +64,86 @@ impl QueueManager {
         Ok(())
     }
 
-    /// Whether a consumer has this message, and has given no outcome for it.
+    /// The queue of a message that this consumer has, and has given no outcome for; `None`: it has
+    /// no such.
     #[must_use]
-    pub fn has_delivery(&self, consumer: ConsumerId, sequence: MessageSequence) -> bool {
-        let consumer = self.consumers.get(&consumer);
-        consumer.is_some_and(|consumer| consumer.held.contains_key(&sequence.0))
+    pub fn queue_of_delivery(
+        &self,
+        consumer: ConsumerId,
+        sequence: MessageSequence,
+    ) -> Option<QueueId> {
+        let consumer = self.consumers.get(&consumer)?;
+        consumer.held.contains_key(&sequence.0).then_some(consumer.queue)
     }
 
     /// Adds an outcome to a unit of work. What the unit cannot take and the consumer has forgotten
     /// is kept beside it: it cannot stay with the consumer, and goes back with the rest.
     fn stage_get(
         &mut self,
+        now: Time,
         connection: ConnectionId,
-        unit: UnitId,
+        id: UnitId,
         get: StagedGet,
+        out: &mut Decision,
     ) -> Result<(), Refusal> {
-        let refused = match self.unit_for_one_more(connection, unit) {
+        let staged = match self.unit_for_one_more(connection, id) {
             Ok(unit) => {
-                unit.gets.push(get);
+                unit.stage_get(get);
                 Ok(())
             }
             Err(Refusal::UnknownUnit) => return Err(Refusal::UnknownUnit),
             Err(refusal) if !get.settled => return Err(refusal),
-            Err(refusal) => {
-                if let Some(full) = self.units.get_mut(&unit) {
-                    full.gets.push(get);
-                } else if let Some(ended) = self.ended_units.get_mut(&unit) {
-                    ended.late.push(get);
-                }
-                Err(refusal)
-            }
+            Err(refusal) => Err(refusal),
         };
         if let Some(consumer) = self.consumers.get_mut(&get.consumer) {
             consumer.held.remove(&get.spot.sequence);
         }
         self.queue_mut(get.queue).uncommitted_gets += 1;
-        refused
+        if let Err(refusal) = &staged {
+            self.keep_late_get(now, id, get, refusal, out);
+        }
+        staged
+    }
+
+    /// Keeps a get that its unit cannot take and no other client has, as far as there is a bound.
+    fn keep_late_get(
+        &mut self,
+        now: Time,
+        id: UnitId,
+        get: StagedGet,
+        why: &Refusal,
+        out: &mut Decision,
+    ) {
+        if let Some(full) = self.units.get_mut(&id) {
+            let messages_max = usize::try_from(self.limits.unit_messages_max);
+            let most = messages_max.unwrap_or(usize::MAX).saturating_add(limits::LATE_GETS_MAX);
+            if full.messages() < most {
+                return full.stage_get(get);
+            }
+            self.end_unit(now, id, why.clone(), out);
+        }
+        match self.ended_units.get_mut(&id) {
+            Some(ended) if ended.late.len() < limits::LATE_GETS_MAX => ended.stage_get(get),
+            Some(_) => self.roll_back_get(now, get, out),
+            None => unreachable!("a unit that refuses a get is open, or was rolled back"),
+        }
     }
 
     /// An outcome for a delivery that its consumer does not have. In the unit it is in already, it
     /// says no more than that the consumer has forgotten it by now.
     fn settle_again(&mut self, unit: UnitId, settlement: &Settlement) -> Result<(), Refusal> {
-        let this = |get: &&mut StagedGet| {
-            get.consumer == settlement.consumer && get.spot.sequence == settlement.sequence.0
-        };
-        let gets = match (self.units.get_mut(&unit), self.ended_units.get_mut(&unit)) {
-            (Some(open), _) => &mut open.gets,
-            (None, Some(ended)) => &mut ended.late,
+        let Settlement { consumer, sequence, settled, .. } = *settlement;
+        let (gets, places) = match (self.units.get_mut(&unit), self.ended_units.get_mut(&unit)) {
+            (Some(open), _) => (&mut open.gets, &open.get_places),
+            (None, Some(ended)) => (&mut ended.late, &ended.late_places),
             (None, None) => return Err(Refusal::UnknownUnit),
         };
-        let Some(get) = gets.iter_mut().rev().find(this) else { return Err(Refusal::UnitDoomed) };
-        get.settled |= settlement.settled;
+        let Some(place) = places.get(&(consumer, sequence.0)) else {
+            return Err(Refusal::UnitDoomed);
+        };
+        let get = &mut gets[*place];
+        assert_eq!((get.consumer, get.spot.sequence), (consumer, sequence.0), "another delivery");
+        get.settled |= settled;
         Ok(())
     }
 
@@ -187,7 +217,7 @@ impl QueueManager {
     }
 
     /// A held message is available again, at its old position.
-    pub(super) fn give_back(&mut self, id: QueueId, spot: Spot) {
+    pub(crate) fn give_back(&mut self, id: QueueId, spot: Spot) {
         let queue = self.queue_mut(id);
         if queue.deleting {
             self.drop_message(id, spot);

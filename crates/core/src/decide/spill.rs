@@ -16,6 +16,7 @@ use towline_types::{Payload, limits};
 
 use super::put::push_chunks;
 use crate::fact::Durability;
+use crate::message::BodyName;
 use crate::request::{Decision, PutTarget};
 use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
 use crate::{BodyId, ConnectionId, QueueManager, Refusal, UnitId};
@@ -39,6 +40,7 @@ impl QueueManager {
         let bytes = put.bytes_here();
         let bytes_max = self.limits.unit_bytes_max;
         let staged_bytes_max = self.staged_share(target.connection);
+        self.check_staged_puts(target.connection)?;
         let unit = self.unit_for_one_more(target.connection, id)?;
         if unit.bytes.saturating_add(bytes) > bytes_max {
             return Err(Refusal::UnitTooLarge { bytes_max });
@@ -60,6 +62,8 @@ impl QueueManager {
         unit.bytes += bytes;
         unit.staged_bytes += put.bytes_to_spill();
         unit.puts.push(put);
+        self.put_is_staged(target.connection);
+        let Some(unit) = self.units.get(&id) else { return Err(Refusal::UnknownUnit) };
         let spills = unit.staged_bytes > staged_bytes_max
             || self.staged_bytes > self.limits.memory_bytes_max / limits::UNITS_STAGED_SHARE
             || self.memory_bytes > self.limits.memory_bytes_max;
@@ -88,7 +92,7 @@ impl QueueManager {
             if let StagedBody::Here(content) = &put.body {
                 let body = BodyId(self.next.body);
                 self.next.body += 1;
-                let chunks = push_chunks(body, content, Durability::Lazy, out);
+                let chunks = push_chunks(BodyName::Own(body), content, Durability::Lazy, out);
                 put.body = StagedBody::Spilled { body, chunks, bytes };
             }
         }
@@ -113,11 +117,13 @@ impl QueueManager {
         unit.spilled_bytes += bytes;
         unit.puts.push(put);
         unit.went_ahead(body, 1);
+        let connection = unit.connection;
+        self.put_is_staged(connection);
     }
 
     /// A staged put is decided, or given up: its memory is free, but for a body that is not
     /// persistent and is `kept`.
-    pub(super) fn unstage(&mut self, put: &StagedPut, kept: bool) {
+    pub(crate) fn unstage(&mut self, put: &StagedPut, kept: bool) {
         let keeps = if kept { put.bytes_here() - put.bytes_to_spill() } else { 0 };
         self.memory_bytes -= put.memory_bytes() - keeps;
         self.staged_bytes -= put.bytes_to_spill();

@@ -10,6 +10,7 @@ use super::LazyFacts;
 use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
 use crate::request::{Decision, Outcome};
+use crate::returns::ReturningMessage;
 use crate::sessions::{EndedUnit, HeldMessage, StagedGet, StagedPut, UnitOfWork};
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
@@ -44,6 +45,29 @@ impl QueueManager {
             return Err(Refusal::UnitTooManyMessages { messages_max });
         }
         Ok(unit)
+    }
+
+    /// One more put in an open unit of this connection.
+    ///
+    /// # Errors
+    /// All of them together have too many.
+    pub(super) fn check_staged_puts(&self, connection: ConnectionId) -> Result<(), Refusal> {
+        let puts_max = self.limits.staged_puts_max.max(self.limits.unit_messages_max.into());
+        let staged = self.connections.get(&connection).map_or(0, |found| found.staged_puts);
+        if staged >= puts_max { Err(Refusal::UnitsTooManyPuts { puts_max }) } else { Ok(()) }
+    }
+
+    /// A put is staged in a unit of this connection.
+    pub(super) fn put_is_staged(&mut self, connection: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.staged_puts += 1;
+        }
+    }
+
+    fn puts_are_not_staged(&mut self, connection: ConnectionId, puts: usize) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.staged_puts -= puts as u64;
+        }
     }
 
     fn check_unit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
@@ -81,19 +105,35 @@ impl QueueManager {
             // To roll back what is rolled back already is no error.
             return if ended && fail { Ok(()) } else { Err(refusal) };
         }
-        let adding = self.units.get(&id).filter(|unit| !fail && !unit.puts.is_empty());
-        if let Some(unit) = adding {
-            self.check_accepting()?;
-            self.check_log_room(unit.staged_bytes, unit.puts.len() as u64)?;
+        if !fail {
+            self.check_commit(connection, id)?;
         }
-        let Some(unit) = self.units.remove(&id) else { return Err(Refusal::UnknownUnit) };
-        self.forget_unit(connection, id);
+        let Some(unit) = self.take_unit(connection, id) else { return Err(Refusal::UnknownUnit) };
         if fail {
             self.roll_back(now, unit, out);
         } else {
             self.commit(now, unit, out);
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// The unit is not open, or has puts and they are refused at present.
+    pub(super) fn check_commit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
+        self.check_unit(connection, id)?;
+        if let Some(unit) = self.units.get(&id).filter(|unit| !unit.puts.is_empty()) {
+            self.check_accepting()?;
+            self.check_log_room(unit.staged_bytes, unit.puts.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    /// It is not open any more.
+    pub(super) fn take_unit(&mut self, connection: ConnectionId, id: UnitId) -> Option<UnitOfWork> {
+        let unit = self.units.remove(&id)?;
+        self.puts_are_not_staged(connection, unit.puts.len());
+        self.forget_unit(connection, id);
+        Some(unit)
     }
 
     /// The connection of a unit that was rolled back has heard of it, or is gone.
@@ -163,22 +203,35 @@ impl QueueManager {
     }
 
     /// Puts vanish; what was got and is forgotten becomes available again with a backout counted.
+    /// Of a large unit that is done in slices.
     pub(crate) fn roll_back(&mut self, now: Time, unit: UnitOfWork, facts: &mut dyn LazyFacts) {
-        for put in unit.puts {
-            self.unstage(&put, false);
-            self.queue_mut(put.queue).reserved -= 1;
-            self.reap(put.queue);
+        let in_slices = self.return_in_slices(unit.messages());
+        for of_queue in unit.puts.chunk_by(|put, next| put.queue == next.queue) {
+            let Some(queue) = of_queue.first().map(|put| put.queue) else { continue };
+            self.queue_mut(queue).reserved -= of_queue.len() as u64;
+            self.reap(queue);
         }
+        if in_slices {
+            self.give_puts_up(unit.puts);
+        } else {
+            unit.puts.iter().for_each(|put| self.unstage(put, false));
+        }
+        let mut later = Vec::new();
         for get in unit.gets {
-            self.roll_back_get(now, get, facts);
+            if in_slices && (get.settled || !self.consumers.contains_key(&get.consumer)) {
+                later.push(ReturningMessage::Got(get));
+            } else {
+                self.roll_back_get(now, get, facts);
+            }
         }
+        self.return_later(later);
         for (first, bodies) in unit.spilled_bodies {
             facts.push_lazy(Fact::Abandoned { first, bodies });
         }
     }
 
     /// A delivery that the consumer has not settled is with it again, as before (AMQP 4.4.2).
-    fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
+    pub(crate) fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
         let StagedGet { consumer, settled, queue, spot, outcome: _ } = get;
         self.queue_mut(queue).uncommitted_gets -= 1;
         match self.consumers.get_mut(&consumer) {
@@ -200,8 +253,9 @@ impl QueueManager {
     ) {
         let Some(unit) = self.units.remove(&id) else { return };
         let connection = unit.connection;
+        self.puts_are_not_staged(connection, unit.puts.len());
         self.roll_back(now, unit, facts);
-        let ended = EndedUnit { connection, reason: reason.clone(), late: Vec::new() };
+        let ended = EndedUnit::new(connection, reason.clone());
         self.ended_units.insert(id, ended);
         self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
     }

@@ -11,15 +11,15 @@
 //! says exactly what it holds and all of that is available; `stored` is set when a page of it is
 //! in use, and `current` when that page says what the block holds.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use towline_types::{BodyLocation, PageRef, Time};
 
-use super::entry::{Entry, EntryBody, EntryState, Extra};
+use super::entry::{Entry, EntryBody, EntryState};
+use super::extras::Extras;
 use super::keys::KeyFilter;
 
-/// Entries of one block; 20 KiB at 80 bytes each.
+/// Entries of one block; 18 KiB at 72 bytes each.
 #[cfg(not(test))]
 pub(crate) const BLOCK_ENTRIES: usize = 256;
 /// Small, so that short histories have many blocks.
@@ -32,7 +32,7 @@ pub(crate) struct Sheet {
     /// In order of their sequences, tombstones among them.
     pub(crate) entries: Vec<Entry>,
     /// What few of them have, by sequence.
-    pub(crate) extras: BTreeMap<u64, Extra>,
+    pub(crate) extras: Extras,
 }
 
 /// What is known of a page without reading it.
@@ -154,6 +154,11 @@ impl Block {
         self.sheet.as_ref()
     }
 
+    /// What its extras take in memory, in bytes.
+    pub(crate) fn extra_bytes(&self) -> u64 {
+        self.sheet.as_ref().map_or(0, |sheet| sheet.extras.bytes())
+    }
+
     pub(crate) fn entries(&self) -> &[Entry] {
         self.sheet.as_ref().map_or(&[], |sheet| &sheet.entries)
     }
@@ -203,7 +208,7 @@ impl Block {
     /// Whether no consumer holds a message of it and a page could say all of it.
     pub(crate) fn can_leave(&self) -> bool {
         let in_log = |entry: &Entry| match entry.place {
-            EntryBody::Log(_) => entry.persistent || entry.state == EntryState::Gone,
+            EntryBody::Log { .. } => entry.persistent || entry.state == EntryState::Gone,
             EntryBody::Memory(_) => false,
         };
         self.is_here()
@@ -269,7 +274,7 @@ impl Block {
             let Some(from) = entries.first().map(|entry| entry.sequence) else {
                 unreachable!("more than a block of entries has a second half")
             };
-            let extras = sheet.extras.split_off(&from);
+            let extras = sheet.extras.split_off(from);
             let behind = pins.extract_if(.., |pin| *pin >= from).collect();
             Block { pins: behind, version, ..Block::of(Sheet { entries, extras }) }
         });
@@ -297,12 +302,13 @@ impl Block {
         );
         assert!(!self.current || self.stored.is_some(), "a current page is stored");
         for entry in &sheet.entries {
-            let known = sheet.extras.contains_key(&entry.sequence);
+            let known = sheet.extras.get(entry.sequence).is_some();
             assert_eq!(known, entry.marks.has_extra() && entry.state != EntryState::Gone, "extras");
         }
-        let here = |sequence: &u64| sheet.entries.iter().any(|entry| entry.sequence == *sequence);
-        assert!(self.pins.iter().all(here), "a pin belongs to an entry");
-        assert!(sheet.extras.keys().all(here), "an extra belongs to an entry");
+        let here = |sequence: u64| sheet.entries.iter().any(|entry| entry.sequence == sequence);
+        assert!(self.pins.iter().all(|pin| here(*pin)), "a pin belongs to an entry");
+        let mut extras = sheet.extras.iter();
+        assert!(extras.all(|(sequence, _)| here(sequence)), "an extra belongs to an entry");
     }
 }
 

@@ -1,10 +1,10 @@
-//! One message as a queue keeps it: 80 bytes, no allocation of its own beyond a body in memory.
+//! One message as a queue keeps it: 72 bytes, no allocation of its own beyond a body in memory.
 //!
-//! What few messages have (a dead-letter reason, a body in chunks) is kept beside the queue, in its
-//! `extras`.
+//! What few messages have (a dead-letter reason, a body in chunks, a delivery time, a number in a
+//! group) is kept beside the queue, in its `extras`.
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, Time};
+use towline_types::{BodyLocation, Lsn, Time};
 
 use crate::message::{DeadLetter, Header};
 
@@ -18,11 +18,23 @@ pub(crate) struct Spot {
     pub(crate) sequence: u64,
 }
 
-/// What few messages have: the reason for which one is a dead letter, and a body in chunks.
-#[derive(Clone, Debug, Default)]
+/// What few messages have: the reason for which one is a dead letter, a body in chunks, and what
+/// its producer said beside the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     pub(crate) dead_letter: Option<Box<DeadLetter>>,
     pub(crate) chunks: Option<Box<[BodyLocation]>>,
+    /// See [`Header::deliver_at`].
+    pub(crate) deliver_at: Option<Time>,
+    /// See [`Header::group_sequence`].
+    pub(crate) group_sequence: u32,
+}
+
+impl Extra {
+    /// Itself; `None` when it says nothing: an entry without more has no extra.
+    pub(crate) fn kept(self) -> Option<Extra> {
+        (self != Extra::default()).then_some(self)
+    }
 }
 
 /// A message in a lane.
@@ -35,6 +47,8 @@ pub(crate) struct Entry {
     pub(crate) put_at: Time,
     pub(crate) correlation_hash: u64,
     pub(crate) message_id_hash: u64,
+    /// 0: it belongs to none.
+    pub(crate) group: u64,
     pub(crate) place: EntryBody,
     pub(crate) backout_count: u32,
     pub(crate) state: EntryState,
@@ -45,7 +59,7 @@ pub(crate) struct Entry {
 }
 
 const _: () =
-    assert!(size_of::<Entry>() <= 80, "an entry must stay small: a deep queue has millions");
+    assert!(size_of::<Entry>() <= 72, "an entry must stay small: a deep queue has millions");
 
 /// What is true or not of a message, in one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,10 +100,29 @@ pub(crate) struct Hashes {
 }
 
 /// Where the body is. Chunks are an extra; `Log` is then empty.
+///
+/// 16 bytes: what is in the log, which is most of a deep queue, sets the size. So the bytes of what
+/// is in memory stand elsewhere, for one allocation more.
 #[derive(Clone, Debug)]
 pub(crate) enum EntryBody {
-    Memory(Bytes),
-    Log(BodyLocation),
+    Memory(Box<Bytes>),
+    /// The fields of a [`BodyLocation`]: as one value in here it would take 24 bytes.
+    Log {
+        bytes: u32,
+        lsn: Lsn,
+    },
+}
+
+const _: () = assert!(size_of::<EntryBody>() <= 16);
+
+impl EntryBody {
+    /// Of a tombstone, or of a message with chunks, which are an extra.
+    pub(crate) const NOWHERE: EntryBody = EntryBody::Log { bytes: 0, lsn: Lsn(0) };
+
+    pub(crate) fn at(location: BodyLocation) -> EntryBody {
+        let BodyLocation { lsn, bytes } = location;
+        EntryBody::Log { bytes, lsn }
+    }
 }
 
 /// Where a message is in its life.
@@ -126,7 +159,7 @@ impl Entry {
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.place {
             EntryBody::Memory(bytes) => bytes.len() as u64,
-            EntryBody::Log(_) => 0,
+            EntryBody::Log { .. } => 0,
         }
     }
 
@@ -134,8 +167,9 @@ impl Entry {
         Hashes { correlation: self.correlation_hash, message_id: self.message_id_hash }
     }
 
-    /// The header as producers and filters know it; `order` is the lane that it stands in.
-    pub(crate) fn header(&self, order: u8) -> Header {
+    /// The header as producers and filters know it; `order` is the lane that it stands in, `extra`
+    /// what the queue has of it besides.
+    pub(crate) fn header(&self, order: u8, extra: Option<&Extra>) -> Header {
         Header {
             persistent: self.persistent,
             priority: self.priority,
@@ -144,6 +178,9 @@ impl Entry {
             put_at: self.put_at,
             correlation_hash: self.correlation_hash,
             message_id_hash: self.message_id_hash,
+            group: self.group,
+            group_sequence: extra.map_or(0, |extra| extra.group_sequence),
+            deliver_at: extra.and_then(|extra| extra.deliver_at),
         }
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, PageRef, Time};
+use towline_types::{PageRef, Time};
 
 use super::block::{BLOCK_ENTRIES, Block, Outline, Sheet};
 use super::census::Census;
@@ -117,7 +117,7 @@ impl Lane {
         };
         if full.is_some() {
             self.blocks.push_back(Block::new());
-            self.census.came();
+            self.census.came(0);
         }
         if let Some(block) = self.blocks.back_mut() {
             if block.entries().is_empty() {
@@ -127,7 +127,7 @@ impl Lane {
             block.available += u32::from(entry.state == EntryState::Available);
             let sheet = block.sheet_mut();
             if let Some(extra) = extra {
-                sheet.extras.insert(entry.sequence, extra);
+                add_extra(sheet, entry.sequence, extra, &self.census);
             }
             sheet.entries.push(entry);
         }
@@ -144,7 +144,7 @@ impl Lane {
             at += 1;
             if !self.blocks.get(at).is_some_and(Block::is_here) {
                 self.blocks.insert(at, Block::new());
-                self.census.came();
+                self.census.came(0);
             }
         }
         let block = &mut self.blocks[at];
@@ -152,7 +152,7 @@ impl Lane {
         let index = block.lower_bound(entry.sequence);
         let sheet = block.sheet_mut();
         if let Some(extra) = extra {
-            sheet.extras.insert(entry.sequence, extra);
+            add_extra(sheet, entry.sequence, extra, &self.census);
         }
         match sheet.entries.get_mut(index) {
             Some(old) if old.sequence == entry.sequence => {
@@ -171,7 +171,8 @@ impl Lane {
         };
         let behind = Some(rest.first);
         self.blocks.insert(at + 1, rest);
-        self.census.came();
+        // Its extras were counted with those of the block that was cut.
+        self.census.came(0);
         self.drop_if_dead(at + 1);
         self.drop_if_dead(at);
         [here, behind]
@@ -227,7 +228,7 @@ impl Lane {
     pub(crate) fn extra(&self, at: LanePosition) -> Option<&Extra> {
         let sheet = self.blocks[at.block].sheet()?;
         let entry = sheet.entries.get(at.index)?;
-        if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None }
+        if entry.marks.has_extra() { sheet.extras.get(entry.sequence) } else { None }
     }
 
     /// Changes an entry in a way that its page must show. Its state is changed by
@@ -241,10 +242,11 @@ impl Lane {
         let sheet = self.blocks[at.block].sheet_mut();
         let entry = &mut sheet.entries[at.index];
         entry.marks.set_extra(extra.is_some());
-        match extra {
-            Some(extra) => sheet.extras.insert(entry.sequence, extra),
-            None => sheet.extras.remove(&entry.sequence),
-        };
+        let sequence = entry.sequence;
+        drop_extra(sheet, sequence, &self.census);
+        if let Some(extra) = extra {
+            add_extra(sheet, sequence, extra, &self.census);
+        }
     }
 
     /// Moves an entry between its live states.
@@ -276,14 +278,11 @@ impl Lane {
         let sheet = block.sheet_mut();
         let entry = &mut sheet.entries[at.index];
         assert_ne!(entry.state, EntryState::Gone, "a message leaves once");
-        let tombstone = Entry {
-            place: EntryBody::Log(BodyLocation::default()),
-            state: EntryState::Gone,
-            ..*entry
-        };
+        let tombstone = Entry { place: EntryBody::NOWHERE, state: EntryState::Gone, ..*entry };
         let taken = std::mem::replace(entry, tombstone);
         let has_extra = taken.marks.has_extra();
-        let extra = if has_extra { sheet.extras.remove(&taken.sequence) } else { None };
+        let sequence = taken.sequence;
+        let extra = if has_extra { drop_extra(sheet, sequence, &self.census) } else { None };
         // It may have the positions of the body.
         assert_eq!(extra.is_some(), has_extra, "what a message has besides its entry is lost");
         block.available -= u32::from(taken.state == EntryState::Available);
@@ -316,7 +315,7 @@ impl Lane {
         assert!(!gone.is_pinned(), "a fact on its way needs this block");
         self.obsolete.extend(gone.stored.as_ref().map(|outline| outline.page));
         if gone.is_here() {
-            self.census.went();
+            self.census.went(gone.extra_bytes());
         } else {
             self.away -= 1;
         }
@@ -354,7 +353,7 @@ impl Lane {
         for block in &blocks {
             assert!(!block.is_pinned(), "a fact on its way needs this block");
             self.obsolete.extend(block.stored.as_ref().map(|outline| outline.page));
-            self.census.went();
+            self.census.went(block.extra_bytes());
         }
         (self.live, self.hint) = (0, 0);
         blocks
@@ -469,9 +468,11 @@ impl Lane {
 
     /// Lets go of a block's memory; yields what was in it.
     pub(crate) fn send_away(&mut self, at: usize) -> Option<Arc<Sheet>> {
-        let sheet = self.blocks.get_mut(at)?.leave();
+        let block = self.blocks.get_mut(at)?;
+        let extra_bytes = block.extra_bytes();
+        let sheet = block.leave();
         self.away += 1;
-        self.census.went();
+        self.census.went(extra_bytes);
         sheet
     }
 
@@ -480,7 +481,7 @@ impl Lane {
         if let Some(block) = self.blocks.get_mut(at) {
             block.come(sheet);
             self.away -= 1;
-            self.census.came();
+            self.census.came(block.extra_bytes());
         }
     }
 
@@ -522,11 +523,24 @@ impl Lane {
     }
 }
 
+fn add_extra(sheet: &mut Sheet, sequence: u64, extra: Extra, census: &Census) {
+    let before = sheet.extras.bytes();
+    sheet.extras.insert(sequence, extra);
+    census.extras_changed(before, sheet.extras.bytes());
+}
+
+fn drop_extra(sheet: &mut Sheet, sequence: u64, census: &Census) -> Option<Extra> {
+    let before = sheet.extras.bytes();
+    let extra = sheet.extras.remove(sequence);
+    census.extras_changed(before, sheet.extras.bytes());
+    extra
+}
+
 impl Drop for Lane {
     fn drop(&mut self) {
         for block in &self.blocks {
             if block.is_here() {
-                self.census.went();
+                self.census.went(block.extra_bytes());
             }
         }
     }

@@ -9,6 +9,7 @@
 mod block;
 mod census;
 mod entry;
+mod extras;
 mod index;
 mod keys;
 mod lane;
@@ -22,10 +23,11 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use towline_types::{BodyLocation, Time, fitting};
 
 use crate::hash::FastMap;
-use crate::message::{Body, Message};
+use crate::message::{Body, Header, Message};
 use crate::object::{DeliverySequence, LocalQueue};
 use crate::page_key::PageKey;
 use crate::request::FilterKey;
@@ -105,6 +107,13 @@ pub(crate) struct Queue {
     pub(crate) in_flight: u64,
     /// Gets staged in open units of work.
     pub(crate) uncommitted_gets: u64,
+    /// Messages that come back to it in slices: until then it gives none to consumers.
+    pub(crate) returning: u64,
+    /// Operations of commits in parts that are completed, as decided, and not carried out.
+    pub(crate) completing: u64,
+    /// Of these: of commits with a completion that is applied. Until all are carried out it gives
+    /// nothing to consumers.
+    pub(crate) arriving: u64,
     /// The highest sequence that any message of it ever had.
     pub(crate) highest: u64,
     pub(crate) open_output: u32,
@@ -141,6 +150,9 @@ impl Queue {
             reserved: 0,
             in_flight: 0,
             uncommitted_gets: 0,
+            returning: 0,
+            completing: 0,
+            arriving: 0,
             highest: 0,
             open_output: 0,
             open_input: 0,
@@ -188,27 +200,28 @@ impl Queue {
         let Message { header, body, backout_count, dead_letter } = message;
         let bytes = body_bytes(&body);
         let (place, chunks) = match body {
-            Body::Memory(bytes) => (EntryBody::Memory(bytes), None),
-            Body::Log(location) => (EntryBody::Log(location), None),
-            Body::Chunks(chunks) => (EntryBody::Log(BodyLocation::default()), Some(chunks)),
+            Body::Memory(bytes) => (EntryBody::Memory(Box::new(bytes)), None),
+            Body::Log(location) => (EntryBody::at(location), None),
+            Body::Chunks(chunks) => (EntryBody::NOWHERE, Some(chunks)),
             Body::Incoming(_) | Body::Announced { .. } => {
                 unreachable!("the body of an applied message is in memory or in the log")
             }
         };
-        let few = dead_letter.is_some() || chunks.is_some();
-        let extra = few.then_some(Extra { dead_letter, chunks });
+        let Header { deliver_at, group_sequence, .. } = header;
+        let extra = Extra { dead_letter, chunks, deliver_at, group_sequence }.kept();
         let entry = Entry {
             sequence,
             expires_at: header.expires_at.unwrap_or(Time::NEVER),
             put_at: header.put_at,
             correlation_hash: header.correlation_hash,
             message_id_hash: header.message_id_hash,
+            group: header.group,
             place,
             backout_count,
             state: EntryState::Available,
             priority: header.priority,
             persistent: header.persistent,
-            marks: Marks::of(few),
+            marks: Marks::of(extra.is_some()),
         };
         self.highest = self.highest.max(sequence);
         self.live += 1;
@@ -364,19 +377,18 @@ impl Queue {
         let old = self.body(spot)?;
         assert_eq!(body_bytes(&old), body_bytes(&body), "a body keeps its length");
         let lane = &mut self.lanes[usize::from(spot.lane)];
-        let dead_letter = lane.extra(at).and_then(|extra| extra.dead_letter.clone());
+        let kept = lane.extra(at).cloned().unwrap_or_default();
         let chunks = match body {
             Body::Chunks(chunks) => Some(chunks),
             Body::Log(location) => {
-                lane.change(at, |entry| entry.place = EntryBody::Log(location));
+                lane.change(at, |entry| entry.place = EntryBody::at(location));
                 None
             }
             Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
                 unreachable!("only bodies in the log are carried forward")
             }
         };
-        let few = chunks.is_some() || dead_letter.is_some();
-        lane.set_extra(at, few.then_some(Extra { dead_letter, chunks }));
+        lane.set_extra(at, Extra { chunks, ..kept }.kept());
         Some(old)
     }
 
@@ -387,8 +399,10 @@ impl Queue {
         let chunks = lane.extra(at).and_then(|extra| extra.chunks.as_ref());
         Some(match (chunks, &lane.entry(at).place) {
             (Some(chunks), _) => Body::Chunks(chunks.clone()),
-            (None, EntryBody::Memory(bytes)) => Body::Memory(bytes.clone()),
-            (None, EntryBody::Log(location)) => Body::Log(*location),
+            (None, EntryBody::Memory(bytes)) => Body::Memory(Bytes::clone(bytes)),
+            (None, EntryBody::Log { bytes, lsn }) => {
+                Body::Log(BodyLocation { lsn: *lsn, bytes: *bytes })
+            }
         })
     }
 
@@ -459,6 +473,7 @@ impl Queue {
         let expiring = away(&|outline| u64::from(outline.expiring));
         assert_eq!(self.expiring, count(&Entry::expires) + expiring, "expiring");
         assert!(self.reserved >= self.in_flight, "what is in flight is reserved");
+        assert!(self.completing >= self.arriving, "what arrives is decided");
         let here: u64 = self
             .iter()
             .map(|(lane, entry)| self.body_bytes(Spot { lane, sequence: entry.sequence }))

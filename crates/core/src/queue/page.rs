@@ -3,13 +3,17 @@
 //! Numbers are varints as in `record`; a difference is a zigzag varint (0, -1, 1, -2, ...).
 //!
 //! ```text
-//! version 1 (1 byte), number of messages (1 to 256), then each message:
+//! version 1 or 2 (1 byte), number of messages (1 to 256), then each message:
 //!   flags 1, sequence - sequence before, priority 1, difference of put_at,
-//!   [time to live] [correlation 8 LE] [message id 8 LE] [backouts] [dead letter],
+//!   [time to live] [correlation 8 LE] [message id 8 LE] [backouts] [dead letter], [fields],
 //!   body: difference of position, bytes; or (chunks) how many, each: the same
 //!
-//! flags: 0 expires, 1 correlation, 2 message id, 3 backouts, 4 dead letter, 5 chunks
+//! flags: 0 expires, 1 correlation, 2 message id, 3 backouts, 4 dead letter, 5 chunks, 7 fields
 //! ```
+//! A page has version 2 exactly if one of its messages has fields (`record/fields.rs`). Bit 6 is
+//! kept for references. That a later version wrote a page is known from the image that refers to
+//! it, and from the page itself: it is refused then, not taken for damaged.
+//!
 //! The first message counts from sequence 0, time 0, position 0. Only persistent messages are on
 //! pages, in any state; all are available when they come back, because a block with others does
 //! not leave and no consumer holds a message at start.
@@ -20,12 +24,17 @@ use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use super::block::{BLOCK_ENTRIES, ExtentShare, add_share};
 use super::{Entry, EntryBody, EntryState, Extra, Marks, Outline, Sheet};
-use crate::record::{OPTIONAL_FLAGS, OptionalFields, Reader, RecordError, put_varint};
+use crate::record::{
+    LaterFormat, MessageFields, OPTIONAL_FLAGS, OptionalFields, Reader, RecordError, put_varint,
+};
 
-const VERSION: u8 = 1;
+/// Newest version of pages.
+pub const VERSION: u8 = 2;
+const VERSION_WITHOUT_FIELDS: u8 = 1;
 
 /// Bits 0 to 4 are the flags of the optional fields.
 const CHUNKS: u8 = 1 << 5;
+const FIELDS: u8 = 1 << 7;
 
 /// The values that the next message is encoded against.
 #[derive(Clone, Copy, Default)]
@@ -33,20 +42,37 @@ struct Before {
     sequence: u64,
     put_at: u64,
     lsn: u64,
+    /// There was none before it.
+    first: bool,
 }
 
 /// Writes the persistent messages of a sheet. Yields their outline, with a position that the caller
 /// sets; `None` when there is none.
 pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Option<Outline> {
     let outline = outline(sheet, extent_bytes)?;
-    out.push(VERSION);
+    let has_fields =
+        |entry: &Entry| !fields_of(entry, extra_of(sheet, entry)).is_empty(entry.put_at);
+    out.push(if kept(sheet).any(has_fields) { VERSION } else { VERSION_WITHOUT_FIELDS });
     put_varint(u64::from(outline.live), out);
     let mut before = Before::default();
     for entry in kept(sheet) {
-        let extra = if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None };
+        let extra = extra_of(sheet, entry);
         put_entry(entry, extra, &mut before, out);
     }
     Some(outline)
+}
+
+fn extra_of<'a>(sheet: &'a Sheet, entry: &Entry) -> Option<&'a Extra> {
+    if entry.marks.has_extra() { sheet.extras.get(entry.sequence) } else { None }
+}
+
+fn fields_of(entry: &Entry, extra: Option<&Extra>) -> MessageFields {
+    MessageFields {
+        carried: false,
+        group: entry.group,
+        group_sequence: extra.map_or(0, |extra| extra.group_sequence),
+        deliver_at: extra.and_then(|extra| extra.deliver_at),
+    }
 }
 
 /// What a page has of a sheet.
@@ -71,7 +97,7 @@ pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
     };
     let mut shares: Vec<ExtentShare> = Vec::new();
     for entry in kept(sheet) {
-        let extra = if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None };
+        let extra = extra_of(sheet, entry);
         outline.last = entry.sequence;
         outline.live += 1;
         outline.expiring += u32::from(entry.expires());
@@ -91,7 +117,7 @@ pub(crate) fn bodies<'a>(
 ) -> impl Iterator<Item = BodyLocation> + 'a {
     let chunks = extra.and_then(|extra| extra.chunks.as_deref());
     let whole = match (chunks, &entry.place) {
-        (None, EntryBody::Log(location)) => Some(*location),
+        (None, EntryBody::Log { bytes, lsn }) => Some(BodyLocation { lsn: *lsn, bytes: *bytes }),
         (None, EntryBody::Memory(_)) => {
             unreachable!("the body of a persistent message is in the log")
         }
@@ -109,12 +135,18 @@ fn put_entry(entry: &Entry, extra: Option<&Extra>, before: &mut Before, out: &mu
         backout_count: entry.backout_count,
         dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),
     };
-    out.push(optional.flags() | if chunks.is_some() { CHUNKS } else { 0 });
+    let fields = fields_of(entry, extra);
+    let has_fields = !fields.is_empty(entry.put_at);
+    let chunked = if chunks.is_some() { CHUNKS } else { 0 };
+    out.push(optional.flags() | chunked | if has_fields { FIELDS } else { 0 });
     put_varint(entry.sequence - before.sequence, out);
     out.push(entry.priority);
     put_difference(entry.put_at.0, &mut before.put_at, out);
     before.sequence = entry.sequence;
     optional.put(entry.put_at, out);
+    if has_fields {
+        fields.put(entry.put_at, out);
+    }
     if let Some(chunks) = chunks {
         put_varint(chunks.len() as u64, out);
     }
@@ -143,65 +175,83 @@ fn read_difference(reader: &mut Reader<'_>, before: &mut u64) -> Result<u64, Rec
 /// It is not one of ours.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Sheet, RecordError> {
     let mut reader = Reader::new(bytes);
-    if reader.byte()? != VERSION {
-        return Err(reader.error("a page of another version"));
-    }
+    let known = match reader.byte()? {
+        VERSION_WITHOUT_FIELDS => OPTIONAL_FLAGS | CHUNKS,
+        VERSION => OPTIONAL_FLAGS | CHUNKS | FIELDS,
+        later @ 3.. => return Err(RecordError::later(0, LaterFormat::Version(later))),
+        0 => return Err(reader.error("a page of another version")),
+    };
     let count = reader.varint()?;
     if count == 0 || count > BLOCK_ENTRIES as u64 {
         return Err(reader.error("a page has 1 to 256 messages"));
     }
     let mut sheet = Sheet::default();
-    let mut before = Before::default();
-    for number in 0..count {
-        let (entry, extra) = read_entry(&mut reader, &mut before, number == 0)?;
+    let mut before = Before { first: true, ..Before::default() };
+    let mut all_flags = 0;
+    for _ in 0..count {
+        let flags = reader.byte()?;
+        if flags & !known != 0 {
+            return Err(reader.error("an unknown flag"));
+        }
+        all_flags |= flags;
+        let (entry, extra) = read_entry(flags, &mut reader, &mut before)?;
         if let Some(extra) = extra {
             sheet.extras.insert(entry.sequence, extra);
         }
         sheet.entries.push(entry);
+    }
+    if known & FIELDS != all_flags & FIELDS {
+        return Err(reader.error("a page without fields of a version with fields"));
     }
     reader.end()?;
     Ok(sheet)
 }
 
 fn read_entry(
+    flags: u8,
     reader: &mut Reader<'_>,
     before: &mut Before,
-    first: bool,
 ) -> Result<(Entry, Option<Extra>), RecordError> {
-    let flags = reader.byte()?;
-    if flags & !(OPTIONAL_FLAGS | CHUNKS) != 0 {
-        return Err(reader.error("an unknown flag"));
-    }
     let step = reader.varint()?;
-    let sequence = before.sequence.checked_add(step).filter(|_| step > 0 || first);
+    let sequence = before.sequence.checked_add(step).filter(|_| step > 0 || before.first);
     let sequence = sequence.ok_or_else(|| reader.error("sequences do not ascend"))?;
     before.sequence = sequence;
+    before.first = false;
     let priority = reader.byte()?;
     if priority > 9 {
         return Err(reader.error("a priority above 9"));
     }
     let put_at = Time(read_difference(reader, &mut before.put_at)?);
     let optional = OptionalFields::read(reader, flags, put_at)?;
+    let fields = match flags & FIELDS != 0 {
+        true => MessageFields::read(reader, put_at)?,
+        false => MessageFields::default(),
+    };
+    let MessageFields { carried: false, group, group_sequence, deliver_at } = fields else {
+        return Err(reader.error("a page does not say what was carried forward"));
+    };
     let (location, chunks) = if flags & CHUNKS != 0 {
         (BodyLocation::default(), Some(read_chunks(reader, before)?))
     } else {
         (read_body(reader, before)?, None)
     };
-    let few = optional.dead_letter.is_some() || chunks.is_some();
+    let dead_letter = optional.dead_letter;
+    let extra = Extra { dead_letter, chunks, deliver_at, group_sequence }.kept();
     let entry = Entry {
         sequence,
         expires_at: optional.expires_at.unwrap_or(Time::NEVER),
         put_at,
         correlation_hash: optional.correlation_hash,
         message_id_hash: optional.message_id_hash,
-        place: EntryBody::Log(location),
+        group,
+        place: EntryBody::at(location),
         backout_count: optional.backout_count,
         state: EntryState::Available,
         priority,
         persistent: true,
-        marks: Marks::of(few),
+        marks: Marks::of(extra.is_some()),
     };
-    Ok((entry, few.then_some(Extra { dead_letter: optional.dead_letter, chunks })))
+    Ok((entry, extra))
 }
 
 /// Where the bodies of a page are.
@@ -209,7 +259,7 @@ fn read_entry(
 pub(crate) fn bodies_of_page(bytes: &[u8]) -> Vec<BodyLocation> {
     let Ok(sheet) = decode(bytes) else { return Vec::new() };
     let all = |entry: &Entry| {
-        let bodies: Vec<_> = bodies(entry, sheet.extras.get(&entry.sequence)).collect();
+        let bodies: Vec<_> = bodies(entry, sheet.extras.get(entry.sequence)).collect();
         bodies
     };
     sheet.entries.iter().flat_map(all).collect()

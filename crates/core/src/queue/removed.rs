@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use towline_types::BodyLocation;
+
 use super::block::{Block, Sheet};
 use super::index::KeyIndex;
 use super::{Entry, EntryBody, EntryState, Extra};
@@ -21,21 +23,21 @@ impl RemovedMessage {
         match (&self.extra.chunks, &self.entry.place) {
             (Some(chunks), _) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
             (None, EntryBody::Memory(bytes)) => bytes.len() as u64,
-            (None, EntryBody::Log(location)) => u64::from(location.bytes),
+            (None, EntryBody::Log { bytes, .. }) => u64::from(*bytes),
         }
     }
 
     pub(crate) fn body(self) -> Body {
         match (self.extra.chunks, self.entry.place) {
             (Some(chunks), _) => Body::Chunks(chunks),
-            (None, EntryBody::Memory(bytes)) => Body::Memory(bytes),
-            (None, EntryBody::Log(location)) => Body::Log(location),
+            (None, EntryBody::Memory(bytes)) => Body::Memory(*bytes),
+            (None, EntryBody::Log { bytes, lsn }) => Body::Log(BodyLocation { lsn, bytes }),
         }
     }
 
     /// The message, as one that stands in lane `order`.
     pub(crate) fn into_message(mut self, order: u8) -> Message {
-        let header = self.entry.header(order);
+        let header = self.entry.header(order, Some(&self.extra));
         let backout_count = self.entry.backout_count;
         let dead_letter = self.extra.dead_letter.take();
         Message { header, body: self.body(), backout_count, dead_letter }
@@ -59,7 +61,7 @@ impl RemovedBlock {
         let Sheet { entries, mut extras } = self.0.into_sheet();
         let live = entries.into_iter().filter(|entry| entry.state != EntryState::Gone);
         live.map(move |entry| {
-            let extra = extras.remove(&entry.sequence).unwrap_or_default();
+            let extra = extras.remove(entry.sequence).unwrap_or_default();
             RemovedMessage { entry, extra }
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use proptest::prelude::*;
-use towline_types::{BodyLocation, Time};
+use towline_types::Time;
 
 use super::block::BLOCK_ENTRIES;
 use super::*;
@@ -15,7 +15,8 @@ fn entry(sequence: u64) -> Entry {
         put_at: Time(0),
         correlation_hash: sequence % 5,
         message_id_hash: sequence,
-        place: EntryBody::Log(BodyLocation::default()),
+        group: 0,
+        place: EntryBody::NOWHERE,
         backout_count: 0,
         state: EntryState::Available,
         priority: 4,

@@ -1,7 +1,7 @@
 //! Definitions as bytes, in records and images.
 //!
 //! ```text
-//! kind 1: 1 local, 2 alias, 3 model, 4 queue manager
+//! kind 1: 1 local, 2 alias, 3 model, 4 queue manager; bit 7: [fields] at the end (none yet)
 //! local:          id, deftype 1, name, attributes, created_at, altered_at
 //! alias:          name, target, description, put 1, get 1, persistent 1, priority 1, created_at,
 //!                 altered_at
@@ -14,12 +14,17 @@
 
 use towline_types::Time;
 
-use super::{Reader, RecordError, put_text, put_varint};
+use super::error::RecordError;
+use super::fields::{DEFINITION, FieldReader};
+use super::wire::{Reader, put_text, put_varint};
 use crate::QueueId;
 use crate::object::{
     AliasQueue, Definition, DeliverySequence, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
     QueueManagerAttributes, Stamps,
 };
+
+/// Of the kind.
+const HAS_FIELDS: u8 = 0x80;
 
 pub(crate) fn encode_definition(definition: &Definition, out: &mut Vec<u8>) {
     match definition {
@@ -89,7 +94,16 @@ fn put_attributes(attributes: &LocalAttributes, out: &mut Vec<u8>) {
 }
 
 pub(crate) fn decode_definition(reader: &mut Reader<'_>) -> Result<Definition, RecordError> {
-    match reader.byte()? {
+    let kind = reader.byte()?;
+    let definition = read_kind_of_object(kind & !HAS_FIELDS, reader)?;
+    if kind & HAS_FIELDS != 0 {
+        FieldReader::begin(reader, &DEFINITION)?.refuse()?;
+    }
+    Ok(definition)
+}
+
+fn read_kind_of_object(kind: u8, reader: &mut Reader<'_>) -> Result<Definition, RecordError> {
+    match kind {
         1 => {
             let id = QueueId(reader.varint_u32()?);
             let kind = read_kind(reader)?;

@@ -12,7 +12,7 @@
 
 use towline_types::Time;
 
-use super::RecordError;
+use super::error::RecordError;
 use super::wire::{Reader, put_text, put_varint};
 use crate::QueueId;
 use crate::message::{DeadLetter, DeadLetterReason};

@@ -2,14 +2,17 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use towline_types::Payload;
+use towline_types::{BodyLocation, Payload, Time};
 
 use super::*;
-use crate::message::{DeadLetter, DeadLetterReason};
+use crate::CommitId;
+use crate::message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message};
 use crate::object::{
     AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
     QueueManagerAttributes, Stamps,
 };
+
+mod layouts;
 
 fn encoded(fact: &Fact) -> (Vec<u8>, Option<Range<usize>>) {
     let mut bytes = b"before".to_vec();
@@ -137,16 +140,26 @@ fn body() -> impl Strategy<Value = Body> {
             Body::Incoming(payload)
         }),
         any::<(u64, u32, u64)>().prop_map(|(body, chunks, bytes)| {
-            Body::Announced { body: BodyId(body), chunks, bytes }
+            Body::Announced { body: BodyName::Own(BodyId(body)), chunks, bytes }
         }),
     ]
 }
 
+fn message_fields() -> impl Strategy<Value = (u64, u32, Option<u64>)> {
+    let group = (any::<u64>(), any::<u32>());
+    let some = (prop_oneof![Just((0, 0)), group], prop::option::of(1..u64::MAX));
+    let some = some.prop_map(|((group, sequence), delay)| (group, sequence, delay));
+    prop_oneof![Just((0, 0, None)), some]
+}
+
 fn put() -> impl Strategy<Value = Fact> {
     let header = (any::<(bool, u64, u64, u64)>(), any::<Option<u64>>(), 0..=9_u8, 0..=9_u8);
+    let header = (header, message_fields());
     let message = (header, body(), any::<u32>(), prop::option::of(dead_letter()));
-    (message, any::<(u32, u64)>()).prop_map(
-        |(((word, expires_at, priority, order), body, backout_count, dead_letter), place)| {
+    (message, any::<(u32, u64, bool)>()).prop_map(
+        |(((header, fields), body, backout_count, dead_letter), place)| {
+            let (word, expires_at, priority, order) = header;
+            let (group, group_sequence, delay) = fields;
             let header = Header {
                 persistent: word.0,
                 priority,
@@ -155,10 +168,20 @@ fn put() -> impl Strategy<Value = Fact> {
                 put_at: Time(word.1),
                 correlation_hash: word.2,
                 message_id_hash: if word.0 { word.3 } else { 0 },
+                group,
+                group_sequence: if group == 0 { 0 } else { group_sequence },
+                deliver_at: delay.map(|delay| Time(word.1.wrapping_add(delay))),
+            };
+            let (queue, sequence, carried) = (QueueId(place.0), MessageSequence(place.1), place.2);
+            let body = match (body, carried) {
+                (Body::Announced { body: _, chunks, bytes }, true) => {
+                    Body::Announced { body: BodyName::Carried(sequence), chunks, bytes }
+                }
+                (body, _) => body,
             };
             let dead_letter = dead_letter.map(Box::new);
             let message = Box::new(Message { header, body, backout_count, dead_letter });
-            Fact::Put { queue: QueueId(place.0), sequence: MessageSequence(place.1), message }
+            Fact::Put { queue, sequence, carried, message }
         },
     )
 }
@@ -171,16 +194,23 @@ fn fact() -> impl Strategy<Value = Fact> {
         1 => place().prop_map(|(queue, sequence)| Fact::Expired { queue, sequence }),
         1 => (place(), any::<u32>())
             .prop_map(|((queue, sequence), count)| Fact::BackedOut { queue, sequence, count }),
-        1 => (place(), place(), dead_letter()).prop_map(|(old, new, dead_letter)| Fact::Moved {
-            from: old.0,
-            sequence: old.1,
-            to: new.0,
-            new_sequence: new.1,
-            dead_letter: Box::new(dead_letter),
-        }),
-        1 => (any::<(u64, u32)>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(
-            |((body, index), bytes)| Fact::BodyChunk {
-                body: BodyId(body),
+        1 => (place(), place(), dead_letter(), prop::option::of(0..=9_u8)).prop_map(
+            |(old, new, dead_letter, order)| Fact::Moved {
+                from: old.0,
+                sequence: old.1,
+                to: new.0,
+                new_sequence: new.1,
+                order,
+                dead_letter: Box::new(dead_letter),
+            }
+        ),
+        1 => Just(Fact::Level { level: 2 }),
+        1 => (any::<(u64, u32, bool)>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(
+            |((body, index, carried), bytes)| Fact::BodyChunk {
+                body: match carried {
+                    true => BodyName::Carried(MessageSequence(body)),
+                    false => BodyName::Own(BodyId(body)),
+                },
                 index,
                 chunk: Body::Incoming(Payload::from(Bytes::from(bytes))),
             }
@@ -189,6 +219,13 @@ fn fact() -> impl Strategy<Value = Fact> {
         1 => any::<u32>().prop_map(|queue| Fact::Deleted { queue: QueueId(queue) }),
         1 => name().prop_map(|name| Fact::Undefined { name }),
         1 => place().prop_map(|(queue, upto)| Fact::Cleared { queue, upto }),
+        1 => (1..u64::MAX, any::<u32>()).prop_map(|(commit, operations)| {
+            Fact::Part { commit: CommitId(commit), operations }
+        }),
+        1 => (1..u64::MAX, any::<u32>(), any::<u64>()).prop_map(|(commit, operations, first)| {
+            let (commit, first) = (CommitId(commit), MessageSequence(first));
+            Fact::Completed { commit, operations, first }
+        }),
         1 => any::<u32>().prop_map(|operations| Fact::Committed { operations }),
         1 => any::<(u64, u64)>()
             .prop_map(|(first, bodies)| Fact::Abandoned { first: BodyId(first), bodies }),
@@ -292,26 +329,12 @@ fn a_get_is_small_and_a_put_has_little_overhead() {
         put_at: Time(1_800_000_000_000_000),
         correlation_hash: u64::MAX,
         message_id_hash: u64::MAX,
+        ..Header::default()
     };
     let body = Body::Memory(Bytes::from(vec![0; 1024]));
     let message = Box::new(Message { header, body, backout_count: 0, dead_letter: None });
-    let put = Fact::Put { queue: QueueId(1 << 13), sequence: MessageSequence(1 << 34), message };
+    let (queue, sequence) = (QueueId(1 << 13), MessageSequence(1 << 34));
+    let put = Fact::Put { queue, sequence, carried: false, message };
     let (bytes, _) = encoded(&put);
     assert!(bytes.len() - 1024 <= 40, "{}", bytes.len() - 1024);
-}
-
-#[test]
-fn the_layout_of_version_1_does_not_change() {
-    let (bytes, _) = encoded(&Fact::Got { queue: QueueId(3), sequence: MessageSequence(300) });
-    assert_eq!(bytes, [0x82, 3, 0xac, 0x02]);
-    let header =
-        Header { persistent: true, priority: 4, order: 9, put_at: Time(1), ..Header::default() };
-    let body = Body::Memory(Bytes::from_static(b"hi"));
-    let message = Box::new(Message { header, body, backout_count: 2, dead_letter: None });
-    let put = Fact::Put { queue: QueueId(1), sequence: MessageSequence(2), message };
-    let (bytes, range) = encoded(&put);
-    assert_eq!(bytes, [0x81, 0x11, 1, 2, 0x94, 1, 2, b'h', b'i']);
-    assert_eq!(range, Some(7..9));
-    let error = decode(&[0x22, 1, 1], Lsn(0)).unwrap_err();
-    assert_eq!(error.what, "a record of a newer version");
 }

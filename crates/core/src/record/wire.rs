@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use super::RecordError;
+use super::error::RecordError;
+use crate::QueueId;
 
 /// Groups of seven bits that a 64-bit number can need.
 const VARINT_BYTES_MAX: u32 = 10;
@@ -34,7 +35,21 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn error(&self, what: &'static str) -> RecordError {
-        RecordError { offset: self.offset, what }
+        RecordError::malformed(self.offset, what)
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// A reader of the next `length` bytes, which counts offsets as this one does, and their end;
+    /// this one is then behind them.
+    pub(crate) fn split(&mut self, length: usize) -> Result<(Reader<'a>, usize), RecordError> {
+        let end = self.offset.saturating_add(length);
+        let bytes = self.bytes.get(..end).ok_or_else(|| self.error("ends too early"))?;
+        let part = Reader { bytes, offset: self.offset };
+        self.offset = end;
+        Ok((part, end))
     }
 
     pub(crate) fn byte(&mut self) -> Result<u8, RecordError> {
@@ -68,6 +83,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn varint_u32(&mut self) -> Result<u32, RecordError> {
         let number = self.varint()?;
         u32::try_from(number).map_err(|_| self.error("a number of more than 32 bits"))
+    }
+
+    pub(crate) fn queue(&mut self) -> Result<QueueId, RecordError> {
+        self.varint_u32().map(QueueId)
     }
 
     pub(crate) fn u64_le(&mut self) -> Result<u64, RecordError> {

@@ -5,8 +5,8 @@
 //! program and its evaluation in three-valued logic), `like` (patterns in linear time).
 //!
 //! Invariants: a program is postfix and leaves one value; the height of its stack is known when it
-//! was parsed; evaluation neither allocates nor recurses, and walks through the properties of a
-//! message at most [`Selector::walks`] times.
+//! was parsed; evaluation neither allocates nor recurses, asks for properties at most as often as
+//! [`Selector::names`] says, and goes along no more text than it is given.
 
 mod like;
 mod parse;
@@ -73,7 +73,15 @@ impl Selector {
     /// Whether the selector is true (not false, not unknown) for a message.
     #[must_use]
     pub fn matches<P: Properties + ?Sized>(&self, properties: &P) -> bool {
-        self.program.evaluate(properties) == Value::Boolean(true)
+        self.matches_within(properties, &mut { usize::MAX })
+    }
+
+    /// The same. A message for which patterns (LIKE) would have to go along more than `left` bytes
+    /// of text does not match; what they cost is taken from it. A byte counts four times for a
+    /// pattern that has `_` between two `%`.
+    #[must_use]
+    pub fn matches_within<P: Properties + ?Sized>(&self, properties: &P, left: &mut usize) -> bool {
+        self.program.evaluate(properties, left) == Value::Boolean(true)
     }
 
     /// The key of an index in which every matching message must be found, when the selector
@@ -84,11 +92,9 @@ impl Selector {
         self.index_key.as_ref()
     }
 
-    /// How often its evaluation walks through the properties of a message, or through a value, at
-    /// most.
-    #[must_use]
-    pub fn walks(&self) -> usize {
-        self.program.walks()
+    /// The names of the properties that it asks for, each as often as it does at most.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.program.names()
     }
 
     /// Bytes of memory that it takes, about: up to forty times its text.

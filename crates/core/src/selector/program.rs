@@ -91,9 +91,12 @@ impl Program {
         Program { ops: ops.into(), height }
     }
 
-    /// Operations that walk: to find a property, or along a value.
-    pub(super) fn walks(&self) -> usize {
-        self.ops.iter().filter(|op| matches!(op, Op::Property(_) | Op::Like { .. })).count()
+    /// The properties that are asked for, in order, as often as they are.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.ops.iter().filter_map(|op| match op {
+            Op::Property(name) => Some(&**name),
+            _ => None,
+        })
     }
 
     /// Bytes of memory that it takes, about: blocks of the allocator included.
@@ -123,18 +126,24 @@ impl Program {
         block_bytes(size_of_val(&*self.ops)) + of_ops.sum::<usize>()
     }
 
-    /// The value that the program leaves.
-    pub(super) fn evaluate<'a, P: Properties + ?Sized>(&'a self, properties: &'a P) -> Value<'a> {
+    /// The value that the program leaves; unknown when its patterns would have to go along more
+    /// than `left` bytes of text, from which what they cost is taken.
+    pub(super) fn evaluate<'a, P: Properties + ?Sized>(
+        &'a self,
+        properties: &'a P,
+        left: &mut usize,
+    ) -> Value<'a> {
         if self.height <= HEIGHT_SMALL {
-            self.run::<HEIGHT_SMALL, P>(properties)
+            self.run::<HEIGHT_SMALL, P>(properties, left)
         } else {
-            self.run::<HEIGHT_MAX, P>(properties)
+            self.run::<HEIGHT_MAX, P>(properties, left)
         }
     }
 
     fn run<'a, const HEIGHT: usize, P: Properties + ?Sized>(
         &'a self,
         properties: &'a P,
+        left: &mut usize,
     ) -> Value<'a> {
         let mut stack = Stack { values: [Value::Null; HEIGHT], height: 0 };
         let mut at = 0;
@@ -167,12 +176,17 @@ impl Program {
                     let left = stack.pop();
                     stack.push(op.of_two(left, right));
                 }
-                Op::Negate
-                | Op::Keep
-                | Op::Not
-                | Op::In { .. }
-                | Op::Like { .. }
-                | Op::IsNull { .. } => {
+                Op::Like { pattern, .. } => {
+                    let value = stack.pop();
+                    let text = if let Value::Text(text) = value { text } else { "" };
+                    let cost = text.len().saturating_mul(pattern.weight());
+                    match left.checked_sub(cost) {
+                        Some(rest) => *left = rest,
+                        None => return Value::Null,
+                    }
+                    stack.push(op.of_one(value));
+                }
+                Op::Negate | Op::Keep | Op::Not | Op::In { .. } | Op::IsNull { .. } => {
                     let value = stack.pop();
                     stack.push(op.of_one(value));
                 }

@@ -33,7 +33,7 @@ impl Properties for Message {
 #[track_caller]
 fn check(text: &str, expected: Value<'_>) {
     let selector = Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-    assert_eq!(selector.program.evaluate(&Message), expected, "{text}");
+    assert_eq!(selector.program.evaluate(&Message, &mut { usize::MAX }), expected, "{text}");
     assert_eq!(selector.matches(&Message), expected == Value::Boolean(true), "{text}");
 }
 

@@ -206,6 +206,7 @@ fn ends_of_messages_behind_the_deletion_of_their_queue_are_skipped_in_replay() {
                 sequence,
                 to,
                 new_sequence,
+                order: None,
                 dead_letter: dead_letter.clone(),
             },
         ] {

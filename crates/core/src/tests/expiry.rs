@@ -123,6 +123,38 @@ fn the_scan_finds_expired_messages_in_bounded_steps() {
 }
 
 #[test]
+fn nothing_expires_by_a_fact_while_runs_wait_for_the_log() {
+    let mut rig = Rig::with(Limits { unit_age_max: SECOND, ..Limits::default() });
+    rig.define("Q");
+    let at = rig.now + SECOND;
+    for base in [message("a"), persistent("b")] {
+        rig.put_with("Q", expiring(base, at)).unwrap();
+    }
+    rig.put("Q", "x stays");
+    rig.tick();
+    let (unit, records) = (rig.declare(), rig.log.len());
+    rig.now = rig.now + Duration::from_secs(300);
+    rig.core.wait_for_log(true);
+    rig.consumer("Q", 10);
+    let filter = super::rig::first_byte(b'x', None);
+    let selecting = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
+    rig.core.set_credit(selecting, 1, true);
+    rig.tick();
+    assert!(rig.dispatch().is_empty(), "what is first is neither delivered nor ended");
+    assert!(rig.effects.is_empty(), "the one that drains has not seen all: {:?}", rig.effects);
+    assert!(!rig.core.has_work());
+    assert_eq!(rig.core.next_tick(), Time::NEVER, "it is not polled");
+    assert_eq!((rig.log.len(), rig.depth("Q")), (records, 2), "one needs no fact");
+    rig.core.wait_for_log(false);
+    assert_eq!(rig.delivered(), ["x stays"]);
+    assert!(rig.core.next_tick() <= rig.now);
+    rig.tick();
+    assert_eq!(rig.depth("Q"), 1);
+    assert!(rig.discharge(unit, false).is_err(), "it was too old");
+    rig.core.audit();
+}
+
+#[test]
 fn a_held_message_that_expired_is_discarded_when_it_comes_back() {
     let mut rig = Rig::new();
     rig.define("Q");

@@ -1,6 +1,6 @@
-//! Random histories against a naive model: puts, units, deliveries, settlements, lost connections,
-//! messages carried forward, a log that becomes durable bit by bit, crashes and restarts from
-//! images.
+//! Random histories against a naive model: puts, units, commits in parts, deliveries, settlements,
+//! lost connections, messages carried forward, a log that becomes durable bit by bit, crashes and
+//! restarts from images.
 //!
 //! The model is a flat table of messages. It knows the rules and nothing of how they are kept.
 //! After each step counts agree and the audit passes; each delivery is the first that may be
@@ -16,6 +16,7 @@ use crate::{ConsumerId, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId
 
 mod crashes;
 mod deletions;
+mod levels;
 mod relocations;
 
 const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
@@ -50,6 +51,7 @@ enum Step {
     Clear { queue: usize },
     Press,
     Relocate { nth: usize },
+    RaiseLevel,
     Mix { queue: usize, persistent: u16 },
 }
 
@@ -92,6 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_usize).prop_map(|queue| Step::Clear { queue }),
         1 => Just(Step::Press),
         4 => (0..64_usize).prop_map(|nth| Step::Relocate { nth }),
+        1 => Just(Step::RaiseLevel),
         2 => (0..3_usize, any::<u16>())
             .prop_map(|(queue, persistent)| Step::Mix { queue, persistent }),
     ]
@@ -177,6 +180,7 @@ impl World {
             dead_letter_queue: "DLQ".to_owned(),
             // Each message has one byte to three.
             unit_staged_bytes_max: 2,
+            committed_at_once_max: 2,
             ..Limits::default()
         };
         let mut rig = Rig::with(limits);
@@ -207,6 +211,14 @@ impl World {
     fn order(&mut self) -> u64 {
         self.next_order += 1;
         self.next_order
+    }
+
+    /// As `record`, of a commit that may be in parts: nothing happens before its last run.
+    fn record_commit(&mut self, waiting_before: usize, effects: Vec<Later>) {
+        let ends = self.rig.waiting_ends().split_off(waiting_before);
+        let Some((last, parts)) = ends.split_last() else { return self.happen(effects) };
+        self.later.extend(parts.iter().map(|end| (*end, Vec::new())));
+        self.later.push_back((*last, effects));
     }
 
     /// The effects of a call: now, or when the run that it made is durable.
@@ -343,6 +355,7 @@ impl World {
                 self.rig.sync();
                 self.durable();
             }
+            Step::Image if self.rig.core.has_parts() => {}
             Step::Image => {
                 let counts = self.rows.iter().map(|(id, row)| (*id, row.count)).collect();
                 self.image = Some((self.rig.image(), self.rig.durable, counts));
@@ -354,6 +367,7 @@ impl World {
             Step::Clear { queue } => self.clear(queue),
             Step::Press => self.press(),
             Step::Relocate { nth } => self.relocate(nth),
+            Step::RaiseLevel => self.raise_level(),
             Step::Mix { queue, persistent } => self.mix(queue, persistent),
         }
         self.check();
@@ -365,7 +379,7 @@ impl World {
         self.next_content += 1;
         let text = id.to_string();
         let base = if is_persistent { persistent(&text) } else { message(&text) };
-        let sent = NewMessage { priority: Some(priority), ..base };
+        let sent = NewMessage { priority: Some(priority), ..levels::in_group(id, base) };
         let unit = self.units.len().checked_sub(1).filter(|_| in_unit);
         let unit_id = unit.map(|unit| self.units[unit].0);
         let target = self.targets[queue].clone();
@@ -431,6 +445,7 @@ impl World {
                 self.failed.remove(&get.id);
                 self.conclude(get, &mut effects);
             }
+            return self.record_commit(waiting, effects);
         }
         self.record(waiting, effects);
     }

@@ -2,9 +2,9 @@
 
 use towline_types::limits;
 
-use super::rig::Rig;
+use super::rig::{CLIENT, Rig, persistent};
 use crate::command::LocalChanges;
-use crate::{MoveCounts, Refusal};
+use crate::{Limits, MoveCounts, Refusal};
 
 fn moved(rig: &mut Rig, from: &str, to: &str, add: bool) -> Result<MoveCounts, Refusal> {
     let now = rig.now;
@@ -40,6 +40,92 @@ fn what_is_available_is_moved_in_order_and_is_no_dead_letter() {
     let texts: Vec<String> = deliveries.iter().map(|delivery| rig.text(delivery)).collect();
     assert_eq!(texts, ["one", "two", "three"]);
     assert!(deliveries.iter().all(|delivery| delivery.dead_letter.is_none()));
+}
+
+const MANY: u32 = 600;
+
+fn numbers() -> Vec<String> {
+    (0..MANY).map(|number| number.to_string()).collect()
+}
+
+/// More than ten are committed in parts, and come back in slices.
+fn in_slices() -> Rig {
+    let mut rig = Rig::with(Limits {
+        committed_at_once_max: 10,
+        returned_at_once_max: 10,
+        ..Limits::default()
+    });
+    rig.define("A");
+    rig.define("B");
+    rig.core.raise_level(&mut rig.decision).unwrap();
+    rig.carry_out();
+    rig
+}
+
+/// It is refused until all is there, and moves nothing; then all, in order. Yields how often.
+fn refused_until_all_is_moved(rig: &mut Rig) -> u32 {
+    let mut refused = 0;
+    let counts = loop {
+        match moved(rig, "A", "B", true) {
+            Ok(counts) => break counts,
+            Err(refusal) => assert!(matches!(refusal, Refusal::BadAttribute { .. }), "{refusal}"),
+        }
+        assert_eq!(rig.depth("B"), 0);
+        refused += 1;
+        rig.slice(50);
+        rig.take_outputs();
+    };
+    assert_eq!(counts, MoveCounts { moved: u64::from(MANY), left: 0 });
+    assert_eq!(rig.browse("B"), numbers());
+    rig.core.audit();
+    refused
+}
+
+#[test]
+fn nothing_is_moved_before_all_of_a_large_unit_has_arrived() {
+    let mut rig = in_slices();
+    rig.keeps_garbage = true;
+    let unit = rig.declare();
+    let target = rig.open_put("A").unwrap();
+    for number in numbers() {
+        rig.send(&target, persistent(&number), Some(unit)).unwrap();
+    }
+    rig.core.close_put(&target);
+    rig.discharge(unit, false).unwrap();
+    assert!(refused_until_all_is_moved(&mut rig) > 1);
+}
+
+#[test]
+fn nothing_is_moved_before_all_that_a_client_had_is_back() {
+    let mut rig = in_slices();
+    for number in numbers() {
+        rig.put_persistent("A", &number);
+    }
+    rig.consumer("A", MANY);
+    assert_eq!(rig.dispatch().len(), MANY as usize);
+    rig.disconnect(CLIENT, true);
+    assert!(refused_until_all_is_moved(&mut rig) > 1);
+}
+
+/// Its messages stand before what is moved, whenever they come.
+#[test]
+fn what_is_moved_stands_behind_what_arrives_in_its_target() {
+    let mut rig = in_slices();
+    rig.put_persistent("A", "moved");
+    rig.keeps_garbage = true;
+    let unit = rig.declare();
+    let target = rig.open_put("B").unwrap();
+    for number in numbers() {
+        rig.send(&target, persistent(&number), Some(unit)).unwrap();
+    }
+    rig.core.close_put(&target);
+    rig.discharge(unit, false).unwrap();
+    assert!(matches!(moved(&mut rig, "A", "B", false), Err(Refusal::BadAttribute { .. })));
+    assert_eq!(moved(&mut rig, "A", "B", true).unwrap().moved, 1);
+    while rig.slice(50) {}
+    let mut wanted = numbers();
+    wanted.push("moved".to_owned());
+    assert_eq!(rig.browse("B"), wanted);
 }
 
 #[test]

@@ -336,7 +336,7 @@ fn puts_on_their_way_to_a_temporary_queue_vanish_with_it() {
 }
 
 #[test]
-fn a_permanent_dynamic_queue_is_logged_and_can_be_deleted() {
+fn a_permanent_dynamic_queue_is_logged_and_stays_until_it_is_deleted() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::PermanentDynamic);
     let (name, id) = rig.core.open_dynamic(rig.now, CLIENT, "M", true, &mut rig.decision).unwrap();
@@ -344,7 +344,11 @@ fn a_permanent_dynamic_queue_is_logged_and_can_be_deleted() {
     rig.put_persistent(&name, "a");
     rig.disconnect(CLIENT, true);
     assert_eq!(rig.restart(None, rig.log.len()).depth(&name), 1);
-    rig.core.delete_dynamic(rig.now, OTHER, id, &mut rig.decision).unwrap();
+    for connection in [CLIENT, OTHER] {
+        rig.core.delete_dynamic(connection, id).unwrap_err();
+        assert_eq!(rig.depth(&name), 1);
+    }
+    rig.core.delete(rig.now, &name, ObjectType::Local, true, &mut rig.decision).unwrap();
     rig.carry_out();
     assert!(rig.core.definition(&name).is_none() && rig.stored.is_empty());
     rig.core.audit();

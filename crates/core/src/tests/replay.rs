@@ -11,7 +11,7 @@ use crate::object::{
     QueueManagerAttributes, Stamps,
 };
 use crate::{
-    Body, BodyId, DeadLetter, DeadLetterReason, Decision, Fact, Header, Limits, Message,
+    Body, BodyId, BodyName, DeadLetter, DeadLetterReason, Decision, Fact, Header, Limits, Message,
     MessageSequence, NewMessage, Outcome, Outputs, Pages, QueueId, QueueManager, RelocationCursor,
     RelocationSearch,
 };
@@ -20,7 +20,7 @@ fn put_fact(sequence: u64) -> Fact {
     let body = Body::Log(BodyLocation { lsn: Lsn(sequence * 100), bytes: 10 });
     let header = Header { persistent: true, put_at: Time(5), ..Header::default() };
     let message = Box::new(Message { header, body, backout_count: 0, dead_letter: None });
-    Fact::Put { queue: QueueId(1), sequence: MessageSequence(sequence), message }
+    Fact::Put { queue: QueueId(1), sequence: MessageSequence(sequence), carried: false, message }
 }
 
 fn got(sequence: u64) -> Fact {
@@ -94,7 +94,7 @@ fn facts_after_the_image_that_fit_nothing_are_damage() {
         Fact::Deleted { queue: QueueId(2) },
         Fact::Cleared { queue: QueueId(2), upto: MessageSequence(1) },
         Fact::BodyChunk {
-            body: BodyId(1),
+            body: BodyName::Own(BodyId(1)),
             index: 1,
             chunk: Body::Log(BodyLocation { lsn: Lsn(1), bytes: 1 }),
         },
@@ -121,12 +121,12 @@ fn a_put_whose_chunks_are_gone_is_skipped_before_the_image_and_damage_after_it()
     let announced = |sequence| {
         let mut fact = put_fact(sequence);
         if let Fact::Put { message, .. } = &mut fact {
-            message.body = Body::Announced { body: BodyId(3), chunks: 2, bytes: 2 };
+            message.body = Body::Announced { body: BodyName::Own(BodyId(3)), chunks: 2, bytes: 2 };
         }
         fact
     };
     let chunk = |index| Fact::BodyChunk {
-        body: BodyId(3),
+        body: BodyName::Own(BodyId(3)),
         index,
         chunk: Body::Log(BodyLocation { lsn: Lsn(u64::from(index)), bytes: 1 }),
     };
@@ -144,11 +144,19 @@ fn chunks_that_no_put_refers_to_are_given_back_at_the_end() {
     let mut core = imaged();
     let mut outputs = Outputs::default();
     let location = BodyLocation { lsn: Lsn(7), bytes: 1 };
-    let chunk = Fact::BodyChunk { body: BodyId(3), index: 0, chunk: Body::Log(location) };
+    let chunk =
+        Fact::BodyChunk { body: BodyName::Own(BodyId(3)), index: 0, chunk: Body::Log(location) };
     core.replay(chunk, false, &mut outputs).unwrap();
     core.replay_end(&mut outputs);
     let texts: Vec<String> = outputs.effects.iter().map(|effect| format!("{effect:?}")).collect();
     assert!(texts[0].starts_with("Stored") && texts[1].starts_with("Removed"), "{texts:?}");
+}
+
+fn body_name() -> impl Strategy<Value = BodyName> {
+    (0..3_u64, any::<bool>()).prop_map(|(number, carried)| match carried {
+        true => BodyName::Carried(MessageSequence(number)),
+        false => BodyName::Own(BodyId(number)),
+    })
 }
 
 fn hostile_fact() -> impl Strategy<Value = Fact> {
@@ -160,8 +168,8 @@ fn hostile_fact() -> impl Strategy<Value = Fact> {
     };
     let body = prop_oneof![
         location(),
-        (0..3_u64, 0..3_u32, 0..5_u64).prop_map(|(body, chunks, bytes)| Body::Announced {
-            body: BodyId(body),
+        (body_name(), 0..3_u32, 0..5_u64).prop_map(|(body, chunks, bytes)| Body::Announced {
+            body,
             chunks,
             bytes
         }),
@@ -195,21 +203,22 @@ fn hostile_fact() -> impl Strategy<Value = Fact> {
         })
     };
     prop_oneof![
-        6 => (queue(), sequence(), body).prop_map(|(queue, sequence, body)| {
+        6 => (queue(), sequence(), body, any::<bool>()).prop_map(|(queue, sequence, body, carried)| {
             let header = Header { persistent: true, ..Header::default() };
             let message = Message { header, body, backout_count: 0, dead_letter: None };
-            Fact::Put { queue, sequence, message: Box::new(message) }
+            Fact::Put { queue, sequence, carried, message: Box::new(message) }
         }),
         2 => (queue(), sequence()).prop_map(|(queue, sequence)| Fact::Got { queue, sequence }),
         1 => (queue(), sequence())
             .prop_map(|(queue, sequence)| Fact::BackedOut { queue, sequence, count: 3 }),
-        2 => (queue(), sequence(), queue(), sequence()).prop_map(
-            move |(from, sequence, to, new_sequence)| Fact::Moved {
-                from, sequence, to, new_sequence, dead_letter: dead_letter(),
+        2 => (queue(), sequence(), queue(), sequence(), prop::option::of(0..10_u8)).prop_map(
+            move |(from, sequence, to, new_sequence, order)| Fact::Moved {
+                from, sequence, to, new_sequence, order, dead_letter: dead_letter(),
             }
         ),
-        2 => (0..3_u64, 0..3_u32, location())
-            .prop_map(|(body, index, chunk)| Fact::BodyChunk { body: BodyId(body), index, chunk }),
+        2 => (body_name(), 0..3_u32, location())
+            .prop_map(|(body, index, chunk)| Fact::BodyChunk { body, index, chunk }),
+        1 => Just(Fact::Level { level: 2 }),
         3 => definition.prop_map(|definition| Fact::Defined { definition: Box::new(definition) }),
         1 => (0..3_u64, 0..3_u64)
             .prop_map(|(first, bodies)| Fact::Abandoned { first: BodyId(first), bodies }),

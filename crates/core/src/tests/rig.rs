@@ -1,6 +1,7 @@
 //! A queue manager with a pretended log, for tests: runs are encoded, kept, and applied when the
 //! test says that they are durable. All facts that are logged go through `record` and back.
 
+mod commits;
 mod page_file;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,7 +64,7 @@ pub(crate) struct Rig {
     removed_from: BTreeMap<u64, (u64, u64)>,
     /// Runs become durable at once.
     pub(crate) instant: bool,
-    /// What left a cleared or deleted queue waits for slices.
+    /// What left a cleared or deleted queue waits for slices, and so does what is completed.
     pub(crate) keeps_garbage: bool,
     pub(crate) last_durability: Durability,
     pub(crate) last_behind: bool,
@@ -221,6 +222,11 @@ impl Rig {
         self.waiting.len()
     }
 
+    /// Where they end, in records.
+    pub(crate) fn waiting_ends(&self) -> Vec<usize> {
+        self.waiting.iter().map(|waiting| waiting.end).collect()
+    }
+
     /// Makes the oldest waiting run durable.
     pub(crate) fn sync_one(&mut self) {
         if let Some(end) = self.waiting.front().map(|waiting| waiting.end) {
@@ -234,6 +240,7 @@ impl Rig {
         }
         if !self.keeps_garbage {
             self.core.give_up_all(&mut self.outputs);
+            while self.core.complete_some(self.now, &mut self.outputs) > 0 {}
         }
     }
 
@@ -439,6 +446,9 @@ impl Rig {
     }
 
     pub(crate) fn discharge(&mut self, unit: UnitId, fail: bool) -> Result<(), Refusal> {
+        if !fail && self.core.commits_in_parts(CLIENT, unit) {
+            return self.commit_in_parts(unit);
+        }
         let done = self.core.discharge(self.now, CLIENT, unit, fail, &mut self.decision);
         self.carry_out();
         done
@@ -456,7 +466,7 @@ impl Rig {
 
     pub(crate) fn tick(&mut self) {
         self.core.tick(self.now, &mut self.outputs);
-        if self.core.scan.can_go_on() {
+        if self.core.scan_can_go_on() {
             self.slice(2_000);
         }
         self.take_outputs();
@@ -536,6 +546,7 @@ impl Rig {
                 rig.core.page_arrived(request, &rig.pages[&request.page.unit]).unwrap();
             }
             rig.core.replay(fact, number < before, &mut rig.outputs).unwrap();
+            rig.replay_completed(number < before);
         }
         rig.core.replay_end(&mut rig.outputs);
         rig.log = self.log[..whole].to_vec();

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use towline_types::limits;
+
 use super::rig::{CLIENT, OTHER, Rig, message, persistent};
 use crate::command::LocalChanges;
-use crate::{Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
+use crate::{Delivery, Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal, UnitId};
 
 fn two_queues(limits: Limits) -> (Rig, PutTarget, PutTarget) {
     let mut rig = Rig::with(limits);
@@ -154,6 +156,38 @@ fn a_unit_has_limits() {
 }
 
 #[test]
+fn all_units_of_a_connection_together_have_so_many_puts_and_others_are_not_refused() {
+    let limits = Limits { staged_puts_max: 5, unit_messages_max: 3, ..Limits::default() };
+    let (mut rig, q, _) = two_queues(limits);
+    let units: Vec<UnitId> = (0..2).map(|_| rig.declare()).collect();
+    for unit in [0, 1, 0, 1, 0] {
+        rig.send(&q, persistent("a"), Some(units[unit])).unwrap();
+    }
+    let too_many = Err(Refusal::UnitsTooManyPuts { puts_max: 5 });
+    assert_eq!(rig.send(&q, message("b"), Some(units[1])), too_many);
+    rig.put("Q", "outside of units");
+    let other = rig.core.declare(rig.now, OTHER).unwrap();
+    let others = rig.core.open_put(rig.now, OTHER, "Q", &mut rig.decision).unwrap();
+    rig.send(&others, message("c"), Some(other)).unwrap();
+    rig.core.audit();
+    rig.discharge(units[0], true).unwrap();
+    rig.send(&q, message("b"), Some(units[1])).unwrap();
+    rig.core.audit();
+    rig.disconnect(CLIENT, true);
+    rig.core.audit();
+}
+
+#[test]
+fn a_unit_may_have_maxumsgs_messages_if_that_is_more_than_all_units_may_have_otherwise() {
+    let limits = Limits { staged_puts_max: 1, unit_messages_max: 3, ..Limits::default() };
+    let (mut rig, q, _) = two_queues(limits);
+    let unit = rig.declare();
+    (0..3).for_each(|_| rig.send(&q, message("a"), Some(unit)).unwrap());
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.depth("Q"), 3);
+}
+
+#[test]
 fn places_in_a_queue_are_reserved_when_a_put_is_staged() {
     let (mut rig, q, _) = two_queues(Limits::default());
     rig.alter("Q", &LocalChanges { depth_max: Some(1), ..LocalChanges::default() });
@@ -300,4 +334,90 @@ fn a_unit_is_had_by_the_connection_that_declared_it_until_it_ends() {
     rig.now = rig.now + Limits::default().unit_age_max;
     rig.tick();
     assert!(!rig.core.has_unit(CLIENT, old), "the queue manager rolled it back");
+}
+
+#[test]
+fn an_outcome_that_is_said_twice_is_found_among_many_of_its_unit() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    for queue in ["Q", "R"] {
+        (0..100).for_each(|_| rig.put(queue, "a"));
+        rig.consumer(queue, 100);
+    }
+    let got = rig.dispatch();
+    let unit = rig.declare();
+    for delivery in &got {
+        rig.settle_as(delivery, Outcome::Accepted, Some(unit), false).unwrap();
+    }
+    rig.core.audit();
+    for delivery in got.iter().step_by(2) {
+        rig.settle_as(delivery, Outcome::Accepted, Some(unit), true).unwrap();
+    }
+    rig.core.audit();
+    rig.discharge(unit, true).unwrap();
+    // What the client has forgotten is back in its queue, the rest is the client's as before.
+    assert_eq!(rig.browse("Q").len() + rig.browse("R").len(), 100);
+    let other = rig.declare();
+    let again = rig.settle_as(&got[0], Outcome::Accepted, Some(other), true);
+    assert_eq!(again, Err(Refusal::UnitDoomed), "it is not in this one");
+    for delivery in got.iter().skip(1).step_by(2) {
+        rig.settle_as(delivery, Outcome::Accepted, Some(other), true).unwrap();
+    }
+    rig.discharge(other, false).unwrap();
+    assert_eq!(rig.depth("Q") + rig.depth("R"), 100);
+    rig.core.audit();
+}
+
+/// As many messages as the late gets of a unit may be, and so many more.
+fn with_gets(rig: &mut Rig, more: usize) -> Vec<Delivery> {
+    let count = limits::LATE_GETS_MAX + more;
+    (0..count).for_each(|_| rig.put_persistent("Q", "a"));
+    rig.consumer("Q", u32::try_from(count).unwrap());
+    rig.dispatch()
+}
+
+#[test]
+fn a_full_unit_in_which_too_much_is_settled_is_rolled_back_before_its_discharge() {
+    let limits = Limits { unit_messages_max: 2, ..Limits::default() };
+    let (mut rig, _, _) = two_queues(limits);
+    let got = with_gets(&mut rig, 3);
+    let unit = rig.declare();
+    let too_many = Refusal::UnitTooManyMessages { messages_max: 2 };
+    for (number, delivery) in got.iter().enumerate() {
+        let staged = rig.settle_in(delivery, Outcome::Accepted, Some(unit));
+        assert_eq!(staged, if number < 2 { Ok(()) } else { Err(too_many.clone()) });
+        assert_eq!(rig.core.open_units(), usize::from(number + 1 < got.len()));
+    }
+    // They come back in slices.
+    rig.serve();
+    rig.take_outputs();
+    rig.core.audit();
+    assert_eq!(rig.status("Q").uncommitted, 1, "what is settled behind the end waits");
+    assert_eq!(rig.browse("Q").len(), got.len() - 1);
+    assert!(rig.effects.iter().any(
+        |effect| matches!(effect, Effect::UnitRolledBack { reason, .. } if *reason == too_many)
+    ));
+    assert_eq!(rig.discharge(unit, false), Err(too_many));
+    assert_eq!(rig.browse("Q").len(), got.len());
+    rig.core.audit();
+}
+
+#[test]
+fn of_what_is_settled_in_a_unit_that_was_rolled_back_no_more_than_a_bound_waits_for_its_end() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    let got = with_gets(&mut rig, 2);
+    let unit = rig.declare();
+    rig.now = rig.now + Limits::default().unit_age_max;
+    rig.tick();
+    for delivery in &got {
+        rig.settle_in(delivery, Outcome::Accepted, Some(unit)).unwrap_err();
+    }
+    rig.core.audit();
+    assert_eq!(rig.status("Q").uncommitted, limits::LATE_GETS_MAX as u64);
+    assert_eq!(rig.browse("Q").len(), 2, "they went back at once");
+    rig.consumer("Q", 2);
+    let again = rig.dispatch();
+    assert!(again.len() == 2 && again.iter().all(|delivery| delivery.backout_count == 1));
+    rig.discharge(unit, false).unwrap_err();
+    assert_eq!(rig.browse("Q").len(), limits::LATE_GETS_MAX);
+    rig.core.audit();
 }

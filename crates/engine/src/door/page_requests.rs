@@ -2,8 +2,8 @@
 //!
 //! Not here: the file (`towline_log`), the threads that read and write (`pager`, `images`).
 
-use towline_admin::catalogue::PAGE_DAMAGED;
-use towline_core::PageRequest;
+use towline_admin::catalogue::{NEWER_FORMAT, PAGE_DAMAGED};
+use towline_core::{PAGE_VERSION, PageRequest, RecordError};
 use towline_log::{Listener, Log, LogError, mark_rebuild};
 use towline_logging::log;
 use towline_node::{Input, Instance};
@@ -53,6 +53,15 @@ impl Door {
             instance.load_first_pages(&journal, out);
             out.pages.drain(..).for_each(|request| self.workers.request_page(request));
         });
+    }
+
+    /// The content of a page is wrong. One of a later version is not damaged, and a rebuild would
+    /// empty the page file: nothing is changed.
+    pub(super) fn page_refused(&self, error: &RecordError) -> ! {
+        let Some(found) = error.later else { self.page_damaged(&error.to_string()) };
+        let known = found.known(PAGE_VERSION);
+        log(&NEWER_FORMAT, &["pages", &found.to_string(), &known]);
+        towline_os::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     /// A page cannot be read, or its content is wrong. The log has all of it: the next start

@@ -126,6 +126,23 @@ fn a_connection_that_waits_is_woken_when_little_is_left() {
     assert!(!bench.door.log_is_behind(true));
 }
 
+#[test]
+fn a_connection_that_left_waits_for_the_log_no_more() {
+    let mut bench = Bench::new();
+    bench.disk.hold_syncs();
+    while !bench.door.log_is_behind(false) {
+        bench.put(LOGGED, true, PUT_BYTES);
+    }
+    let woken = Arc::new(Woken::default());
+    for _ in 0..10 {
+        let (connection, _outbox) = bench.door.connect();
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(bench.door.wake_when_written(connection, &Context::from_waker(&waker)));
+        bench.door.disconnect(connection, true);
+    }
+    assert_eq!(Arc::strong_count(&woken), 1, "nothing is kept of those that left");
+}
+
 /// Whether it was woken.
 #[derive(Default)]
 struct Woken(AtomicBool);
@@ -134,4 +151,37 @@ impl std::task::Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// The operator learns it when there is no way back any more, and not before.
+#[test]
+fn a_raised_format_level_is_said_when_its_record_is_durable() {
+    let bench = Bench::new();
+    let said = || bench.door.with_inner(|inner| inner.level_said);
+    bench.disk.hold_syncs();
+    assert_eq!(bench.door.raise_format_level(), LevelRaise::OnItsWay);
+    assert_eq!((said(), bench.door.raise_format_level()), (1, LevelRaise::OnItsWay));
+    assert_eq!(bench.door.look(|instance| instance.runs_pending()), 1, "it is decided once");
+    bench.disk.open_gate();
+    while bench.door.look(|instance| instance.format_level()) < FORMAT_LEVEL {
+        std::thread::yield_now();
+    }
+    assert_eq!((said(), bench.door.raise_format_level()), (FORMAT_LEVEL, LevelRaise::InForce));
+}
+
+/// When it is appended at last, the readers of the log may be others.
+#[test]
+fn no_format_level_is_decided_while_runs_wait_for_the_log() {
+    let mut bench = Bench::new();
+    bench.disk.hold_syncs();
+    while !bench.stalled() {
+        bench.put(LOGGED, true, PUT_BYTES);
+    }
+    assert_eq!(bench.door.raise_format_level(), LevelRaise::Refused);
+    bench.disk.open_gate();
+    while bench.door.look(|instance| instance.runs_pending()) > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.door.look(|instance| instance.format_level()), 1);
+    assert_eq!(bench.door.raise_format_level(), LevelRaise::OnItsWay);
 }

@@ -16,6 +16,7 @@ use super::*;
 use crate::door::Door;
 use crate::housekeeping::note_time;
 use crate::process_status::ProcessStatus;
+use crate::relocation::{RelocationEnd, relocate, room};
 use crate::settings::{options, rules};
 use crate::workers::{WorkQueues, Workers};
 
@@ -93,6 +94,7 @@ impl Bench {
                 message_id_hash: 0,
                 content: Payload::from(content.clone()),
                 envelope_bytes: 0,
+                ..NewMessage::default()
             },
             unit: None,
             reply_wanted: true,
@@ -325,4 +327,37 @@ fn a_time_stands_for_what_is_applied_and_not_for_what_only_the_own_disk_has() {
     Listener::durable(bench.door.as_ref(), log.durable());
     note_time(&bench.door, &bench.images);
     assert_eq!(rows().last().map(|row| row.upto), Some(log.durable()));
+}
+
+#[test]
+fn nothing_is_read_to_be_relocated_while_the_log_is_behind() {
+    let bench = Bench::new();
+    bench.put_all(20, Bytes::from(vec![b'x'; 100_000]));
+    bench.disk.hold_syncs();
+    while !bench.door.log_is_behind(false) {
+        bench.send(1, Bytes::from(vec![b'y'; 100_000]));
+    }
+    let tail = bench.door.log().tail();
+    let before = Lsn(bench.door.extent_bytes());
+    assert_eq!(relocate(&bench.door, &bench.images, before), RelocationEnd::UntilLogWasBehind);
+    assert_eq!(bench.door.log().tail(), tail);
+    bench.disk.open_gate();
+    while bench.door.look(|instance| instance.runs_pending()) > 0 {
+        std::thread::yield_now();
+    }
+    let tail = bench.door.log().tail();
+    assert_eq!(relocate(&bench.door, &bench.images, before), RelocationEnd::AsFarAsPossible);
+    assert!(bench.door.log().tail() > tail, "what was left is moved later");
+}
+
+#[test]
+fn a_large_message_that_has_begun_keeps_its_space_from_what_is_relocated() {
+    let bench = Bench::new();
+    let log = bench.door.log();
+    let before = room(&bench.door, &log);
+    assert_eq!(before, log.room_for_relocation());
+    // No thread logs its pieces here.
+    bench.send(1, Bytes::from(vec![b'x'; 2 << 20]));
+    assert_eq!(log.room_for_relocation(), before, "none of it is in the log");
+    assert!(room(&bench.door, &log) <= before - (2 << 20));
 }

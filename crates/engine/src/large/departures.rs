@@ -3,14 +3,15 @@
 //! A body is read whole before it is sent, so a hundred clients that ask for a message of 100 MB
 //! and do not read their sockets would take 10 GB. Beyond the bound a connection does not begin
 //! another large body before others have sent theirs; those that wait do so in the order in which
-//! they came. One that holds some and stands still meanwhile is disconnected
-//! ([`pace`](super::pace)).
+//! they came. One that holds some and goes on too slowly meanwhile is disconnected
+//! ([`pace`](super::pace)). Bodies up to 4 MiB have a share of their own
+//! ([`share`](super::share)): they do not wait for readers of longer ones.
 //!
 //! Not here: ordinary bodies, of which a connection holds little (`OUTPUT_BYTES_HIGH`); bodies that
 //! are in memory anyway.
 //!
-//! Invariants: `bytes` is the sum over `held`, and passes the bound only while one connection holds
-//! all of it; the first that waits is woken when memory was given back.
+//! Invariants: `bytes` of a share is the sum over its `held`, and passes the bound only while one
+//! connection holds all of it; the first that waits is woken when memory was given back.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,6 +24,7 @@ use towline_os::sync::Mutex;
 use towline_types::limits;
 
 use super::pace::{LOOK_INTERVAL, Pace};
+use super::share::Share;
 
 /// What a connection may hold without being counted: ordinary messages never wait.
 const UNCOUNTED_BYTES: u64 = limits::BODY_CHUNK_BYTES as u64;
@@ -33,13 +35,28 @@ pub struct Departures {
     state: Mutex<DepartureState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct DepartureState {
+    next_number: u64,
+    medium: DepartureShare,
+    long: DepartureShare,
+}
+
+#[derive(Debug)]
+struct DepartureShare {
+    of: Share,
+    bytes_max: u64,
     bytes: u64,
-    next_ticket: u64,
     held: BTreeMap<u64, DepartureClaim>,
-    /// By ticket: the connection that came first comes first.
+    /// By number: the connection that came first comes first.
     waiting: BTreeMap<u64, Waker>,
+}
+
+/// Where a connection stands, among those that hold or those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DepartureTicket {
+    share: Share,
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -56,9 +73,9 @@ struct DepartureClaim {
 pub struct Departure {
     all: Arc<Departures>,
     /// Of what it holds.
-    ticket: Option<u64>,
+    ticket: Option<DepartureTicket>,
     /// Of what it waits for.
-    turn: Option<u64>,
+    turn: Option<DepartureTicket>,
     /// Until it looks again whether others go on.
     look: Option<Pin<Box<Sleep>>>,
 }
@@ -84,7 +101,8 @@ impl Departures {
 
     /// Bytes of large messages that are being sent.
     pub fn bytes(&self) -> u64 {
-        self.state.lock().bytes
+        let state = self.state.lock();
+        state.medium.bytes + state.long.bytes
     }
 }
 
@@ -97,19 +115,28 @@ impl Departure {
         }
         let all = Arc::clone(&self.all);
         let mut state = all.state.lock();
-        let turn = self.turn.unwrap_or(u64::MAX);
-        let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| *first >= turn);
-        if is_first && state.has_room(self.ticket, own + bytes) {
-            let ticket = *self.ticket.get_or_insert_with(|| state.ticket());
-            state.change(ticket, own + bytes, context.waker());
+        let of = self.ticket.map_or(Share::Medium, |ticket| ticket.share);
+        let of = if of == Share::Long { of } else { Share::of(own + bytes) };
+        if self.turn.is_some_and(|turn| turn.share != of) {
+            self.stop_waiting(&mut state);
+        }
+        let place = self.turn.unwrap_or_else(|| state.ticket(of));
+        let share = state.share(of);
+        let ticket = self.ticket.filter(|ticket| ticket.share == of);
+        if share.is_first(place.number) && share.has_room(ticket, own + bytes) {
+            let ticket = ticket.unwrap_or(place);
+            share.change(ticket.number, own + bytes, context.waker());
+            if let Some(before) = self.ticket.replace(ticket).filter(|before| *before != ticket) {
+                state.forget(before);
+            }
             self.stop_waiting(&mut state);
             return true;
         }
-        let turn = *self.turn.get_or_insert_with(|| state.ticket());
-        state.waiting.insert(turn, context.waker().clone());
+        share.waiting.insert(place.number, context.waker().clone());
+        self.turn = Some(place);
         let look = self.look.get_or_insert_with(|| Box::pin(sleep(LOOK_INTERVAL)));
         while look.as_mut().poll(context).is_ready() {
-            state.press(Instant::now());
+            share.press(Instant::now());
             look.as_mut().reset(Instant::now() + LOOK_INTERVAL);
         }
         false
@@ -119,8 +146,9 @@ impl Departure {
     fn stop_waiting(&mut self, state: &mut DepartureState) {
         self.look = None;
         if let Some(turn) = self.turn.take() {
-            state.waiting.remove(&turn);
-            state.wake();
+            let share = state.share(turn.share);
+            share.waiting.remove(&turn.number);
+            share.wake();
         }
     }
 
@@ -134,11 +162,12 @@ impl Departure {
         let Some(ticket) = self.ticket else { return };
         let mut state = self.all.state.lock();
         if bytes > UNCOUNTED_BYTES {
-            let Some(held) = state.held.get_mut(&ticket) else { return };
+            let share = state.share(ticket.share);
+            let Some(held) = share.held.get_mut(&ticket.number) else { return };
             let before = std::mem::replace(&mut held.bytes, bytes);
-            state.bytes = state.bytes - before + bytes;
+            share.bytes = share.bytes - before + bytes;
             if bytes < before {
-                state.wake();
+                share.wake();
             }
         } else {
             state.forget(ticket);
@@ -149,7 +178,7 @@ impl Departure {
     /// So many bytes went to the socket.
     pub fn moved(&self, bytes: u64) {
         let Some(ticket) = self.ticket else { return };
-        if let Some(held) = self.all.state.lock().held.get_mut(&ticket) {
+        if let Some(held) = self.all.state.lock().claim(ticket) {
             held.pace.moved(bytes);
         }
     }
@@ -158,7 +187,7 @@ impl Departure {
     /// has.
     pub fn is_over(&self) -> bool {
         let Some(ticket) = self.ticket else { return false };
-        self.all.state.lock().held.get(&ticket).is_some_and(|held| held.is_over)
+        self.all.state.lock().claim(ticket).is_some_and(|held| held.is_over)
     }
 }
 
@@ -173,33 +202,70 @@ impl Drop for Departure {
     }
 }
 
+impl Default for DepartureState {
+    fn default() -> DepartureState {
+        DepartureState {
+            next_number: 0,
+            medium: DepartureShare::new(Share::Medium, limits::MEDIUM_MESSAGES_BYTES_MAX),
+            long: DepartureShare::new(Share::Long, limits::DEPARTING_BYTES_MAX),
+        }
+    }
+}
+
 impl DepartureState {
-    fn ticket(&mut self) -> u64 {
-        self.next_ticket += 1;
-        self.next_ticket
+    fn ticket(&mut self, share: Share) -> DepartureTicket {
+        self.next_number += 1;
+        DepartureTicket { share, number: self.next_number }
+    }
+
+    fn share(&mut self, share: Share) -> &mut DepartureShare {
+        match share {
+            Share::Medium => &mut self.medium,
+            Share::Long => &mut self.long,
+        }
+    }
+
+    fn claim(&mut self, ticket: DepartureTicket) -> Option<&mut DepartureClaim> {
+        self.share(ticket.share).held.get_mut(&ticket.number)
+    }
+
+    fn forget(&mut self, ticket: DepartureTicket) {
+        self.share(ticket.share).forget(ticket.number);
+    }
+}
+
+impl DepartureShare {
+    fn new(of: Share, bytes_max: u64) -> DepartureShare {
+        let (held, waiting) = (BTreeMap::new(), BTreeMap::new());
+        DepartureShare { of, bytes_max, bytes: 0, held, waiting }
+    }
+
+    /// Whether no other connection has waited for longer.
+    fn is_first(&self, number: u64) -> bool {
+        self.waiting.first_key_value().is_none_or(|(first, _)| *first >= number)
     }
 
     /// Whether the owner of `ticket` may hold so many bytes; one is served in any case.
-    fn has_room(&self, ticket: Option<u64>, bytes: u64) -> bool {
-        let own = ticket.and_then(|ticket| self.held.get(&ticket)).map_or(0, |held| held.bytes);
-        let others = self.bytes - own;
-        others == 0 || others.saturating_add(bytes) <= limits::DEPARTING_BYTES_MAX
+    fn has_room(&self, ticket: Option<DepartureTicket>, bytes: u64) -> bool {
+        let own = ticket.and_then(|ticket| self.held.get(&ticket.number));
+        let others = self.bytes - own.map_or(0, |held| held.bytes);
+        others == 0 || others.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn change(&mut self, ticket: u64, bytes: u64, task: &Waker) {
+    fn change(&mut self, number: u64, bytes: u64, task: &Waker) {
         let new = || DepartureClaim {
             bytes: 0,
             pace: Pace::default(),
             task: task.clone(),
             is_over: false,
         };
-        let held = self.held.entry(ticket).or_insert_with(new);
+        let held = self.held.entry(number).or_insert_with(new);
         let before = std::mem::replace(&mut held.bytes, bytes);
         self.bytes = self.bytes - before + bytes;
     }
 
-    fn forget(&mut self, ticket: u64) {
-        if let Some(held) = self.held.remove(&ticket) {
+    fn forget(&mut self, number: u64) {
+        if let Some(held) = self.held.remove(&number) {
             self.bytes -= held.bytes;
             self.wake();
         }
@@ -211,11 +277,12 @@ impl DepartureState {
         }
     }
 
-    /// Others wait: the connection that stood still longest is disconnected, one at a time.
+    /// Others wait: the connection that is behind most is disconnected, one at a time.
     fn press(&mut self, now: Instant) {
+        let patience = self.of.patience();
         let stalled = self.held.values_mut().filter(|held| !held.is_over);
         let longest = stalled
-            .filter_map(|held| held.pace.stalled(now).map(|still| (still, held)))
+            .filter_map(|held| held.pace.stalled(now, patience).map(|still| (still, held)))
             .max_by_key(|(still, _)| *still);
         if let Some((_, held)) = longest {
             held.is_over = true;
@@ -226,11 +293,11 @@ impl DepartureState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pace::STALLED_MAX;
     use super::super::pace::testing::run;
     use super::*;
 
     const MOST: u64 = limits::DEPARTING_BYTES_MAX;
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
 
     fn may_begin(departure: &mut Departure, bytes: u64) -> bool {
         departure.may_begin(&mut Context::from_waker(Waker::noop()), 0, bytes)
@@ -257,6 +324,50 @@ mod tests {
     }
 
     #[test]
+    fn slow_readers_of_long_messages_keep_nobody_from_shorter_ones() {
+        run(async {
+            let all = Arc::new(Departures::default());
+            let mut clients: Vec<Departure> = (0..4).map(|_| all.join()).collect();
+            assert!(may_begin(&mut clients[0], MOST) && !may_begin(&mut clients[1], MOST));
+            let medium = limits::MEDIUM_MESSAGE_BYTES_MAX;
+            assert!(may_begin(&mut clients[2], medium), "it waits for no long one");
+            let fits = limits::MEDIUM_MESSAGES_BYTES_MAX / medium;
+            let mut others: Vec<Departure> = (1..fits).map(|_| all.join()).collect();
+            assert!(others.iter_mut().all(|client| may_begin(client, medium)));
+            assert!(!may_begin(&mut clients[3], medium), "that is bounded as well");
+            let begins = |departure: &mut Departure, own, bytes| {
+                departure.may_begin(&mut Context::from_waker(Waker::noop()), own, bytes)
+            };
+            assert!(!begins(&mut clients[2], medium, medium), "it has become a long one");
+            clients[0].holds(0);
+            assert!(begins(&mut clients[1], 0, MOST / 2));
+            assert!(begins(&mut clients[2], medium, medium));
+            assert!(may_begin(&mut clients[3], medium), "that has left the share");
+            clients.clear();
+            others.clear();
+            assert_eq!(all.bytes(), 0);
+        });
+    }
+
+    #[test]
+    fn who_goes_on_with_a_few_kilobytes_a_second_must_go_as_well() {
+        run(async {
+            let all = Arc::new(Departures::default());
+            let mut clients: Vec<Departure> = (0..2).map(|_| all.join()).collect();
+            assert!(may_begin(&mut clients[0], MOST));
+            let waits = std::future::poll_fn(|context| {
+                clients[0].moved(100_000);
+                clients[1].may_begin(context, 0, MOST);
+                match clients[0].is_over() {
+                    true => std::task::Poll::Ready(()),
+                    false => std::task::Poll::Pending,
+                }
+            });
+            tokio::time::timeout(2 * PATIENCE, waits).await.unwrap();
+        });
+    }
+
+    #[test]
     fn one_that_waits_and_goes_away_does_not_stop_those_behind_it() {
         run(async {
             let all = Arc::new(Departures::default());
@@ -274,7 +385,7 @@ mod tests {
             let all = Arc::new(Departures::default());
             let mut clients: Vec<Departure> = (0..3).map(|_| all.join()).collect();
             assert!(may_begin(&mut clients[0], MOST / 2) && may_begin(&mut clients[1], MOST / 2));
-            sleep(3 * STALLED_MAX).await;
+            sleep(3 * PATIENCE).await;
             assert!(!clients[0].is_over() && !clients[1].is_over(), "none waits");
             let waits = async {
                 std::future::poll_fn(|context| {
@@ -288,7 +399,7 @@ mod tests {
                 })
                 .await;
             };
-            tokio::time::timeout(2 * STALLED_MAX, waits).await.unwrap();
+            tokio::time::timeout(2 * PATIENCE, waits).await.unwrap();
             assert!(!clients[1].is_over());
             assert_eq!(all.bytes(), MOST);
         });

@@ -4,6 +4,7 @@
 mod arrivals;
 mod departures;
 mod pace;
+mod share;
 
 pub use arrivals::{Arrival, Arrivals};
 pub use departures::{Departure, Departures, bytes_of, is_large};

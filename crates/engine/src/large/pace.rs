@@ -2,8 +2,9 @@
 //!
 //! Memory for large messages is bounded for all connections together, in either direction
 //! (`arrivals`, `departures`), so a client that stops in the middle of one keeps it from the
-//! others. It may, as long as there is enough. When others wait, it must go on; one that does not
-//! is disconnected.
+//! others. It may, as long as there is enough. When others wait it must go on, with a megabyte a
+//! second: one that does not is disconnected. It has some seconds in which it may stand still, and
+//! what it is slower than that takes them up: with a byte now and then as soon as with none.
 //!
 //! Not here: which connections wait, and how much each holds.
 
@@ -11,20 +12,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long one may stand still while others wait for its memory.
-pub(super) const STALLED_MAX: Duration = Duration::from_secs(15);
-/// Bytes after which it counts as having gone on: a byte now and then is standing still.
-const STEP_BYTES: u64 = 256 * 1024;
+/// What each byte is worth, in microseconds, while others wait: a message of 100 MB may take 100 s.
+const BYTE_US: u64 = 1;
 /// Between two checks of a waiting connection whether the holders of the memory make progress.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Bytes since `since`.
+    /// Bytes since the last look.
     moved: u64,
-    /// When it was first seen standing still.
-    since: Option<Instant>,
+    /// What it has taken up of its patience, and when that was seen last.
+    behind: Option<(Duration, Instant)>,
     /// This side keeps it from making progress.
     is_excused: bool,
 }
@@ -33,9 +32,6 @@ impl Pace {
     /// So many bytes went on.
     pub(super) fn moved(&mut self, bytes: u64) {
         self.moved = self.moved.saturating_add(bytes);
-        if self.moved >= STEP_BYTES {
-            *self = Pace::default();
-        }
     }
 
     /// It cannot go on, through no fault of its client, until [`Pace::pressed`].
@@ -48,14 +44,22 @@ impl Pace {
         self.is_excused = false;
     }
 
-    /// Asked while others wait: for how long it has stood still, if that is too long.
-    pub(super) fn stalled(&mut self, now: Instant) -> Option<Duration> {
+    /// Asked while others wait, each second: by how much it is behind, if that is `patience`.
+    pub(super) fn stalled(&mut self, now: Instant, patience: Duration) -> Option<Duration> {
         if self.is_excused {
             return None;
         }
-        let since = *self.since.get_or_insert(now);
-        let still = now.saturating_duration_since(since);
-        (still >= STALLED_MAX).then_some(still)
+        let moved = std::mem::take(&mut self.moved);
+        let worth = Duration::from_micros(moved.saturating_mul(BYTE_US));
+        let behind = match self.behind {
+            // None waited for a time: it begins anew.
+            Some((behind, seen)) if now.saturating_duration_since(seen) <= 2 * LOOK_INTERVAL => {
+                (behind + now.saturating_duration_since(seen)).saturating_sub(worth)
+            }
+            _ => Duration::ZERO,
+        };
+        self.behind = Some((behind, now));
+        (behind >= patience).then_some(behind)
     }
 }
 

@@ -2,7 +2,8 @@
 //! applied.
 
 use bytes::Bytes;
-use towline_core::NewMessage;
+use towline_core::{CommitId, Fact, MessageSequence, NewMessage, QueueId, record};
+use towline_log::Urgency;
 use towline_node::{PutTo, Request};
 use towline_process::Clock;
 use towline_types::Payload;
@@ -39,6 +40,7 @@ fn data_folder(images: usize) -> (tempfile::TempDir, Home) {
                 message_id_hash: 0,
                 content: Payload::from(Bytes::from_static(b"content")),
                 envelope_bytes: 0,
+                ..NewMessage::default()
             },
             unit: None,
             reply_wanted: true,
@@ -51,12 +53,32 @@ fn data_folder(images: usize) -> (tempfile::TempDir, Home) {
         while images > 0 && open.images().take(door.as_ref()).unwrap().is_none() {}
     }
     door.log().shutdown();
-    // The door and its log keep each other, and with them the lock of the folder.
+    copy_of(folder.path())
+}
+
+/// The door and its log keep each other, and with them the lock of the folder.
+fn copy_of(folder: &Path) -> (tempfile::TempDir, Home) {
     let copy = tempfile::tempdir().unwrap();
     let home = Home::single(copy.path());
-    copy_files(folder.path(), copy.path());
-    copy_files(&folder.path().join("log"), home.log_folder());
+    copy_files(folder, copy.path());
+    copy_files(&folder.join("log"), home.log_folder());
     (copy, home)
+}
+
+/// Another process goes on with the log, and ends behind this run.
+fn goes_on(home: &Home, run: &[Fact]) -> (tempfile::TempDir, Home) {
+    let start = StartOptions::default();
+    let open = OpenInstance::open("QM1", home, &config(), start, Clock::start()).unwrap();
+    let log = open.door().log();
+    let mut appender = log.appender();
+    for (index, fact) in run.iter().enumerate() {
+        appender.record(0, |bytes| {
+            record::encode(fact, index + 1 == run.len(), bytes);
+        });
+    }
+    appender.commit(Urgency::Forced).unwrap();
+    log.shutdown();
+    copy_of(home.data())
 }
 
 fn copy_files(from: &Path, to: &Path) {
@@ -101,7 +123,7 @@ fn beside_an_older_image_the_page_file_is_not_trusted_and_a_marker_says_so_befor
     assert!(home.rebuild_marker().exists(), "until there is an image of what was rebuilt");
     let tail = rebuilt.tail;
     let mut instance = rebuilt.restart.finish(tail);
-    assert!(instance.plan_image().applied > Lsn::ZERO);
+    assert!(instance.plan_image().unwrap().applied > Lsn::ZERO);
 }
 
 #[test]
@@ -110,6 +132,24 @@ fn in_a_group_nothing_is_applied_that_is_not_known_to_be_committed() {
     let facts = |known| replayed(&home, known).restart.facts;
     assert!(facts(None) > PUTS, "all of the log");
     assert_eq!(facts(Some(0)), 0, "none of it");
+}
+
+/// One that follows would take no image, and free none of its log, until the leader changes again.
+#[test]
+fn a_start_gives_up_the_parts_of_a_commit_that_nobody_completed_where_the_term_changes() {
+    for images in [0, 1] {
+        let (_first, home) = data_folder(images);
+        let commit = CommitId(1 << 40);
+        let got = Fact::Got { queue: QueueId(1), sequence: MessageSequence(1) };
+        let part = |operations| Fact::Part { commit, operations };
+        let (_second, home) = goes_on(&home, &[part(1), got, part(0)]);
+        let mut within = replayed(&home, Some(u64::MAX));
+        assert!(within.restart.instance().plan_image().is_none(), "its leader may complete it");
+        drop(within);
+        let (_third, home) = goes_on(&home, &[Fact::Committed { operations: 0 }]);
+        let mut behind = replayed(&home, Some(u64::MAX));
+        assert!(behind.restart.instance().plan_image().is_some());
+    }
 }
 
 #[test]

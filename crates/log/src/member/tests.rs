@@ -21,7 +21,7 @@ use crate::listener::{Listener, Urgency};
 use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::record::{Kind, put_prefix};
-use crate::recover::Recovery;
+use crate::recover::{Recovery, ReplayItem};
 use crate::testing::{LOG_ID, Record, Watch, append, body, recover};
 
 /// What a leader passed to its replicator.
@@ -270,6 +270,34 @@ fn batches_that_wait_go_to_the_disk_with_one_write_and_one_sync() {
     assert_eq!((stats.writes, stats.syncs, stats.commits), (2, 2, 20));
     let follower = follower.again();
     assert_eq!(follower.places, batches.iter().map(Batch::place).collect::<Vec<_>>());
+}
+
+/// What the leader before did not finish is given up at a start, as by an instance that follows.
+#[test]
+fn replay_says_where_a_term_begins_also_when_its_first_batch_is_the_last_and_is_empty() {
+    let (leader, batches) = leader(1, 3);
+    let follower = Instance::new();
+    let last = batches.last().unwrap().place();
+    let begins = made(last, last.term + 1, &[]);
+    follower.receive(&batches);
+    follower.receive(std::slice::from_ref(&begins));
+    leader.end();
+    let memory = follower.memory.clone();
+    follower.end();
+    for (committed, terms) in [(last.index, vec![]), (begins.index, vec![begins.lsn])] {
+        let mut recovery = Recovery::open(disk(&memory), Options::small(), LOG_ID).unwrap();
+        recovery.yield_upto(committed);
+        let mut begun = Vec::new();
+        let take = |item: ReplayItem<'_>| {
+            begun.extend(match item {
+                ReplayItem::NewTerm { at } => Some(at),
+                ReplayItem::Record { .. } => None,
+            });
+            Ok::<(), std::convert::Infallible>(())
+        };
+        recovery.replay_items(crate::Begin::Image, take, |_, _| {}).unwrap();
+        assert_eq!(begun, terms, "known up to {committed}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use towline_types::Lsn;
 use super::files::Files;
 use super::member::ReplayMemory;
 use super::progress::Progress;
-use super::{ReplayError, Report};
+use super::{ReplayError, ReplayItem, Report};
 use crate::error::{Damage, LogError};
 use crate::folder::chain::{ExtentOffset, Link, finding};
 use crate::folder::names::extent_name;
@@ -18,6 +18,9 @@ use crate::folder::scan::Scan;
 use crate::folder::window::Cost;
 use crate::format::BATCH_HEADER_BYTES;
 use crate::record::{self, Halt, Kind, Receiver, Records, RunAssembler};
+
+/// Takes what replay yields.
+type ItemReceiver<'a, E> = dyn FnMut(ReplayItem<'_>) -> Result<(), E> + 'a;
 
 /// Where the run begins that is not finished yet.
 #[derive(Clone, Copy)]
@@ -36,11 +39,12 @@ pub(super) struct ReplaySource<'a, 'f> {
     pub(super) bytes_max: usize,
 }
 
-/// Reads batches to the end of the chain and yields the runs in them. Enters each batch into
+/// Reads batches to the end of the chain and yields the runs in them, and where another term
+/// begins. Enters each batch into
 /// `seen`, which may hold some back. Returns what reading again cost.
 pub(super) fn yield_runs<E>(
     source: ReplaySource<'_, '_>,
-    record: &mut Receiver<'_, E>,
+    take: &mut ItemReceiver<'_, E>,
     seen: &mut ReplayMemory,
     report: &mut Report,
     progress: &mut Progress<impl FnMut(u64, u64)>,
@@ -73,7 +77,15 @@ pub(super) fn yield_runs<E>(
             progress.done(scan.end);
             continue;
         }
+        // The batch that begins a term may have no record, and be the last one.
+        if link.is_some_and(|link| link.index > 0 && link.term != header.term) {
+            let at = header.lsn;
+            let taken = take(ReplayItem::NewTerm { at });
+            taken.map_err(|error| ReplayError::Record { lsn: at, error })?;
+        }
         let lsn = header.lsn.after(BATCH_HEADER_BYTES as u64);
+        let record: &mut Receiver<'_, E> =
+            &mut |lsn: Lsn, bytes: &[u8]| take(ReplayItem::Record { lsn, bytes });
         let mut again = |first: Lsn, last: Lsn, record: &mut Receiver<'_, E>| match start {
             Some(start) => read_again(files, start, first, last, record, &mut cost),
             None => Err(Halt::Malformed),

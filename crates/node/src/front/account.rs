@@ -27,7 +27,7 @@ const FREE_SHARE: u64 = 8;
 /// Bytes that one connection holds, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionAccount {
-    /// Parts of messages whose last frame has not come.
+    /// Parts of messages whose last frame has not come, and one that is being checked.
     pub arriving: u64,
     /// Messages that were put and have no answer yet.
     pub unanswered: u64,
@@ -35,6 +35,8 @@ pub struct ConnectionAccount {
     pub links: u64,
     /// Deliveries without their bodies: those that wait here, and those that the client has.
     pub deliveries: u64,
+    /// Outcomes in open units of work, with their message annotations.
+    pub units: u64,
     /// Bodies that were begun, and frames that wait for the socket.
     pub departing: u64,
     /// Answers to administration that wait for credit.
@@ -50,7 +52,7 @@ impl ConnectionAccount {
 
     /// What grows by what is sent to the client, and what leaves less of the bound for it.
     fn of_dispatch(&self) -> u64 {
-        self.links + self.deliveries + self.departing + self.replies
+        self.links + self.deliveries + self.units + self.departing + self.replies
     }
 }
 
@@ -64,10 +66,11 @@ impl Front {
         let holes = unsettled.holes as u64 * limits::SETTLED_DELIVERY_BYTES;
         let bodies = self.machine.begun_bytes() + self.links.leaving_bytes();
         ConnectionAccount {
-            arriving: self.machine.unfinished_bytes(),
+            arriving: self.unfinished_bytes(),
             unanswered: self.incoming_bytes as u64,
             links: self.links.bytes(),
             deliveries: held + open + holes,
+            units: self.units.bytes(),
             departing: (bodies + self.machine.output_bytes()) as u64,
             replies: self.admin_replies_bytes as u64,
         }
@@ -96,16 +99,29 @@ impl Front {
         share.clamp(limits::DISPATCHED_AHEAD_MIN, limits::DISPATCHED_AHEAD_MAX)
     }
 
-    /// Whether a consumer was not granted what it wants because of what the client has.
+    /// The account is full only because of what others hold: it goes on, with nothing from its
+    /// client, when it is full at so many bytes.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.is_full
+    pub fn goes_on_at(&self) -> Option<u64> {
+        let bytes = self.is_full.then(|| self.is_enough())?;
+        (self.full_at < bytes && bytes <= self.bytes_max).then_some(bytes)
     }
 
-    /// Lets the instance go on when the client has given back enough.
+    /// The least [`Front::set_full_at`] with which an account that was full is not any more.
+    fn is_enough(&self) -> u64 {
+        let held = self.account().of_dispatch();
+        // The inverse of what `go_on_if_free` asks for, rounded up.
+        held + held / (FREE_SHARE - 1) + 2
+    }
+
+    /// Lets the instance go on when there is enough free space: the client, or others, have given
+    /// some back.
     pub(super) fn go_on_if_free(&mut self, requests: &mut Vec<Request>) {
         let enough = self.full_at - self.full_at / FREE_SHARE;
-        if self.account().of_dispatch() >= enough {
+        let held = self.account().of_dispatch();
+        if held >= enough {
+            // The client of one that is woken by others would wait for ever.
+            assert!(self.is_enough() > self.full_at, "there is enough already");
             return;
         }
         self.is_full = false;
@@ -146,7 +162,12 @@ impl Front {
     }
 }
 
-/// Memory that is counted for a link with this name.
-pub(super) fn link_bytes(name: &str) -> u64 {
-    limits::LINK_BYTES + name.len() as u64
+/// Memory that is counted for a link with this name on which messages arrive.
+pub(super) fn producer_bytes(name: &str) -> u64 {
+    limits::PRODUCER_LINK_BYTES + name.len() as u64
+}
+
+/// Memory that is counted for a link with this name on which messages leave.
+pub(super) fn consumer_bytes(name: &str) -> u64 {
+    limits::CONSUMER_LINK_BYTES + name.len() as u64
 }

@@ -12,7 +12,7 @@ use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
-use super::account::link_bytes;
+use super::account::{consumer_bytes, producer_bytes};
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
 use super::outbound::Settling;
@@ -54,7 +54,7 @@ impl Front {
     }
 
     fn attach_coordinator(&mut self, attached: PeerAttach) -> Result<(), Error> {
-        let bytes = link_bytes(&attached.name);
+        let bytes = producer_bytes(&attached.name);
         self.check_link(bytes)?;
         let link = attached.link;
         let rejects = attached
@@ -90,7 +90,7 @@ impl Front {
         };
         let address = target.address.as_deref();
         check_topic(&target.capabilities, address)?;
-        let bytes = link_bytes(&attached.name);
+        let bytes = producer_bytes(&attached.name);
         self.check_link(bytes)?;
         dynamic::check(&target.dynamic_node_properties)?;
         let rejects = attached
@@ -139,7 +139,7 @@ impl Front {
         // Before its queue is looked for: one that was kept for it would not be found again.
         let selector = selector_of(&source.filter)?;
         let of_selector = selector.as_ref().map_or(0, |selector| selector.memory_bytes() as u64);
-        let bytes = link_bytes(&attached.name) + of_selector;
+        let bytes = consumer_bytes(&attached.name) + of_selector;
         self.check_link(bytes)?;
         let private = source.capabilities.contains(TEMPORARY_QUEUE);
         match self.purpose(&attached, address, source.dynamic, private) {
@@ -211,12 +211,18 @@ impl Front {
             return;
         };
         match result {
-            Ok(ProducerOpened { producer, address, message_bytes_max, limit_of }) => {
+            Ok(ProducerOpened {
+                producer,
+                address,
+                message_bytes_max,
+                limit_of,
+                goes_with_link,
+            }) => {
                 let rejects = attached
                     .source
                     .as_deref()
                     .is_none_or(|source| refused::knows_rejected(&source.outcomes));
-                self.nodes.attached(&attached, &address);
+                self.nodes.attached(&attached, &address, goes_with_link);
                 let credit = self.producer_credit();
                 let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
                 let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
@@ -241,7 +247,7 @@ impl Front {
             return;
         };
         match result {
-            Ok(ConsumerOpened { consumer, address }) => {
+            Ok(ConsumerOpened { consumer, address, goes_with_link }) => {
                 let browse = attached
                     .source
                     .as_deref()
@@ -256,7 +262,7 @@ impl Front {
                     }
                 };
                 self.links.set_consumer(token, consumer, settling);
-                self.nodes.attached(&attached, &address);
+                self.nodes.attached(&attached, &address, goes_with_link);
                 self.accept_consumer(&attached, &address, mode);
                 if let Some(flow) = flow {
                     self.flow(flow, requests);
@@ -301,7 +307,7 @@ impl Front {
         match self.links.get_mut(link) {
             Some(known) => known.used_for = used_for,
             None => {
-                self.links.insert(link, used_for, link_bytes(&attached.name));
+                self.links.insert(link, used_for, producer_bytes(&attached.name));
             }
         }
         let mut target = match attached.target.map(|target| *target) {
@@ -311,7 +317,7 @@ impl Front {
         if let Some(address) = address.filter(|_| target.dynamic || target.address.is_none()) {
             target.address = Some(Arc::from(address));
         }
-        target.dynamic_node_properties = dynamic::promised(target.dynamic);
+        target.dynamic_node_properties = self.nodes.promised(link);
         target.durable = TerminusDurability::None;
         target.expiry_policy = dynamic::promised_expiry(target.dynamic, target.expiry_policy);
         target.timeout_s = 0;
@@ -334,7 +340,7 @@ impl Front {
             address: Some(
                 wanted.address.clone().filter(|_| !wanted.dynamic).unwrap_or(Arc::from(address)),
             ),
-            dynamic_node_properties: dynamic::promised(wanted.dynamic),
+            dynamic_node_properties: self.nodes.promised(attached.link),
             durable: TerminusDurability::None,
             expiry_policy: dynamic::promised_expiry(wanted.dynamic, wanted.expiry_policy),
             timeout_s: 0,
@@ -361,6 +367,7 @@ impl Front {
     /// The link is gone, whichever side ended it; unless `closed` it may come back.
     pub(super) fn link_gone(&mut self, link: LinkId, closed: bool, requests: &mut Vec<Request>) {
         let keep_queue = self.nodes.detached(link, closed);
+        self.units.link_gone(link);
         match self.links.remove(link) {
             Some(LinkUse::Producer { producer, .. }) => {
                 requests.push(Request::CloseProducer { producer, keep_queue });
@@ -370,13 +377,11 @@ impl Front {
             }
             Some(LinkUse::Coordinator { .. }) => {
                 // What was declared on it and is still open is rolled back (AMQP 4.3).
-                for (unit, open) in &self.units {
-                    if open.coordinator == link {
-                        let token = NO_REQUESTER;
-                        let unit = *unit;
-                        requests.push(Request::Discharge { token, unit, fail: true });
-                    }
-                }
+                requests.extend(self.units.of_coordinator(link).map(|unit| Request::Discharge {
+                    token: NO_REQUESTER,
+                    unit,
+                    fail: true,
+                }));
             }
             Some(
                 LinkUse::Opening(_)
@@ -402,6 +407,7 @@ impl Front {
             && let Some(link) = self.links.by_token(token).map(|link| link.id)
         {
             self.nodes.detached(link, true);
+            self.units.link_gone(link);
             self.links.remove(link);
             self.machine.detach(link, true, Some(error::of_refusal(reason)));
         }

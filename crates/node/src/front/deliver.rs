@@ -4,12 +4,13 @@ use bytes::{Bytes, BytesMut};
 use towline_amqp::sections::{self, Header as AmqpHeader};
 use towline_amqp::types::{DeliveryState, TxnId};
 use towline_amqp::{LinkFlow, LinkId, Outgoing};
-use towline_core::{Delivery, MessageSequence, Refusal, UnitId};
+use towline_core::{Delivery, MessageSequence, Refusal};
 use towline_types::{Payload, Time, limits};
 
 use super::links::LinkUse;
 use super::message::{self, PeerOutcome, SettlementAnswer};
-use super::{DeliveryKey, Front, format};
+use super::open_units::DeliveryKey;
+use super::{Front, format};
 use crate::request::Request;
 
 /// Bytes of one allocation from which header sections are cut.
@@ -137,7 +138,7 @@ impl Front {
                 return self.detached(link, requests);
             }
         };
-        let Some(unit) = self.unit_of_outcome(DeliveryKey { link, key }, unit, settled) else {
+        let Some(unit) = self.units.of_outcome(DeliveryKey { link, key }, unit, settled) else {
             let error = super::error::of_refusal(&Refusal::UnknownUnit);
             self.machine.detach(link, true, Some(error));
             return self.detached(link, requests);
@@ -150,6 +151,8 @@ impl Front {
                 return self.detached(link, requests);
             }
         };
+        let annotations =
+            annotations.filter(|map| unit.is_none_or(|unit| self.units.annotate(unit, map)));
         // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits
         // for the unit's end.
         let reply_wanted = !settled && unit.is_none();
@@ -166,32 +169,6 @@ impl Front {
         });
     }
 
-    /// The unit of work that an outcome belongs to: the one that the peer named, or the one that
-    /// has the delivery already, of which the peer now says that it has forgotten it. `None`: the
-    /// peer named one that is not open on this connection (AMQP 4.4.2).
-    fn unit_of_outcome(
-        &mut self,
-        delivery: DeliveryKey,
-        named: Option<UnitId>,
-        settled: bool,
-    ) -> Option<Option<UnitId>> {
-        match named {
-            Some(unit) => {
-                let open = self.units.get_mut(&unit)?;
-                if !settled {
-                    open.provisional.insert(delivery);
-                }
-                Some(Some(unit))
-            }
-            None if settled => {
-                let mut open = self.units.iter();
-                let has = open.find(|(_, open)| open.provisional.contains(&delivery));
-                Some(has.map(|(unit, _)| *unit))
-            }
-            None => Some(None),
-        }
-    }
-
     /// A message or an outcome is dropped: its link is detached, or its delivery is not open.
     pub(super) fn lost(&mut self, state: Option<&DeliveryState>) {
         if let Some(DeliveryState::Transactional { txn_id, .. }) = state {
@@ -202,10 +179,7 @@ impl Front {
     /// What the peer put into a unit of work was dropped. The unit must not commit as though it
     /// were in it (AMQP 4.4).
     pub(super) fn lost_in_unit(&mut self, txn_id: &TxnId) {
-        let unit = message::unit_of_txn(txn_id).ok();
-        if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {
-            open.spoiled = true;
-        }
+        self.units.spoil(message::unit_of_txn(txn_id).ok());
     }
 
     /// The instance settled a delivery that had an unsettled outcome, or refused an outcome.
@@ -216,7 +190,9 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let SettlementAnswer { link: token, sequence, unit, outcome, result } = answer;
-        let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
+        // Another link may have the token by now. It is no consumer's yet: its opening is answered
+        // behind what was asked for before it.
+        let Some(link) = self.links.consumer(token).map(|link| link.id) else { return };
         match result {
             Ok(()) if self.left(now, token, sequence, requests) => {}
             Ok(()) => {

@@ -4,7 +4,8 @@
 //! There is one promise, delete-on-close: a queue that was made for a link goes when that link is
 //! closed, whichever other connections have it open. The other lifetimes are understood, and
 //! answered with this one: the answer says what is true. Wishes that are not understood are not
-//! repeated.
+//! repeated. An administrator may have given the model DEFTYPE(PERMDYN): then queues stay, until
+//! they are deleted by DELETE, and no lifetime is promised.
 //!
 //! A link that is detached and not closed may come back under its name, and finds its queue: until
 //! the session ends, or the connection, as the expiry policy of its terminus says (3.5.6). What was
@@ -80,12 +81,14 @@ struct Node {
     link_name: String,
     peer_role: Role,
     queue: String,
+    /// It is temporary.
+    goes_with_link: bool,
     expiry: ExpiryPolicy,
 }
 
 impl Nodes {
     /// A link was attached to `queue`; when its terminus is dynamic, the queue is its own.
-    pub(super) fn attached(&mut self, attached: &PeerAttach, queue: &str) {
+    pub(super) fn attached(&mut self, attached: &PeerAttach, queue: &str, goes_with_link: bool) {
         let (dynamic, expiry) = match (attached.peer_role, attached.target.as_deref()) {
             (Role::Sender, Some(LinkTarget::Target(target))) => {
                 (target.dynamic, target.expiry_policy)
@@ -103,9 +106,20 @@ impl Nodes {
             link_name: attached.name.to_string(),
             peer_role: attached.peer_role,
             queue: queue.to_owned(),
+            goes_with_link,
             expiry,
         };
         self.of_links.insert(attached.link, node);
+    }
+
+    /// What the answer to an attach says of its node.
+    pub(super) fn promised(&self, link: LinkId) -> Map {
+        if !self.of_links.get(&link).is_some_and(|node| node.goes_with_link) {
+            return Map::default();
+        }
+        let nothing = OwnedValue::list(&[]);
+        let policy = OwnedValue::described(Value::Ulong(DELETE_ON_CLOSE), nothing.view());
+        Map::default().with(LIFETIME_POLICY, policy.view())
     }
 
     /// The link is gone: whether its queue stays, for the link to come back.
@@ -136,16 +150,6 @@ impl Nodes {
         let gone = self.kept.extract_if(.., |(link, node)| goes(link, node));
         gone.map(|(_, node)| node.queue).collect()
     }
-}
-
-/// What the answer to an attach says of its node.
-pub(super) fn promised(dynamic: bool) -> Map {
-    if !dynamic {
-        return Map::default();
-    }
-    let nothing = OwnedValue::list(&[]);
-    let policy = OwnedValue::described(Value::Ulong(DELETE_ON_CLOSE), nothing.view());
-    Map::default().with(LIFETIME_POLICY, policy.view())
 }
 
 /// What the answer to an attach says of how long its terminus is kept (3.5.6). Of a link that is

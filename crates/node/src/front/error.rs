@@ -23,6 +23,7 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         R::ObjectOpen(_) | R::NotEmpty { .. } | R::Uncommitted(_) => condition::PRECONDITION_FAILED,
         R::QueueFull { .. }
         | R::UnitTooManyMessages { .. }
+        | R::UnitsTooManyPuts { .. }
         | R::UnitTooLarge { .. }
         | R::TooManyUnits { .. }
         | R::MemoryFull { .. }

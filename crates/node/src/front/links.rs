@@ -1,4 +1,12 @@
-//! The links of one connection: what each is for, found by AMQP id, by token and by consumer.
+//! The links of one connection: what each is for, found by AMQP id, by token, by consumer and by
+//! session.
+//!
+//! Not here: who has its turn (`link_schedule`).
+//!
+//! Invariant: `by_id` and `by_session` have the same links. A client may have 15,000 of them, and
+//! end another session as often as it can send frames: that must not look at all of them.
+
+use std::collections::BTreeSet;
 
 use slab::Slab;
 use towline_amqp::{LinkFlow, LinkId, PeerAttach, SessionId};
@@ -110,6 +118,8 @@ pub(super) struct Links {
     links: Slab<Link>,
     by_id: FastMap<LinkId, usize>,
     by_consumer: FastMap<ConsumerId, usize>,
+    /// By number of a session.
+    by_session: Vec<BTreeSet<LinkId>>,
     /// By number of a session: frames of its window that are kept for what is leaving.
     reserved: Vec<u32>,
     /// Bytes of what is leaving, of all links together.
@@ -128,7 +138,23 @@ impl Links {
         let slot = self.links.insert(Link { id, used_for, logs: false, bytes });
         self.bytes += bytes;
         self.by_id.insert(id, slot);
+        let session = usize::from(id.session());
+        if self.by_session.len() <= session {
+            self.by_session.resize_with(session + 1, BTreeSet::new);
+        }
+        if let Some(links) = self.by_session.get_mut(session) {
+            links.insert(id);
+        }
         LinkToken(slot as u64)
+    }
+
+    /// The id means no link any more.
+    fn forget_id(&mut self, id: LinkId) -> Option<usize> {
+        let slot = self.by_id.remove(&id)?;
+        let links = self.by_session.get_mut(usize::from(id.session()));
+        let was_there = links.is_some_and(|links| links.remove(&id));
+        assert!(was_there, "a link that its session does not know would stay for ever");
+        Some(slot)
     }
 
     #[inline]
@@ -307,7 +333,7 @@ impl Links {
 
     /// Forgets a link. One that still waits for its answer stays, as abandoned.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<LinkUse> {
-        let slot = self.by_id.remove(&id)?;
+        let slot = self.forget_id(id)?;
         let link = self.links.get_mut(slot)?;
         if matches!(link.used_for, LinkUse::Opening(_)) {
             return Some(std::mem::replace(&mut link.used_for, LinkUse::Abandoned));
@@ -328,7 +354,7 @@ impl Links {
     /// Forgets an abandoned link for good.
     pub(super) fn forget(&mut self, token: LinkToken) {
         if let Some(link) = self.take(slot_of(token)) {
-            self.by_id.remove(&link.id);
+            self.forget_id(link.id);
         }
     }
 
@@ -340,8 +366,10 @@ impl Links {
         })
     }
 
-    pub(super) fn of_session(&self, session: SessionId) -> Vec<LinkId> {
-        self.by_id.keys().copied().filter(|id| id.is_of(session)).collect()
+    /// The links of a session. What others have costs nothing.
+    pub(super) fn of_session(&self, session: SessionId) -> impl Iterator<Item = LinkId> {
+        let links = self.by_session.get(usize::from(session.number()));
+        links.into_iter().flatten().copied()
     }
 
     /// The links on which administration requests arrive.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use towline_amqp::codec::{Map, Reader, Value};
+use bytes::Bytes;
+use towline_amqp::codec::{Map, MapView, Reader, Value};
 use towline_amqp::sections::{self, MessageBuilder, MessageId, Sections};
 use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
 use towline_core::{DeadLetter, MessageSequence, NewMessage, Outcome, Refusal, UnitId};
@@ -15,7 +15,11 @@ use crate::request::LinkToken;
 /// The message-format of many messages in one transfer, as Azure's clients send them.
 const BATCH_FORMAT: u32 = 0x8001_3700;
 
+/// Annotation with the time of delivery, as JMS clients and other brokers have it.
+const DELIVERY_TIME: &str = "x-opt-delivery-time";
+
 /// A message as it came in.
+#[derive(Debug)]
 pub(super) struct IncomingMessage {
     pub(super) message: NewMessage,
     /// The queue that it names itself, where it must.
@@ -70,6 +74,7 @@ pub(super) fn from_payload(
     // A time before 1970 counts as none: the message does not expire.
     let absolute = properties.absolute_expiry_time_ms.and_then(|ms| u64::try_from(ms).ok());
     let absolute = absolute.map(|ms| Time(ms.saturating_mul(1_000)));
+    let annotations = sections.message_annotations(&whole);
     let message = NewMessage {
         persistent: header.durable,
         priority: header.priority,
@@ -78,15 +83,28 @@ pub(super) fn from_payload(
         expires_at: by_ttl.or(absolute),
         correlation_hash: properties.correlation_id.map_or(0, |id| id.correlation_id_hash()),
         message_id_hash: properties.message_id.as_ref().map_or(0, MessageId::message_id_hash),
+        group: properties.group_id.filter(|id| !id.is_empty()).map_or(0, sections::id_hash),
+        group_sequence: properties.group_sequence.unwrap_or(0),
+        deliver_at: annotations.as_ref().and_then(delivery_time),
         content: format::with_format(sections.in_order(&whole), format),
         envelope_bytes: (sections.envelope_bytes(&whole) + format::mark_bytes(format)) as u64,
     };
     let to = properties.to.filter(|_| wants_to);
-    if wants_to && topics::is_destination(to, sections.message_annotations(&whole).as_ref()) {
+    if wants_to && topics::is_destination(to, annotations.as_ref()) {
         return Err(topics::unsupported(to.unwrap_or("the message's destination")));
     }
     let to = to.map(|to| to.strip_prefix("queue://").unwrap_or(to).to_owned());
     Ok(IncomingMessage { message, to })
+}
+
+/// When a producer wants its message delivered, in milliseconds since 1970; a time before counts as
+/// none: the message is due.
+fn delivery_time(annotations: &MapView<'_>) -> Option<Time> {
+    let ms = match annotations.get(DELIVERY_TIME)? {
+        Value::Timestamp(ms) => ms,
+        number => number.as_i64()?,
+    };
+    Some(Time(u64::try_from(ms).ok()?.saturating_mul(1_000)))
 }
 
 /// The unit of work that a transfer belongs to.
@@ -155,19 +173,18 @@ pub(super) fn outcome_of(
 /// The message annotations of a `modified` outcome, if it has any.
 ///
 /// # Errors
-/// They are longer than we keep.
+/// They are longer than we keep, or more.
 pub(super) fn annotations_of(state: Option<&DeliveryState>) -> Result<Option<Box<Map>>, Error> {
     let outcome = state.and_then(DeliveryState::outcome);
     let Some(AmqpOutcome::Modified { annotations, .. }) = outcome else { return Ok(None) };
-    let Some(map) = annotations.as_ref().filter(|map| map.iter().next().is_some()) else {
-        return Ok(None);
-    };
-    let mut encoded = BytesMut::new();
-    map.encode(&mut encoded);
-    if encoded.len() > limits::MODIFIED_ANNOTATIONS_BYTES_MAX {
-        let bytes = encoded.len();
-        let most = limits::MODIFIED_ANNOTATIONS_BYTES_MAX;
-        let text = format!("message annotations of {bytes} bytes in modified; {most} are kept");
+    let Some(map) = annotations.as_ref().filter(|map| !map.is_empty()) else { return Ok(None) };
+    let (bytes, bytes_max) = (map.encoded_bytes(), limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+    let (count, count_max) = (map.len(), limits::MODIFIED_ANNOTATIONS_MAX);
+    if bytes > bytes_max || count > count_max {
+        let text = format!(
+            "{count} message annotations of {bytes} bytes in modified; {count_max} of {bytes_max} \
+             bytes are kept"
+        );
         return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, &text));
     }
     Ok(Some(map.clone()))
@@ -205,8 +222,9 @@ pub(super) fn note(queue: &str, place: &str) -> Payload {
 
 /// The content with what `modified` outcomes added to its message annotations: an encoded map.
 pub(super) fn with_annotations(content: &Payload, annotations: &Bytes) -> Payload {
-    let Ok(map) = Map::decode(&mut Reader::new(annotations)) else { return content.clone() };
-    let named = map.iter().filter_map(|(key, value)| match key {
+    let map = Value::decode(&mut Reader::new(annotations));
+    let Ok(Value::Map(map)) = map else { return content.clone() };
+    let named = map.iter().map_while(Result::ok).filter_map(|(key, value)| match key {
         // Reserved ones are numbers, and no peer of ours knows what they mean.
         Value::Symbol(name) if name.is_ascii() => Some((name, value)),
         _ => None,
@@ -251,4 +269,46 @@ pub(super) fn with_dead_letter(content: &Payload, dead_letter: &DeadLetter) -> P
         .and_then(|marked| sections::with_application_properties(&marked, &properties));
     // It was well formed when it was put; if it is not any more, it goes as it is.
     Payload::from(marked.unwrap_or_else(|_| Bytes::clone(&whole)))
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_amqp::sections::Properties;
+
+    use super::*;
+
+    fn incoming(properties: Properties<'_>, annotation: Option<Value<'_>>) -> NewMessage {
+        let mut message = MessageBuilder::new().properties(properties);
+        if let Some(value) = annotation {
+            message = message.message_annotation(DELIVERY_TIME, value);
+        }
+        let payload = Payload::from(message.value(Value::String("x")));
+        from_payload(Time(5), &payload, 0, false).unwrap().message
+    }
+
+    #[test]
+    fn a_message_is_in_the_group_that_its_producer_names() {
+        let named = |group_id| Properties {
+            group_id: Some(group_id),
+            group_sequence: Some(7),
+            ..Properties::default()
+        };
+        let message = incoming(named("orders"), None);
+        assert_eq!((message.group, message.group_sequence), (sections::id_hash("orders"), 7));
+        assert_eq!(incoming(named(""), None).group, 0, "an empty name is none");
+        let message = incoming(Properties::default(), None);
+        assert_eq!((message.group, message.group_sequence, message.deliver_at), (0, 0, None));
+    }
+
+    #[test]
+    fn the_time_of_delivery_is_in_milliseconds_whatever_kind_of_number_says_it() {
+        let due = |value| incoming(Properties::default(), Some(value)).deliver_at;
+        for value in [Value::Timestamp(1_500), Value::Long(1_500), Value::Ulong(1_500)] {
+            assert_eq!(due(value), Some(Time(1_500_000)));
+        }
+        assert_eq!(due(Value::Timestamp(i64::MAX)), Some(Time(u64::MAX)));
+        for value in [Value::Timestamp(-1), Value::String("soon"), Value::Null] {
+            assert_eq!(due(value), None);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 mod account;
 mod admin;
 mod attach;
+mod checking;
 mod deliver;
 mod delivery_window;
 mod dynamic;
@@ -14,6 +15,7 @@ mod format;
 mod link_schedule;
 mod links;
 mod message;
+mod open_units;
 mod outbound;
 mod presettled;
 mod producer_credit;
@@ -31,16 +33,18 @@ use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, ServerOptions};
-use towline_core::{FastMap, UnitId};
 use towline_types::{Payload, Time};
 
 pub use self::account::ConnectionAccount;
+use self::checking::PendingMessage;
+pub use self::checking::{CheckedMessage, MessageCheck};
 use self::dynamic::Nodes;
 use self::links::Links;
 use self::message::SettlementAnswer;
 pub(crate) use self::message::{
     DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time,
 };
+use self::open_units::OpenUnits;
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
 
@@ -94,13 +98,15 @@ pub struct Front {
     links: Links,
     nodes: Nodes,
     in_flight: Slab<InFlight>,
+    /// What came behind it waits.
+    checking: Option<PendingMessage>,
     incoming_bytes: usize,
     /// See [`ConnectionAccount`].
     bytes_max: u64,
     full_at: u64,
     /// A consumer was not granted what it wants, because of what the connection holds.
     is_full: bool,
-    units: FastMap<UnitId, OpenUnit>,
+    units: OpenUnits,
     admin_replies: VecDeque<Outgoing>,
     /// Of their contents.
     admin_replies_bytes: usize,
@@ -132,27 +138,6 @@ struct InFlight {
     tag: Option<DeliveryTag>,
 }
 
-/// A delivery to the peer: its link, and our key for it there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct DeliveryKey {
-    link: LinkId,
-    key: u64,
-}
-
-/// A unit of work that this connection declared.
-#[derive(Debug)]
-struct OpenUnit {
-    /// The coordinator link that it was declared on: it ends with it.
-    coordinator: LinkId,
-    /// Deliveries with a provisional outcome that the peer has not settled.
-    provisional: HashSet<DeliveryKey>,
-    /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
-    /// it cannot commit.
-    spoiled: bool,
-    /// The peer asked for a commit all the same; it learns that it was a rollback.
-    commit_refused: bool,
-}
-
 /// What a peer asks for that wants to be the only connection of its container id.
 pub const SOLE_CONNECTION: &str = "sole-connection-for-container";
 
@@ -177,11 +162,12 @@ impl Front {
             links: Links::default(),
             nodes: Nodes::default(),
             in_flight: Slab::new(),
+            checking: None,
             incoming_bytes: 0,
             bytes_max: options.bytes_max,
             full_at: options.bytes_max,
             is_full: false,
-            units: FastMap::default(),
+            units: OpenUnits::default(),
             admin_replies: VecDeque::new(),
             admin_replies_bytes: 0,
             admin_correlations: HashMap::new(),
@@ -209,13 +195,18 @@ impl Front {
     }
 
     /// Takes whole frames from the front of `input`; what they ask for is added to `requests`.
+    /// Nothing is taken while a message [is being checked](Front::is_checking).
     pub fn receive(&mut self, now: Time, input: &mut BytesMut, requests: &mut Vec<Request>) {
+        if self.checking.is_some() {
+            return;
+        }
         loop {
             let before = input.len();
             self.machine.receive(now, input);
             self.take_events(now, requests);
             // While a login waits for its answer the machine takes nothing.
-            if input.is_empty() || input.len() == before || self.machine.has_more() {
+            let is_all = input.is_empty() || input.len() == before || self.machine.has_more();
+            if is_all || self.checking.is_some() {
                 self.check_arriving();
                 if self.is_full {
                     self.go_on_if_free(requests);
@@ -261,7 +252,7 @@ impl Front {
     /// Whether the connection is over once the output is flushed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.machine.is_finished()
+        self.machine.is_finished() && self.checking.is_none()
     }
 
     /// Whether both sides closed it without an error.
@@ -282,10 +273,10 @@ impl Front {
         self.incoming_bytes
     }
 
-    /// Bytes of messages without their last frame so far.
+    /// Bytes of messages without their last frame so far, and of one that is being checked.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
-        self.machine.unfinished_bytes()
+        self.machine.unfinished_bytes() + self.checking_bytes()
     }
 
     /// Whether there is something to send.
@@ -380,7 +371,7 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while !self.entering {
+        while !self.entering && self.checking.is_none() {
             let Some(event) = self.machine.next_event() else { return };
             self.take_event(now, event, requests);
         }
@@ -400,16 +391,17 @@ impl Front {
             Event::Detached { link, by_peer, closed, .. } => {
                 if !by_peer && self.links.is_producer(link) {
                     // A message that was too long, for example: it may have been part of any unit.
-                    self.units.values_mut().for_each(|unit| unit.spoiled = true);
+                    self.units.spoil_all();
                 }
                 self.link_gone(link, closed || !by_peer, requests);
             }
             Event::SessionEnded { session, by_peer, .. } => {
                 if !by_peer {
                     // What ended it, and what was behind that, may have been part of any unit.
-                    self.units.values_mut().for_each(|unit| unit.spoiled = true);
+                    self.units.spoil_all();
                 }
-                for link in self.links.of_session(session) {
+                let links: Vec<LinkId> = self.links.of_session(session).collect();
+                for link in links {
                     self.link_gone(link, false, requests);
                 }
                 let queues = self.nodes.session_ended(session).into_iter();

@@ -61,9 +61,7 @@ impl Front {
         if silent || (!delivery.is_settled() && rejects) {
             return self.reject(delivery, unit, error);
         }
-        if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {
-            open.spoiled = true;
-        }
+        self.units.spoil(unit);
         self.machine.detach(link, true, Some(error));
         self.detached(link, requests);
     }
@@ -109,7 +107,7 @@ impl Front {
         let unit = message::unit_of(transfer.state.as_ref()).ok().flatten();
         if delivery.is_settled() && unit.is_none() {
             // It ends before its last frame, which might have named its unit.
-            self.units.values_mut().for_each(|unit| unit.spoiled = true);
+            self.units.spoil_all();
         }
         let refused = RefusedMessage { delivery, tag: Some(transfer.tag), unit, avoidable: true };
         self.refuse_message(refused, Error::new(condition::MESSAGE_SIZE_EXCEEDED, &text), requests);

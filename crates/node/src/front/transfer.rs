@@ -1,7 +1,5 @@
 //! Messages arrive: puts, and the commands of the transaction coordinator.
 
-use std::collections::HashSet;
-
 use towline_amqp::types::{
     CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
 };
@@ -9,10 +7,12 @@ use towline_amqp::{IncomingDelivery, IncomingId, coordinator};
 use towline_core::{Refusal, UnitId};
 use towline_types::Time;
 
+use super::checking::{CheckedMessage, PendingMessage};
 use super::links::LinkUse;
 use super::message::{self, IncomingMessage};
+use super::open_units::DeliveryKey;
 use super::refused::RefusedMessage;
-use super::{DeliveryKey, Front, InFlight, NO_REQUESTER, OpenUnit, error};
+use super::{Front, InFlight, NO_REQUESTER, error};
 use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
@@ -66,12 +66,25 @@ impl Front {
             Err(error) => return self.refuse_message(refused, error, requests),
         };
         refused.unit = unit;
-        let bytes = transfer.payload.len();
-        let payload = &transfer.payload;
-        let format = transfer.message_format;
-        let parsed =
-            message::from_payload(now.moved(self.ahead_us), payload, format, producer.is_none());
-        let IncomingMessage { message, to } = match parsed {
+        self.check(now, transfer, producer, refused, requests);
+    }
+
+    /// A message was checked, and is put if it is one.
+    pub(super) fn put_checked(
+        &mut self,
+        pending: PendingMessage,
+        checked: CheckedMessage,
+        requests: &mut Vec<Request>,
+    ) {
+        let PendingMessage { refused, producer, bytes, .. } = pending;
+        let RefusedMessage { delivery, tag, unit, .. } = refused;
+        if self.links.token(delivery.link).is_none() {
+            // It was detached while the message was checked, because an earlier one was refused,
+            // for example. Its producer is closed, and what has that id now may be another
+            // client's.
+            return self.units.spoil(unit);
+        }
+        let IncomingMessage { message, to } = match checked.0 {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse_message(refused, error, requests),
         };
@@ -99,7 +112,7 @@ impl Front {
     /// message is refused outside of any (AMQP 4.4.1).
     fn open_unit_of(&self, state: Option<&DeliveryState>) -> Result<Option<UnitId>, Error> {
         let unit = message::unit_of(state)?;
-        if unit.is_some_and(|unit| !self.units.contains_key(&unit)) {
+        if unit.is_some_and(|unit| !self.units.is_open(unit)) {
             return Err(error::of_refusal(&Refusal::UnknownUnit));
         }
         Ok(unit)
@@ -149,9 +162,7 @@ impl Front {
 
     /// Refuses one message; the link goes on.
     pub(super) fn reject(&mut self, delivery: IncomingId, unit: Option<UnitId>, error: Error) {
-        if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {
-            open.spoiled = true;
-        }
+        self.units.spoil(unit);
         let error = Some(Box::new(error));
         let state = match unit {
             None => DeliveryState::Rejected { error },
@@ -181,7 +192,7 @@ impl Front {
                     Ok(unit) => {
                         // A unit that lost a message must not commit as though it were whole.
                         let mut fail = discharge.fail;
-                        if let Some(open) = self.units.get_mut(&unit).filter(|open| open.spoiled) {
+                        if let Some(open) = self.units.get_mut(unit).filter(|open| open.spoiled) {
                             open.commit_refused = !fail;
                             fail = true;
                         }
@@ -210,14 +221,7 @@ impl Front {
                     requests.push(Request::Discharge { token: NO_REQUESTER, unit, fail: true });
                     return;
                 }
-                let open = OpenUnit {
-                    coordinator: delivery.link,
-                    provisional: HashSet::new(),
-                    spoiled: false,
-                    commit_refused: false,
-                };
-                let before = self.units.insert(unit, open);
-                assert!(before.is_none(), "a unit of work is declared once");
+                self.units.declared(unit, delivery.link);
                 let state = DeliveryState::Declared { txn_id: message::txn_id(unit) };
                 self.machine.settle_incoming(delivery, state);
                 self.refill(delivery.link);
@@ -236,7 +240,7 @@ impl Front {
     ) {
         let mut result = result;
         let committed = !fail && result.is_ok();
-        if let Some(open) = self.units.remove(&unit) {
+        if let Some(open) = self.units.ended(unit) {
             if open.commit_refused && result.is_ok() {
                 result = Err(Refusal::UnitDoomed);
             }

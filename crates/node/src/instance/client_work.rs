@@ -1,15 +1,19 @@
-//! Clients with requests that wait for a put of theirs that takes longer than one step: a large
-//! body goes to the log in pieces, with the turns of others between them.
+//! Clients with requests that wait for a request of theirs that takes longer than one step: a large
+//! body goes to the log in pieces, and the commit of a large unit of work in parts, with the turns
+//! of others between them.
 //!
-//! Not here: how such a put is decided (`towline_core`); what else is done in slices (its `work`).
+//! Not here: how such a request is decided (`towline_core`); what else is done in slices (its
+//! `work`).
 //!
 //! Invariants: what a client asks for is decided in the order in which it asked; a client is in
-//! `turns` once, as long as it has work.
+//! `turns` or `postponed` once, as long as it has work; what waits is bounded, because nothing more
+//! is taken from a client with enough of it ([`Instance::has_enough_of`]). A commit that has begun
+//! goes on to its end, also when its client is gone.
 
 use std::collections::VecDeque;
 
-use towline_core::{ConnectionId, FastMap, LargePutId, UnitId};
-use towline_types::Time;
+use towline_core::{CommitId, ConnectionId, FastMap, LargePutId, UnitId};
+use towline_types::{Time, limits};
 
 use super::{Instance, Outbound};
 use crate::journal::Journal;
@@ -23,13 +27,22 @@ const UNITS_PER_PIECE: u32 = 128;
 pub(super) struct ClientWork {
     clients: FastMap<ConnectionId, BusyClient>,
     turns: VecDeque<ConnectionId>,
+    /// Clients that wait with a commit until an image is taken.
+    postponed: Vec<ConnectionId>,
 }
 
 #[derive(Debug, Default)]
 struct BusyClient {
-    put: Option<PutInPieces>,
-    /// What it asked for behind the put, in order.
+    doing: Option<LongRequest>,
+    /// What it asked for behind that, in order.
     waiting: VecDeque<Request>,
+}
+
+/// A request that takes longer than a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LongRequest {
+    Put(PutInPieces),
+    Commit(RunningCommit),
 }
 
 /// A put that has begun.
@@ -39,6 +52,15 @@ pub(super) struct PutInPieces {
     pub(super) unit: Option<UnitId>,
     /// The token of the client that waits for it.
     pub(super) reply: Option<u64>,
+}
+
+/// The commit of a large unit of work that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunningCommit {
+    pub(super) id: CommitId,
+    pub(super) unit: UnitId,
+    /// The token of the client that waits for it.
+    pub(super) token: u64,
 }
 
 impl BusyClient {
@@ -62,30 +84,54 @@ impl ClientWork {
         self.turns.is_empty()
     }
 
-    /// How many clients have some.
+    /// How many clients have some, those among them that wait for an image.
     pub(super) fn len(&self) -> usize {
-        self.turns.len()
+        self.clients.len()
     }
 
-    /// A put of this client has begun.
-    pub(super) fn begin(&mut self, connection: ConnectionId, put: PutInPieces) {
+    /// A long request of this client has begun.
+    pub(super) fn begin(&mut self, connection: ConnectionId, request: LongRequest) {
         let client = self.clients.entry(connection).or_insert_with(|| {
             self.turns.push_back(connection);
             BusyClient::default()
         });
-        let before = client.put.replace(put);
-        assert!(before.is_none(), "a client puts one message after the other");
+        let before = client.doing.replace(request);
+        assert!(before.is_none(), "a client does one thing after the other");
+    }
+
+    /// A commit that is on its way, taken out of its turn; and whose it is.
+    pub(super) fn take_commit(&mut self) -> Option<(ConnectionId, RunningCommit)> {
+        self.clients.iter_mut().find_map(|(connection, client)| match client.doing {
+            Some(LongRequest::Commit(commit)) => {
+                client.doing = None;
+                Some((*connection, commit))
+            }
+            Some(LongRequest::Put(_)) | None => None,
+        })
+    }
+
+    /// This request of a client is decided when an image is taken, and before all that waits.
+    pub(super) fn postpone(&mut self, connection: ConnectionId, request: Request) {
+        self.clients.entry(connection).or_default().waiting.push_front(request);
+        self.turns.retain(|known| *known != connection);
+        self.postponed.push(connection);
+    }
+
+    /// What was postponed has its turn.
+    pub(super) fn resume_postponed(&mut self) {
+        self.turns.extend(self.postponed.drain(..));
     }
 
     fn end(&mut self, connection: ConnectionId) -> Option<BusyClient> {
         let client = self.clients.remove(&connection)?;
         self.turns.retain(|known| *known != connection);
+        self.postponed.retain(|known| *known != connection);
         Some(client)
     }
 }
 
 impl Instance {
-    /// A client asks: behind its put, if one is on its way.
+    /// A client asks: behind its long request, if one is on its way.
     pub(super) fn asked(
         &mut self,
         now: Time,
@@ -97,7 +143,9 @@ impl Instance {
         match (self.client_work.clients.get_mut(&connection), &request) {
             (None, _) => {}
             (Some(_), Request::Disconnect { lost }) => {
-                self.end_client_work(now, connection, *lost, journal, out);
+                if !self.end_client_work(now, connection, *lost, journal, out) {
+                    return;
+                }
             }
             (Some(client), _) => return client.waits(request),
         }
@@ -117,14 +165,68 @@ impl Instance {
         !self.client_work.is_empty() && !self.is_stalled()
     }
 
+    /// Whether clients wait with their commits for an image: [`super::Input::Tick`] must come.
+    pub(super) fn has_postponed(&self) -> bool {
+        !self.client_work.postponed.is_empty()
+    }
+
+    /// Whether a commit of this size waits because an image is due.
+    pub(super) fn image_goes_first(&mut self, now: Time) -> bool {
+        self.waiting_image.goes_first(now)
+    }
+
+    /// Commits that waited for an image go on once it is taken, or when it is their turn.
+    pub(super) fn look_at_postponed(&mut self, now: Time) {
+        if self.has_postponed() && !self.image_goes_first(now) {
+            self.client_work.resume_postponed();
+        }
+    }
+
     /// How many requests of a client wait behind its put.
     #[must_use]
     pub fn requests_waiting(&self, connection: ConnectionId) -> usize {
         self.client_work.clients.get(&connection).map_or(0, |client| client.waiting.len())
     }
 
-    /// A slice of it; what it cost is taken off `units`.
-    pub(super) fn do_client_work(
+    /// Whether so much of what a client asked for waits behind its put that nothing more is to be
+    /// taken from it. [`Outbound::caught_up`] says when that is over.
+    #[must_use]
+    pub fn has_enough_of(&self, connection: ConnectionId) -> bool {
+        self.requests_waiting(connection) >= limits::REQUESTS_WAITING_MAX
+    }
+
+    /// A slice of all that takes longer than a step may; what it cost is taken off `units`. The
+    /// rules have half of it, and clients the other half: searches through deep queues, or what is
+    /// left of a cleared one, take any number of slices, and a commit would not go on before their
+    /// end. What one half leaves the other one has.
+    pub(super) fn do_work(
+        &mut self,
+        now: Time,
+        units: &mut u32,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let kept = if self.has_client_work(journal) { *units / 2 } else { 0 };
+        *units -= kept;
+        self.do_own_work(now, units, journal, out);
+        *units += kept;
+        self.do_client_work(now, units, journal, out);
+        self.do_own_work(now, units, journal, out);
+    }
+
+    fn do_own_work(
+        &mut self,
+        now: Time,
+        units: &mut u32,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let mut selection = self.contents.selection(journal);
+        self.rules.work(now, units, &mut selection, &mut self.outputs);
+        self.take_outputs(journal, out);
+    }
+
+    fn do_client_work(
         &mut self,
         now: Time,
         units: &mut u32,
@@ -135,7 +237,9 @@ impl Instance {
             // It stands behind the others before it has its turn: it may end in it.
             self.client_work.turns.rotate_left(1);
             let Some(connection) = self.client_work.turns.back().copied() else { return };
+            let own = self.decides_for(connection);
             let cost = self.client_turn(now, connection, journal, out);
+            self.decision.principal = own;
             *units = units.saturating_sub(cost);
         }
     }
@@ -151,18 +255,28 @@ impl Instance {
         let Some(client) = self.client_work.clients.get_mut(&connection) else {
             unreachable!("{connection:?} has its turn and no work")
         };
-        if let Some(put) = client.put {
-            if self.rules.next_piece(put.id, &mut self.decision) {
+        if let Some(request) = client.doing {
+            let goes_on = match request {
+                LongRequest::Put(put) => self.rules.next_piece(put.id, &mut self.decision),
+                LongRequest::Commit(commit) => self.rules.next_part(commit.id, &mut self.decision),
+            };
+            if goes_on {
                 self.carry_out(now, None, journal, out);
                 return UNITS_PER_PIECE;
             }
-            client.put = None;
-            self.finish_put(now, connection, put, journal, out);
+            client.doing = None;
+            match request {
+                LongRequest::Put(put) => self.finish_put(now, connection, put, journal, out),
+                LongRequest::Commit(commit) => {
+                    self.finish_commit(now, connection, commit, journal, out);
+                }
+            }
         } else if let Some(request) = client.waiting.pop_front() {
             self.look_at_free_space(journal);
             self.request(now, connection, request, journal, out);
         } else {
             self.client_work.end(connection);
+            out.caught_up.push(connection);
         }
         1
     }
@@ -182,8 +296,23 @@ impl Instance {
         self.carry_out(now, response, journal, out);
     }
 
+    pub(super) fn finish_commit(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        commit: RunningCommit,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let RunningCommit { id, unit, token } = commit;
+        self.rules.finish_commit(now, id, &mut self.decision);
+        let response = Response::Discharged { token, unit, fail: false, result: Ok(()) };
+        self.carry_out(now, Some((connection, response)), journal, out);
+    }
+
     /// The client goes: what it asked for before is decided at once. Messages that it puts come
-    /// whole or not at all: if it was lost none of the large ones.
+    /// whole or not at all: if it was lost none of the large ones. A commit in parts that has begun
+    /// goes on. False: so it does, and the end of the client waits behind that.
     fn end_client_work(
         &mut self,
         now: Time,
@@ -191,32 +320,98 @@ impl Instance {
         lost: bool,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) {
-        let Some(BusyClient { mut put, mut waiting }) = self.client_work.end(connection) else {
-            return;
+    ) -> bool {
+        let Some(BusyClient { mut doing, mut waiting }) = self.client_work.end(connection) else {
+            return true;
         };
         loop {
-            if let Some(put) = put.take() {
-                if lost {
-                    self.rules.abandon_large(put.id, &mut self.decision);
-                    self.carry_out(now, None, journal, out);
-                    // Its commit may be among what waits.
-                    if let Some(unit) = put.unit
-                        && self.rules.has_unit(connection, unit)
-                    {
-                        self.holdings.doomed.insert(connection, unit);
-                    }
-                } else {
-                    while self.rules.next_piece(put.id, &mut self.decision) {
-                        self.carry_out(now, None, journal, out);
-                    }
-                    self.finish_put(now, connection, put, journal, out);
+            match doing.take() {
+                None => {}
+                Some(LongRequest::Put(put)) => {
+                    self.end_put(now, connection, put, lost, journal, out);
+                }
+                Some(commit @ LongRequest::Commit(_)) => {
+                    self.client_work.begin(connection, commit);
+                    return self.end_behind_commit(now, connection, waiting, lost, journal, out);
                 }
             }
-            let Some(request) = waiting.pop_front() else { return };
+            let Some(request) = waiting.pop_front() else { return true };
             self.look_at_free_space(journal);
             self.request(now, connection, request, journal, out);
-            put = self.client_work.end(connection).and_then(|client| client.put);
+            match self.client_work.clients.get(&connection) {
+                None => {}
+                Some(client) if client.doing.is_none() => {
+                    // Its commit waits for an image.
+                    return self.end_behind_commit(now, connection, waiting, lost, journal, out);
+                }
+                Some(_) => {
+                    doing = self.client_work.end(connection).and_then(|client| client.doing);
+                }
+            }
+        }
+    }
+
+    /// The client goes while its commit is on its way, or waits for an image. True: at once. It was
+    /// lost, and what it asked for behind the commit is as if it had not arrived, but for the
+    /// outcomes of deliveries, which need not come behind; so is a commit that has not begun. Of a
+    /// client that ends in order all of that counts.
+    fn end_behind_commit(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        waiting: VecDeque<Request>,
+        lost: bool,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> bool {
+        let Some(client) = self.client_work.clients.get_mut(&connection) else {
+            unreachable!("{connection:?} has a commit on its way, and no work")
+        };
+        if !lost {
+            let wanted = |request: &Request| !matches!(request, Request::Credit { .. });
+            client.waiting.extend(waiting.into_iter().filter(wanted));
+            client.waiting.push_back(Request::Disconnect { lost });
+            for consumer in self.holdings.consumers.of(connection) {
+                self.rules.set_credit(consumer, 0, false);
+            }
+            // It may come back at once, and be the only one of its id.
+            self.leave_container(connection);
+            return false;
+        }
+        if client.doing.is_none() {
+            self.client_work.end(connection);
+        }
+        for request in waiting {
+            if matches!(request, Request::Settle { unit: None, .. }) {
+                self.request(now, connection, request, journal, out);
+            }
+        }
+        true
+    }
+
+    /// A large put of a client that goes.
+    fn end_put(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        put: PutInPieces,
+        lost: bool,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        if !lost {
+            while self.rules.next_piece(put.id, &mut self.decision) {
+                self.carry_out(now, None, journal, out);
+            }
+            return self.finish_put(now, connection, put, journal, out);
+        }
+        self.rules.abandon_large(put.id, &mut self.decision);
+        self.carry_out(now, None, journal, out);
+        // Its commit may be among what waits.
+        if let Some(unit) = put.unit
+            && self.rules.has_unit(connection, unit)
+        {
+            self.holdings.doomed.insert(connection, unit);
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use towline_amqp::codec::Map;
-use towline_core::object::Definition;
+use towline_core::object::{Definition, QueueKind};
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
     ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, LargePutId,
-    NewMessage, PutTarget, QueueId, QueueManager, Refusal, Settlement, UnitId,
+    NewMessage, Principal, PutTarget, QueueId, QueueManager, Refusal, Settlement, UnitId,
 };
 use towline_types::{Time, fitting};
 
-use super::client_work::PutInPieces;
+use super::client_work::{LongRequest, PutInPieces, RunningCommit};
 use super::{ConnectedClient, Consumer, Instance, Outbound, Producer, RoutedResponse};
 use crate::admin::Asker;
 use crate::journal::Journal;
@@ -43,6 +43,7 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
+        debug_assert_eq!(self.decision.principal, *self.rules.principal(connection));
         let caller = &Caller { now, connection, journal };
         match request {
             Request::Put { token, target, message, unit, reply_wanted } => {
@@ -64,7 +65,7 @@ impl Instance {
                 self.settle(caller, settlement, annotations, link, out);
             }
             Request::Credit { consumer, limit, drain, flow } => {
-                self.credit(consumer, limit, drain, flow, out);
+                self.credit(caller, consumer, limit, drain, flow, out);
             }
             Request::Declare { token } => {
                 let result = self.declare(caller);
@@ -100,8 +101,8 @@ impl Instance {
                 self.administer(now, asker, &kind, &text, journal, out);
             }
             Request::Connected { container, user, address, sole } => {
-                let entered =
-                    self.enter(caller, ConnectedClient { container, user, address }, sole);
+                let connected = ConnectedClient { container, user, address, has_left: false };
+                let entered = self.enter(caller, connected, sole);
                 self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
@@ -122,6 +123,9 @@ impl Instance {
     fn enter(&mut self, caller: &Caller<'_>, connected: ConnectedClient, sole: bool) -> bool {
         let entered = self.containers.enter(&connected.container, sole);
         if entered {
+            let principal = Principal::of_client(connected.user.as_deref());
+            self.decision.principal = principal.clone();
+            self.rules.connect(caller.connection, principal);
             let before = self.connections.insert(caller.connection, connected);
             assert!(before.is_none(), "a connection enters once");
         }
@@ -139,17 +143,20 @@ impl Instance {
     ) {
         let begun = match to {
             PutTo::Producer(producer) => match self.producers.get(slot(*producer)) {
-                Some(Producer { target, .. }) => {
+                Some(Producer { connection, target, .. }) if *connection == caller.connection => {
                     let (rules, decision) = (&mut self.rules, &mut self.decision);
                     decide_put(rules, caller.now, target, message, unit, decision)
                 }
-                None => Err(Refusal::Deleted("the target of this link".into())),
+                // An id is given again: what comes too late must not go where another client's
+                // messages do.
+                Some(_) | None => Err(Refusal::Deleted("the target of this link".into())),
             },
             PutTo::Name(name) => self.put_by_name(caller, name, message, unit, out),
         };
         let result = match begun {
             Ok(Some(id)) => {
-                return self.client_work.begin(caller.connection, PutInPieces { id, unit, reply });
+                let put = LongRequest::Put(PutInPieces { id, unit, reply });
+                return self.client_work.begin(caller.connection, put);
             }
             Ok(None) => Ok(()),
             Err(refusal) => Err(refusal),
@@ -199,24 +206,24 @@ impl Instance {
         out: &mut Outbound,
     ) {
         let Settlement { consumer, sequence, outcome, unit, reply_wanted, .. } = settlement;
-        let annotations = annotations.filter(|_| self.rules.has_delivery(consumer, sequence));
+        self.assert_consumer_of(caller.connection, consumer);
+        let queue = self.rules.queue_of_delivery(consumer, sequence);
+        let annotations = queue.zip(annotations);
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
-        if let (Ok(()), Some(annotations)) = (&result, annotations) {
+        if let (Ok(()), Some((queue, annotations))) = (&result, annotations) {
+            let message = (queue, sequence);
             match unit {
-                None => self.annotated.add(sequence, &annotations),
+                None => self.annotated.add(message, *annotations),
                 Some(unit) => {
-                    self.annotated.stage((caller.connection, unit), sequence, *annotations);
+                    self.annotated.stage((caller.connection, unit), message, *annotations);
                 }
             }
         }
         self.doom(caller.connection, unit, result.as_ref().err());
-        let refused = result.is_err();
+        let is_answered = reply_wanted || result.is_err();
         let response = Response::Settled { link, sequence, unit, outcome, result };
-        if refused {
-            self.answer(caller, response, out);
-        } else {
-            self.carry_out_for(caller, reply_wanted.then_some(response), out);
-        }
+        // What is refused may have given something back.
+        self.carry_out_for(caller, is_answered.then_some(response), out);
     }
 
     /// A unit that lost a message must not commit as though it were whole.
@@ -236,14 +243,24 @@ impl Instance {
         }
     }
 
+    /// The id of a consumer is given once, so none comes too late, and one of another connection
+    /// would settle messages that another client has.
+    fn assert_consumer_of(&self, connection: ConnectionId, consumer: ConsumerId) {
+        if let Some(known) = self.consumers.get(&consumer) {
+            assert_eq!(known.connection, connection, "{consumer:?} is another connection's");
+        }
+    }
+
     fn credit(
         &mut self,
+        caller: &Caller<'_>,
         consumer: ConsumerId,
         limit: u64,
         drain: bool,
         flow: u64,
         out: &mut Outbound,
     ) {
+        self.assert_consumer_of(caller.connection, consumer);
         let Some(known) = self.consumers.get_mut(&consumer) else { return };
         // The answer to an earlier word would be taken for the answer to this one.
         assert!(flow >= known.flow, "words on credit come in their order");
@@ -277,6 +294,18 @@ impl Instance {
         let connection = caller.connection;
         let ours = self.rules.has_unit(connection, unit);
         let doomed = ours && self.holdings.doomed.remove(connection, unit);
+        if !fail && !doomed && self.rules.commits_in_parts(connection, unit) {
+            if self.image_goes_first(now) {
+                let again = Request::Discharge { token, unit, fail };
+                return self.client_work.postpone(connection, again);
+            }
+            if let Ok(id) = self.rules.begin_commit(connection, unit) {
+                self.annotated.end_unit((connection, unit), true);
+                let commit = LongRequest::Commit(RunningCommit { id, unit, token });
+                return self.client_work.begin(connection, commit);
+            }
+            // What refuses it now refuses it below.
+        }
         let decided =
             self.rules.discharge(now, connection, unit, fail || doomed, &mut self.decision);
         let result = match decided {
@@ -326,7 +355,9 @@ impl Instance {
         self.holdings.producers.insert(connection, producer);
         let by_queue = message_bytes_max < self.rules.limits().message_bytes_max;
         let limit_of = by_queue.then(|| Box::from(name.as_str()));
-        Ok(ProducerOpened { producer, address: name, message_bytes_max, limit_of })
+        let goes_with_link = dynamic && self.goes_with_link(&name);
+        let address = name;
+        Ok(ProducerOpened { producer, address, message_bytes_max, limit_of, goes_with_link })
     }
 
     fn make_dynamic(
@@ -362,7 +393,10 @@ impl Instance {
         keep_queue: bool,
         out: &mut Outbound,
     ) {
-        if let Some(closed) = self.producers.try_remove(slot(producer)) {
+        let slot = slot(producer);
+        let known = self.producers.get(slot);
+        if known.is_some_and(|known| known.connection == caller.connection) {
+            let closed = self.producers.remove(slot);
             self.holdings.producers.remove(closed.connection, producer);
             self.rules.close_put(&closed.target);
             if closed.dynamic && !keep_queue {
@@ -371,14 +405,18 @@ impl Instance {
         }
     }
 
+    /// Its link is gone. A permanent dynamic queue stays, and its link was promised nothing else;
+    /// one that was deleted meanwhile is gone already.
     fn delete_dynamic(&mut self, caller: &Caller<'_>, queue: QueueId, out: &mut Outbound) {
-        // A permanent dynamic queue stays, and so does one that others have open: it then goes with
-        // its connection.
-        let now = caller.now;
-        let connection = caller.connection;
-        if self.rules.delete_dynamic(now, connection, queue, &mut self.decision).is_ok() {
-            self.carry_out_for(caller, None, out);
+        if self.rules.delete_dynamic(caller.connection, queue).is_ok() {
+            self.take_outputs(caller.journal, out);
         }
+    }
+
+    /// Whether a queue that was made for a link is deleted with it.
+    fn goes_with_link(&self, name: &str) -> bool {
+        let definition = self.rules.definition(name);
+        matches!(definition, Some(Definition::Local(it)) if it.kind == QueueKind::TemporaryDynamic)
     }
 
     fn open_consumer(
@@ -412,7 +450,8 @@ impl Instance {
         let before = self.consumers.insert(consumer, opened);
         assert!(before.is_none(), "the id of a consumer is given once");
         self.holdings.consumers.insert(connection, consumer);
-        Ok(ConsumerOpened { consumer, address: spec.queue })
+        let goes_with_link = dynamic.is_some() && self.goes_with_link(&spec.queue);
+        Ok(ConsumerOpened { consumer, address: spec.queue, goes_with_link })
     }
 
     fn close_consumer(
@@ -423,6 +462,7 @@ impl Instance {
         keep_queue: bool,
         out: &mut Outbound,
     ) {
+        self.assert_consumer_of(caller.connection, consumer);
         if let Some(closed) = self.consumers.remove(&consumer) {
             self.holdings.consumers.remove(closed.connection, consumer);
             self.rules.close_get(caller.now, consumer, lost, &mut self.decision);
@@ -445,8 +485,15 @@ impl Instance {
         self.carry_out_for(caller, None, out);
         self.holdings.doomed.take(connection);
         self.annotated.end_connection(connection);
-        if let Some(gone) = self.connections.remove(&connection) {
-            self.containers.leave(&gone.container);
+        self.leave_container(connection);
+        self.connections.remove(&connection);
+    }
+
+    /// The client is gone: its container id is free, also while what it asked for before goes on.
+    pub(super) fn leave_container(&mut self, connection: ConnectionId) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        if !std::mem::replace(&mut client.has_left, true) {
+            self.containers.leave(&client.container);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Objects that are there from the first start on.
+//! Objects that are there from the first start on, and the format level of the log.
 //!
 //! Not here: which ones (the daemon says so).
 
@@ -6,7 +6,7 @@ use towline_core::DanglingNames;
 use towline_core::Refusal;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
-use towline_types::Time;
+use towline_types::{LevelRaise, Time};
 
 use super::{Instance, Outbound};
 use crate::journal::Journal;
@@ -21,6 +21,31 @@ impl Instance {
     #[must_use]
     pub fn dangling(&self) -> DanglingNames {
         self.rules.dangling()
+    }
+
+    /// The format level of the log.
+    #[must_use]
+    pub fn format_level(&self) -> u8 {
+        self.rules.format_level()
+    }
+
+    /// Raises the format level of the log to the newest that this program knows.
+    ///
+    /// # Errors
+    /// The log has no free space, or is behind: nothing is decided, so that the readers of the log
+    /// can be looked at again before it is appended.
+    pub fn raise_format_level(
+        &mut self,
+        now: Time,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> Result<LevelRaise, Refusal> {
+        if self.is_stalled() {
+            return Err(Refusal::LogFull);
+        }
+        let raised = self.rules.raise_level(&mut self.decision);
+        self.carry_out(now, None, journal, out);
+        raised
     }
 
     /// Defines a local queue that every new queue manager has.

@@ -50,6 +50,11 @@ impl<T: Copy + Ord> HeldIds<T> {
         was_there
     }
 
+    /// All of one connection, in the order of their ids.
+    pub(super) fn of(&self, connection: ConnectionId) -> impl Iterator<Item = T> {
+        self.of.get(&connection).into_iter().flatten().copied()
+    }
+
     /// All of one connection, in the order of their ids; they are not here any more.
     pub(super) fn take(&mut self, connection: ConnectionId) -> BTreeSet<T> {
         // Of one that has nothing open there is no entry.

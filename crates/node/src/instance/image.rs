@@ -72,11 +72,19 @@ impl Instance {
         self.applied
     }
 
-    /// An image of what is applied now.
+    /// An image of what is applied now. `None` within a commit in parts: try again a little later;
+    /// until one is taken, or two seconds have passed, no other such commit begins. Then they begin
+    /// for as long, and if it is still tried it has a longer turn.
     #[must_use]
-    pub fn plan_image(&mut self) -> ImagePlan {
+    pub fn plan_image(&mut self) -> Option<ImagePlan> {
+        if self.rules.has_parts() {
+            self.waiting_image.refused();
+            return None;
+        }
+        // What waits for it has its turn at the next tick.
+        self.waiting_image.taken();
         let keep_from = self.keep_from();
-        ImagePlan { applied: self.applied, keep_from, rules: self.rules.plan_image() }
+        Some(ImagePlan { applied: self.applied, keep_from, rules: self.rules.plan_image() })
     }
 
     /// Pages to be written so that their blocks can leave memory; see

@@ -5,6 +5,7 @@
 //! before; the reply to a forced run waits with it; applying follows log order.
 
 mod client_work;
+mod commit_space;
 mod containers;
 mod decide;
 mod defaults;
@@ -12,13 +13,14 @@ mod holdings;
 mod image;
 mod step;
 mod units;
+mod waiting_image;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, FastMap, Limits,
-    MessageSequence, Outputs, PutTarget, QueueId, QueueManager, Unreadable,
+    MessageSequence, Outputs, Principal, PutTarget, QueueId, QueueManager, Unreadable,
 };
 use towline_types::{Lsn, Time};
 
@@ -28,12 +30,13 @@ use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
 use self::units::reusable;
+use self::waiting_image::WaitingImage;
 use crate::annotated::MessageAnnotations;
 use crate::damaged::DamagedMessages;
 use crate::journal::{Journal, NotAppended};
 use crate::live::LiveExtents;
 use crate::pending::{DurableRun, Pending};
-use crate::request::Response;
+use crate::request::{Request, Response};
 use crate::selection::{Contents, FetchTicket};
 
 /// One instance of a queue manager.
@@ -59,6 +62,7 @@ pub struct Instance {
     /// Scripts and the status are chores of the surroundings.
     pub(crate) is_administered_outside: bool,
     client_work: ClientWork,
+    waiting_image: WaitingImage,
     /// Runs that the log did not take yet, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
     /// What they need of the space that the log has for puts.
@@ -112,6 +116,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) container: String,
     pub(crate) user: Option<String>,
     pub(crate) address: String,
+    /// Its container id is not open any more.
+    has_left: bool,
 }
 
 impl Instance {
@@ -128,7 +134,7 @@ impl Instance {
         Instance {
             name: name.to_owned(),
             rules,
-            decision: Decision::default(),
+            decision: Decision::on_behalf_of(Principal::Internal),
             outputs: Outputs::default(),
             pending: Pending::default(),
             durable: Lsn::ZERO,
@@ -144,6 +150,7 @@ impl Instance {
             quiescing: false,
             is_administered_outside: false,
             client_work: ClientWork::default(),
+            waiting_image: WaitingImage::default(),
             stalled: VecDeque::new(),
             stalled_room: 0,
             stalled_for: NotAppended::Behind,
@@ -157,9 +164,7 @@ impl Instance {
     pub fn step(&mut self, now: Time, input: Input<'_>, journal: &dyn Journal, out: &mut Outbound) {
         match input {
             Input::Requests { connection, requests } => {
-                for request in requests.drain(..) {
-                    self.asked(now, connection, request, journal, out);
-                }
+                self.requests(now, connection, requests, journal, out);
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
             Input::Content { ticket, content } => {
@@ -191,16 +196,12 @@ impl Instance {
             Input::ChoreDone { ticket, json, changed } => {
                 self.answer_administrator(ticket, json, changed, journal, out);
             }
-            Input::Administer(Administration(act)) => {
-                self.administered(now, act, journal, out);
+            Input::Administer(Administration { principal, act }) => {
+                self.administered(now, principal, act, journal, out);
             }
-            Input::Work { units } => {
-                let mut selection = self.contents.selection(journal);
-                self.rules.work(now, units, &mut selection, &mut self.outputs);
-                self.take_outputs(journal, out);
-                self.do_client_work(now, units, journal, out);
-            }
+            Input::Work { units } => self.do_work(now, units, journal, out),
             Input::Tick => {
+                self.look_at_postponed(now);
                 self.retry_stalled(journal);
                 self.rules.tick(now, &mut self.outputs);
                 self.take_outputs(journal, out);
@@ -210,8 +211,16 @@ impl Instance {
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
             Input::LogCaughtUp => self.retry_stalled(journal),
-            Input::ClockStepped(by_us) => self.rules.clock_stepped(by_us),
-            Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
+            Input::ClockStepped(by_us) => {
+                self.waiting_image.clock_stepped();
+                self.rules.clock_stepped(by_us);
+            }
+            Input::LogPressed(percent) => {
+                // It would give nothing back before the log takes runs, and then the next one went.
+                if !self.waits_for_log() {
+                    self.end_oldest_unit(now, percent, journal, out);
+                }
+            }
             Input::Quiesce => self.quiescing = true,
             Input::End(farewell) => {
                 for connection in self.connections.keys() {
@@ -221,7 +230,29 @@ impl Instance {
                 }
             }
         }
+        self.hurry_commits(now, journal, out);
         self.dispatch(now, journal, out);
+    }
+
+    fn requests(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        requests: &mut Vec<Request>,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let own = self.decides_for(connection);
+        for request in requests.drain(..) {
+            self.asked(now, connection, request, journal, out);
+        }
+        self.decision.principal = own;
+    }
+
+    /// What is decided next is asked for by this connection. Yields the principal of before.
+    fn decides_for(&mut self, connection: ConnectionId) -> Principal {
+        let asks = self.rules.principal(connection).clone();
+        std::mem::replace(&mut self.decision.principal, asks)
     }
 
     fn unreadable(
@@ -249,7 +280,8 @@ impl Instance {
     #[must_use]
     pub fn next_tick(&self) -> Time {
         // Runs that wait for log space are retried at every tick; a log that has caught up says so.
-        if self.log_is_full() { Time::ZERO } else { self.rules.next_tick() }
+        let waits = self.log_is_full() || self.has_postponed();
+        if waits { Time::ZERO } else { self.rules.next_tick() }
     }
 
     /// Whether [`Input::Work`] has anything to do.
@@ -271,11 +303,13 @@ impl Instance {
         self.rules.body_of(queue, sequence)
     }
 
-    /// Runs that are decided and not durable yet, but for those that wait for space in the log.
+    /// Runs that are decided and not durable yet, and commits of which not all is carried out; but
+    /// for those that wait for space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
         let waiting = self.stalled.len() + self.client_work.len();
-        self.pending.len() + if self.log_is_full() { 0 } else { waiting }
+        let parts = usize::from(self.rules.has_parts());
+        self.pending.len() + parts + if self.log_is_full() { 0 } else { waiting }
     }
 
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
@@ -331,8 +365,10 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        self.decision = decision;
+        // What is decided next is not decided on behalf of this one's principal.
+        let own = std::mem::replace(&mut self.decision, decision);
         self.carry_out(now, None, journal, out);
+        self.decision = own;
     }
 
     /// Carries out what `self.decision` holds; `reply` goes when it is durable, or at once when no
@@ -394,6 +430,13 @@ impl Instance {
         self.is_stalled() && self.stalled_for == NotAppended::Full
     }
 
+    /// Bytes of the log that were decided on and are not in it: of runs that wait, and of large
+    /// messages that have begun. What else is logged must leave them.
+    #[must_use]
+    pub fn log_room_promised(&self) -> u64 {
+        self.stalled_room.saturating_add(self.rules.log_room_promised())
+    }
+
     fn something_is_on_its_way(&self) -> bool {
         !self.pending.is_empty() || !self.stalled.is_empty()
     }
@@ -408,6 +451,7 @@ impl Instance {
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
             self.stalled_room += run.log_room();
             self.stalled.push_back(run);
+            self.rules.wait_for_log(true);
             return Vec::new();
         }
         reusable(run.facts)
@@ -450,6 +494,7 @@ impl Instance {
             assert!(self.stalled_room >= room, "a run waited that was not counted");
             self.stalled_room -= room;
         }
+        self.rules.wait_for_log(false);
     }
 
     /// Hands available messages to consumers, then does what followed from it.
@@ -486,7 +531,7 @@ impl Instance {
         let (connection, response) = match effect {
             Effect::Deliver(mut delivery) => {
                 if !self.annotated.is_empty() {
-                    delivery.annotations = self.annotated.of(delivery.sequence);
+                    delivery.annotations = self.annotated.of((delivery.queue, delivery.sequence));
                 }
                 // Its credit counts from here: one that is not counted would be one too many.
                 let Some(consumer) = self.consumers.get_mut(&delivery.consumer) else {
@@ -526,3 +571,6 @@ impl Instance {
         out.routed.push(RoutedResponse { connection, response });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,8 @@ use std::fmt;
 
 use towline_admin::target::Target;
 use towline_core::{
-    Body, ConnectionId, MessageSequence, PageRequest, QueueId, RecordError, SetAside, Unreadable,
+    Body, ConnectionId, MessageSequence, PageRequest, Principal, QueueId, RecordError, SetAside,
+    Unreadable,
 };
 use towline_types::{Lsn, Payload};
 
@@ -84,7 +85,12 @@ pub enum Input<'a> {
 }
 
 /// A command of an administrator: it acts on the instance within one step.
-pub struct Administration<'a>(pub &'a mut dyn FnMut(&mut dyn Target));
+pub struct Administration<'a> {
+    /// On behalf of which it is decided.
+    pub principal: &'a Principal,
+    /// What it does.
+    pub act: &'a mut dyn FnMut(&mut dyn Target),
+}
 
 impl fmt::Debug for Administration<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,6 +111,8 @@ pub struct Chore {
     /// Whether the client has the rights of the process: if not, files may be written only where
     /// the configuration allows it.
     pub owner: bool,
+    /// On behalf of which it is done.
+    pub principal: Principal,
 }
 
 /// The request that waits for a chore.
@@ -149,6 +157,9 @@ pub struct Outbound {
     pub damaged: Vec<DamagedMessage>,
     /// A page says something else than it should: the queue manager must not go on with it.
     pub damage: Option<RecordError>,
+    /// Clients whose requests wait no more: see
+    /// [`Instance::has_enough_of`](super::Instance::has_enough_of).
+    pub caught_up: Vec<ConnectionId>,
     /// There is work that takes longer than a step may: [`Input::Work`] should come soon, and again
     /// until this is false.
     pub is_unfinished: bool,

@@ -3,7 +3,8 @@
 use towline_amqp::codec::Value;
 use towline_amqp::sections::{MessageBuilder, MessageId, Properties};
 use towline_amqp::types::DeliveryState;
-use towline_node::{Chore, Input};
+use towline_core::{ConnectionId, Principal};
+use towline_node::{Chore, Input, Request};
 use towline_types::{Payload, limits};
 
 use crate::rig::Rig;
@@ -126,4 +127,25 @@ fn an_answer_that_has_a_link_is_not_lost_however_long_it_is() {
     rig.credit(&mut client, replies, 100);
     assert_eq!(rig.received_whole(&mut client).len() as u64, sent);
     assert!(rig.allowance(&client, link) > 0, "it may ask again");
+}
+
+#[test]
+fn a_script_is_run_on_behalf_of_the_user_that_logged_in_on_its_connection() {
+    let mut rig = Rig::new();
+    rig.instance.administer_outside();
+    for (number, user) in [(90, Some("alice")), (91, None)] {
+        let connected = Request::Connected {
+            container: number.to_string(),
+            user: user.map(str::to_owned),
+            address: "here".into(),
+            sole: false,
+        };
+        let (kind, text) = ("mqsc".into(), "DISPLAY QMGR".into());
+        let script = Request::Admin { token: 0, kind, text, owner: false };
+        let connection = ConnectionId(number);
+        let requests = &mut vec![connected, script];
+        let input = Input::Requests { connection, requests };
+        rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+        assert_eq!(rig.do_chore(false).principal, Principal::of_client(user));
+    }
 }

@@ -7,7 +7,7 @@ use towline_amqp::types::{
     Symbol, Target, TerminusDurability, condition,
 };
 use towline_amqp::{AttachRequest, LinkId, Outgoing, coordinator};
-use towline_types::Payload;
+use towline_types::{Payload, limits};
 
 use super::rig::{Client, Got, Rig};
 use super::text::message;
@@ -217,6 +217,57 @@ fn a_source_without_rejected_hears_of_a_refusal_by_the_end_of_its_link() {
     rig.send(&mut client, sender, 1, message("x"));
     assert_eq!(tag_in(&ends(&client, sender, &condition::NOT_ALLOWED)), None);
     assert_eq!(rig.outcomes(&mut client), [], "no outcome that it does not know");
+}
+
+#[test]
+fn a_long_message_is_lost_with_its_link_when_that_ends_before_it_is_checked() {
+    let mut rig = Rig::new();
+    ["Q", "OTHER"].iter().for_each(|queue| rig.define(queue));
+    let mut client = rig.connect();
+    let mut other = rig.connect();
+    let unit = rig.declare(&mut client);
+    let sender = rig.any_link(&mut client, Role::Sender, |request| {
+        let outcomes = symbols(&["amqp:accepted:list"]);
+        from(Source { outcomes, ..Source::default() })(request);
+        to(target(Some("Q"), &[], false))(request);
+    });
+    rig.mqsc("ALTER QLOCAL('Q') PUT(DISABLED)");
+    let state = Some(DeliveryState::Transactional { txn_id: unit, outcome: None });
+    let content = message(&"x".repeat(2 * limits::CHECKED_AT_ONCE_BYTES_MAX)).encode();
+    let long = Outgoing { content, state, ..Outgoing::default() };
+    let check = rig.send_unchecked(&mut client, sender, [directed(None, None), long]);
+    // The producer of the link is closed, and its id is another client's by now.
+    let others = rig.sender(&mut other, "OTHER");
+    rig.checked(&mut client, check);
+    ends(&client, sender, &condition::NOT_ALLOWED);
+    let outcome = rig.discharge(&mut client, &unit, false);
+    assert!(matches!(outcome, Some(DeliveryState::Rejected { .. })), "{outcome:?}");
+    rig.send(&mut other, others, 1, message("its own"));
+    let receiver = rig.receiver(&mut other, "OTHER");
+    rig.credit(&mut other, receiver, 5);
+    assert_eq!(rig.received(&mut other), [Got::text("its own")]);
+}
+
+#[test]
+fn a_long_message_that_names_its_queue_is_lost_with_its_link_as_well() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.any_link(&mut client, Role::Sender, |request| {
+        let outcomes = symbols(&["amqp:accepted:list"]);
+        from(Source { outcomes, ..Source::default() })(request);
+    });
+    let text = "x".repeat(2 * limits::CHECKED_AT_ONCE_BYTES_MAX);
+    let properties = Properties { to: Some("Q"), ..Properties::default() };
+    let builder = MessageBuilder::new().properties(properties);
+    let content = Payload::from(builder.value(Value::String(&text)));
+    let long = Outgoing { content, ..Outgoing::default() };
+    let check = rig.send_unchecked(&mut client, sender, [directed(Some("NOWHERE"), None), long]);
+    rig.checked(&mut client, check);
+    ends(&client, sender, &condition::NOT_FOUND);
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 5);
+    assert_eq!(rig.received(&mut client), []);
 }
 
 #[test]

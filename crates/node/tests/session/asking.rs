@@ -8,7 +8,7 @@ use towline_amqp::types::{
 };
 use towline_amqp::{AttachRequest, LinkId};
 use towline_node::Farewell;
-use towline_types::limits;
+use towline_types::{fitting, limits};
 
 use super::rig::{Client, Rig};
 use super::text::message;
@@ -126,6 +126,57 @@ fn every_lifetime_is_answered_with_delete_on_close_and_other_wishes_are_not_repe
             panic!("a target")
         };
         promised(&answer.dynamic_node_properties);
+    }
+}
+
+/// Sends durable messages to a dynamic queue, all of which are with its consumer when that is
+/// detached or lost. Yields the queue.
+fn leaves_behind(rig: &mut Rig, messages: u64, lost: bool) -> String {
+    let mut client = rig.connect();
+    let (receiver, address) = rig.dynamic_receiver(&mut client);
+    let answer = Rig::answer(&client, receiver).source.as_deref().unwrap();
+    let promised = answer.dynamic_node_properties.get("lifetime-policy").is_some();
+    let mut other = rig.connect();
+    let sender = rig.sender(&mut other, &address);
+    for number in 0..messages {
+        rig.send(&mut other, sender, number, message("kept").durable());
+    }
+    rig.credit(&mut client, receiver, fitting(messages));
+    assert_eq!(rig.received(&mut client).len() as u64, messages);
+    if !lost {
+        rig.detach(&mut client, receiver);
+    }
+    assert_eq!(exists(rig, &address), !promised || lost, "the promise is kept");
+    rig.lose(client);
+    rig.lose(other);
+    assert_eq!(exists(rig, &address), !promised);
+    address
+}
+
+// IBM MQ, DEFTYPE: a permanent dynamic queue is there until it is deleted.
+#[test]
+fn a_permanent_dynamic_queue_stays_with_all_that_its_link_had_and_no_lifetime_is_promised() {
+    for messages in [1, limits::RETURNED_AT_ONCE_MAX as u64 + 1] {
+        for lost in [false, true] {
+            let mut rig = Rig::new();
+            rig.mqsc("DEFINE QMODEL('SYSTEM.DEFAULT.MODEL.QUEUE') DEFTYPE(PERMDYN)");
+            let address = leaves_behind(&mut rig, messages, lost);
+            let mut client = rig.connect();
+            let receiver = rig.receiver(&mut client, &address);
+            rig.credit(&mut client, receiver, fitting(messages));
+            assert_eq!(rig.received(&mut client).len() as u64, messages);
+        }
+    }
+}
+
+#[test]
+fn a_temporary_dynamic_queue_goes_with_its_link_whatever_that_had() {
+    for messages in [1, limits::RETURNED_AT_ONCE_MAX as u64 + 1] {
+        for lost in [false, true] {
+            let mut rig = rig_with_model();
+            let address = leaves_behind(&mut rig, messages, lost);
+            assert!(!exists(&mut rig, &address));
+        }
     }
 }
 

@@ -138,6 +138,26 @@ fn credit_that_is_sent_again_and_again_behind_a_large_message_takes_no_memory() 
 }
 
 #[test]
+fn so_much_waits_behind_a_large_message_and_its_client_goes_on_when_all_is_done() {
+    let mut rig = rig();
+    ask(&mut rig, LARGE, vec![put(0, BYTES, true)]);
+    let most = limits::REQUESTS_WAITING_MAX as u64;
+    ask(&mut rig, LARGE, (1..most).map(|token| put(token, 1, false)).collect());
+    assert!(!rig.instance.has_enough_of(LARGE));
+    ask(&mut rig, LARGE, vec![put(most, 1, false)]);
+    assert!(rig.instance.has_enough_of(LARGE) && !rig.instance.has_enough_of(OTHER));
+    let mut answers = Vec::new();
+    while rig.instance.has_work() {
+        assert!(rig.out.caught_up.is_empty());
+        answers.extend(step(&mut rig, Input::Work { units: &mut 1 }));
+        answers.extend(durable(&mut rig));
+    }
+    assert_eq!(rig.out.caught_up, [LARGE]);
+    assert!(!rig.instance.has_enough_of(LARGE));
+    assert!(answers.into_iter().eq(0..=most), "in order, and none is lost");
+}
+
+#[test]
 fn what_a_client_sent_before_it_closed_is_all_there() {
     let mut rig = rig();
     ask(&mut rig, LARGE, vec![put(1, BYTES, true), put(2, 1, true), put(3, BYTES, true)]);

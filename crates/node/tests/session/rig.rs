@@ -2,6 +2,7 @@
 
 mod account;
 mod any;
+mod checks;
 mod credit;
 mod narrow;
 mod raw;
@@ -296,7 +297,7 @@ impl Rig {
         for _ in 0..50 {
             let mut input = flush(&mut client.machine);
             let quiet = input.is_empty();
-            client.front.receive(self.now, &mut input, &mut requests);
+            checks::take(&mut client.front, self.now, &mut input, &mut requests);
             let input = Input::Requests { connection: client.id, requests: &mut requests };
             self.instance.step(self.now, input, &self.log, &mut self.out);
             self.settle_down();

@@ -2,7 +2,9 @@
 //! look at: a body beyond `BODY_CHUNK_BYTES` is kept in chunks.
 
 use towline_amqp::types::DeliveryState;
-use towline_types::limits::{BODY_CHUNK_BYTES, SELECTOR_WALK_BYTES_MAX};
+use towline_types::limits::{
+    BODY_CHUNK_BYTES, SELECTOR_ONE_WALK_BYTES_MAX, SELECTOR_WALK_BYTES_MAX,
+};
 
 use crate::rig::{Client, Rig};
 use crate::text::{Text, message};
@@ -153,18 +155,56 @@ fn a_dead_letter_is_found_by_the_properties_that_its_consumer_will_see() {
 // What one message may cost while all other clients wait is bounded.
 #[test]
 fn a_selector_walks_through_so_many_bytes_of_one_message_and_no_more() {
+    let red = "color = 'red'";
+    let nulls = |conditions: usize| format!("{red}{}", " AND x IS NULL".repeat(conditions));
+    let likes = |patterns: usize| format!("{red}{}", " AND filler LIKE '%x%'".repeat(patterns));
+    let masked = |patterns: usize| format!("{red}{}", " AND filler LIKE '%x_x%'".repeat(patterns));
+    let most = SELECTOR_WALK_BYTES_MAX;
+    let one_walk = SELECTOR_ONE_WALK_BYTES_MAX;
+    for (front, selector, found) in [
+        (1_000_000, nulls(0), 1),
+        (1_000_000, nulls(1), 1),
+        (1_000_000, nulls(2), 0),
+        (one_walk, nulls(280), 1),
+        (one_walk + 1, nulls(280), 0),
+        (65_000, nulls(280), 1),
+        (65_000, likes(most / 65_000), 1),
+        (65_000, likes(most / 64_000 + 1), 0),
+        (65_000, masked(most / 65_000 / 4), 1),
+        (65_000, masked(most / 64_000 / 4 + 1), 0),
+        (1_000, likes(180), 1),
+    ] {
+        let mut rig = Rig::new();
+        rig.define("Q");
+        let mut client = rig.connect();
+        let sender = rig.sender(&mut client, "Q");
+        rig.send(&mut client, sender, 1, late(front));
+        let browser = rig.selecting_browser(&mut client, "Q", &selector);
+        rig.credit(&mut client, browser, 5);
+        assert_eq!(rig.received_whole(&mut client).len(), found, "{front}: {selector}");
+    }
+}
+
+// The one walk finds what a walk for each property does.
+#[test]
+fn properties_that_are_found_in_one_walk_are_those_that_are_found_one_by_one() {
     let mut rig = Rig::new();
     rig.define("Q");
     let mut client = rig.connect();
     let sender = rig.sender(&mut client, "Q");
-    rig.send(&mut client, sender, 1, late(1_000_000));
-    let red = "color = 'red'";
-    let many = |conditions: usize| format!("{red}{}", " AND x IS NULL".repeat(conditions));
-    let most = SELECTOR_WALK_BYTES_MAX / 1_000_000 - 2;
-    for (conditions, found) in [(0, 1), (most, 1), (most + 1, 0)] {
-        let browser = rig.selecting_browser(&mut client, "Q", &many(conditions));
+    for (key, bytes) in [1_100, 60_000].into_iter().enumerate() {
+        rig.send(&mut client, sender, key as u64, late(bytes));
+    }
+    let long = " AND x IS NULL".repeat(200);
+    for (condition, found) in [
+        ("color = 'red' AND filler LIKE 'x%x'", 2),
+        ("color = 'blue'", 0),
+        ("colour IS NULL AND color IS NOT NULL", 2),
+        ("JMSCorrelationID = 'ID:c' AND color <> 'blue'", 2),
+    ] {
+        let browser = rig.selecting_browser(&mut client, "Q", &format!("{condition}{long}"));
         rig.credit(&mut client, browser, 5);
-        assert_eq!(rig.received_whole(&mut client).len(), found, "{conditions} conditions");
+        assert_eq!(rig.received_whole(&mut client).len(), found, "{condition}");
         rig.detach(&mut client, browser);
     }
 }

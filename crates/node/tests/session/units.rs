@@ -64,6 +64,30 @@ fn what_is_settled_in_a_unit_that_was_given_up_for_its_age_comes_back() {
     assert_eq!((again[0].body().as_str(), again[0].delivery_count()), ("one", 1));
 }
 
+// What is refused has something to log then: a message that goes to the backout queue.
+#[test]
+fn what_is_settled_in_a_unit_that_was_given_up_goes_back_at_once_when_it_is_too_much() {
+    let (mut rig, mut client, receiver, got) = with_one_got();
+    rig.define("BACK");
+    rig.mqsc("ALTER QLOCAL(Q) BOTHRESH(1) BOQNAME(BACK)");
+    let unit = rig.declare(&mut client);
+    rig.wait(Duration::from_secs(400));
+    rig.accept_in(&mut client, got.delivery, &unit, true);
+    let sender = rig.sender(&mut client, "Q");
+    for key in 0..limits::LATE_GETS_MAX as u64 {
+        rig.send_ahead(&mut client, sender, key + 2, message("more").durable());
+    }
+    rig.exchange(&mut client);
+    rig.credit(&mut client, receiver, 10_000);
+    for got in rig.received_whole(&mut client) {
+        rig.accept_in(&mut client, got.delivery, &unit, true);
+    }
+    let back = rig.receiver(&mut client, "BACK");
+    rig.credit(&mut client, back, 2);
+    assert_eq!(rig.received(&mut client), [Got::text("more")], "the last one");
+    rejected_with(rig.discharge(&mut client, &unit, false), &condition::TRANSACTION_TIMEOUT);
+}
+
 #[test]
 fn what_is_settled_in_a_unit_that_was_given_up_for_the_log_comes_back() {
     let (mut rig, mut client, _, got) = with_one_got();
@@ -108,6 +132,15 @@ fn an_outcome_in_a_unit_that_never_was_or_is_over_detaches_its_link() {
         assert_eq!(rig.detached(&mut client, receiver), unknown);
         assert_eq!(left(&mut rig), one(0));
     }
+}
+
+#[test]
+fn what_is_wrong_with_an_outcome_ends_no_link_that_came_behind_it() {
+    let (mut rig, mut client, receiver, got) = with_one_got();
+    let unit = rig.declare(&mut client);
+    let link = rig.change_link_behind_its_unit(&mut client, (receiver, got.delivery), &unit);
+    assert_eq!(rig.detached(&mut client, link), None);
+    assert_eq!(left(&mut rig), one(0), "others can have it");
 }
 
 // 4.4.1: refused outside of any unit, with the transaction's error.

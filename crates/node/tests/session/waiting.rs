@@ -1,6 +1,7 @@
 //! What waits for the log, and in which order it is answered: requests straight to the instance.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use bytes::Bytes;
 use towline_admin::status::Status;
@@ -22,6 +23,7 @@ fn put(token: u64, unit: Option<UnitId>) -> Request {
         message_id_hash: 0,
         content: Payload::from(Bytes::from_static(b"content")),
         envelope_bytes: 0,
+        ..NewMessage::default()
     };
     Request::Put { token, target: PutTo::Name("Q".into()), message, unit, reply_wanted: true }
 }
@@ -154,4 +156,40 @@ fn a_log_that_is_behind_refuses_nothing_and_has_only_what_is_logged_wait() {
     assert!(!rig.instance.waits_for_log());
     let tail = Lsn(log.tail.get());
     assert_eq!(durable(&mut rig, &log, tail), ["put true", "put true"]);
+}
+
+/// A disk may stand still for as long as it likes, and messages expire meanwhile.
+#[test]
+fn nothing_that_no_client_asked_for_waits_behind_runs_that_wait() {
+    let (mut rig, log) = with_queue();
+    let expires_at = Some(rig.now + Duration::from_secs(1));
+    let expiring = |token| match put(token, None) {
+        Request::Put { token, target, message, unit, reply_wanted } => {
+            let message = NewMessage { expires_at, ..message };
+            Request::Put { token, target, message, unit, reply_wanted }
+        }
+        other => other,
+    };
+    ask(&mut rig, &log, (1..=1_000).map(expiring).collect());
+    assert_eq!(durable(&mut rig, &log, Lsn(log.tail.get())).len(), 1_000);
+    rig.instance.step(rig.now, Input::Tick, &log, &mut rig.out);
+    log.behind.set(true);
+    assert!(ask(&mut rig, &log, vec![put(1_001, None)]).is_empty());
+    for _ in 0..10 {
+        rig.now = rig.now + Duration::from_secs(100);
+        rig.instance.step(rig.now, Input::Tick, &log, &mut rig.out);
+        rig.instance.step(rig.now, Input::Work { units: &mut 10_000 }, &log, &mut rig.out);
+    }
+    assert_eq!(rig.instance.runs_pending(), 1, "the put alone");
+    assert!(!rig.out.is_unfinished && !rig.instance.has_work());
+    log.behind.set(false);
+    rig.instance.step(rig.now, Input::LogCaughtUp, &log, &mut rig.out);
+    rig.instance.step(rig.now, Input::Tick, &log, &mut rig.out);
+    while rig.instance.has_work() {
+        rig.instance.step(rig.now, Input::Work { units: &mut 10_000 }, &log, &mut rig.out);
+    }
+    assert_eq!(durable(&mut rig, &log, Lsn(log.tail.get())), ["put true"]);
+    let status = rig.instance.status(rig.now, Status::default());
+    let depths: Vec<u64> = status.queues.iter().map(|queue| queue.depth).collect();
+    assert_eq!(depths.iter().sum::<u64>(), 1, "what expired went when it could");
 }

@@ -22,7 +22,7 @@ use towline_os::task::{Handle, sleep};
 use towline_replication::copy::{CopySource, give as give_copy};
 use towline_replication::membership;
 use towline_standby::Home;
-use towline_types::Payload;
+use towline_types::{FORMAT_LEVEL, Payload};
 
 use super::*;
 
@@ -98,6 +98,7 @@ fn puts(count: u64, content_bytes: usize) -> RunningInstance {
             message_id_hash: 0,
             content: Payload::from(Bytes::from(vec![7; content_bytes])),
             envelope_bytes: 0,
+            ..NewMessage::default()
         },
         unit: None,
         reply_wanted: true,
@@ -322,4 +323,22 @@ fn one_that_does_not_know_yet_that_reclaimed_messages_are_gone_gives_a_copy_with
         (source.first() == log.first_held(), source.end() == log.durable())
     };
     assert_eq!(crash::in_process(&files, 3, gives).unwrap(), (true, true));
+}
+
+/// Until the group commits it nothing of it is applied, and an instance of a version that does not
+/// read it might join meanwhile.
+#[test]
+fn one_that_restarts_says_the_format_level_of_all_that_its_log_has() {
+    let files = FileSystem::new();
+    assert!(files.make_folder(DATA));
+    crash::in_process(&files, 1, || drop(read_back(None).unwrap())).unwrap();
+    let says = || {
+        drop(read_back(Some(0)).unwrap());
+        let opened = replica();
+        let applied = opened.replica.look(|instance| instance.format_level());
+        (applied, opened.driver.levels().in_force)
+    };
+    assert_eq!(crash::in_process(&files, 2, says).unwrap(), (1, 1));
+    crash::in_process(&files, 3, || ends(puts(1, 10))).unwrap();
+    assert_eq!(crash::in_process(&files, 4, says).unwrap(), (1, FORMAT_LEVEL));
 }

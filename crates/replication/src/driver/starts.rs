@@ -61,6 +61,7 @@ impl Driver {
     /// # Errors
     /// Why it may not.
     pub fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String> {
+        self.admits_levels(peer, greeting.levels)?;
         let known = &greeting.known;
         if !known.start.is_said() {
             // Of a version that says nothing of starts.

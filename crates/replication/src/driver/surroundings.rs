@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use towline_config::GroupConfig;
 use towline_types::Time;
 
@@ -11,6 +12,8 @@ pub struct Surroundings {
     pub now: Box<dyn Fn() -> Time + Send + Sync>,
     /// Exit status of a process after a failure of its log.
     pub log_failed_status: i32,
+    /// The format level that a program must read for the payload of a batch.
+    pub level_of: Box<dyn Fn(&Bytes) -> u8 + Send + Sync>,
     /// HeartbeatInterval and HeartbeatTimeout of the group.
     pub heartbeat: Heartbeat,
 }

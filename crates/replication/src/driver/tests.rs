@@ -6,6 +6,7 @@ use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery,
 
 use super::*;
 use towline_link::{Greeting, StartsReport};
+use towline_types::{FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 
 /// Longer than any of this takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);
@@ -89,6 +90,8 @@ pub(super) fn one_of(
     let (orders, _) = channel();
     let surroundings = Surroundings {
         now: Box::new(now),
+        // In tests a payload begins with it.
+        level_of: Box::new(|payload| payload.first().copied().unwrap_or(FORMAT_LEVEL_FIRST)),
         log_failed_status: 70,
         heartbeat: Heartbeat {
             interval: Duration::from_millis(50),
@@ -142,7 +145,8 @@ fn greeting(start: u64, noted_of_us: u64, witness: Witness) -> Greeting {
     };
     let known = StartsReport { start: start_of(start), noted, witness };
     let (build, differs) = (Arc::from("0.1.0"), Arc::from(""));
-    Greeting { version: 3, build, standing: said_to_be(4, 11), differs, known }
+    let levels = FormatLevels::default();
+    Greeting { version: 3, build, standing: said_to_be(4, 11), levels, differs, known }
 }
 
 fn start_of(nonce: u64) -> Start {
@@ -452,6 +456,10 @@ impl ActiveInstance for Serving {
 
     fn runs_pending(&self) -> usize {
         0
+    }
+
+    fn raise_format_level(&self) -> LevelRaise {
+        LevelRaise::Refused
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {

@@ -86,6 +86,13 @@ impl Connections {
         self.table.lock().open.remove(&id);
     }
 
+    /// How many wait for a request of their client.
+    #[cfg(test)]
+    pub(super) fn idle(&self) -> usize {
+        let table = self.table.lock();
+        table.open.values().filter(|open| matches!(open.wait, Wait::Request(_))).count()
+    }
+
     fn set(&self, id: u64, wait: Wait) {
         // One that made way is not in the table any more.
         if let Some(open) = self.table.lock().open.get_mut(&id) {

@@ -158,11 +158,15 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Answers on a thread of its own, with one more for each connection.
-fn serve(listener: UnixListener, desk: &Arc<ControlDesk>, bounds: Bounds) -> io::Result<()> {
+/// Answers on a thread of its own, with one more for each connection. Yields these.
+fn serve(
+    listener: UnixListener,
+    desk: &Arc<ControlDesk>,
+    bounds: Bounds,
+) -> io::Result<Arc<Connections>> {
     let access = LocalAccess::of_process(None).map_err(io::Error::other)?;
     let connections = Arc::new(Connections::new(bounds.connections, bounds.stalled));
-    let desk = Arc::clone(desk);
+    let (desk, admitted) = (Arc::clone(desk), Arc::clone(&connections));
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for stream in listener.incoming() {
             let accepted =
@@ -173,7 +177,7 @@ fn serve(listener: UnixListener, desk: &Arc<ControlDesk>, bounds: Bounds) -> io:
             }
         }
     })?;
-    Ok(())
+    Ok(admitted)
 }
 
 fn accept(

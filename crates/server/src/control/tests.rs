@@ -61,9 +61,13 @@ impl Desk {
     }
 
     fn listens(&self, bounds: Bounds) -> PathBuf {
+        self.serves(bounds).0
+    }
+
+    fn serves(&self, bounds: Bounds) -> (PathBuf, Arc<Connections>) {
         let path = self.folder.path().join("s");
-        serve(UnixListener::bind(&path).unwrap(), &self.desk, bounds).unwrap();
-        path
+        let connections = serve(UnixListener::bind(&path).unwrap(), &self.desk, bounds).unwrap();
+        (path, connections)
     }
 
     fn answers(&self, request: &Value) -> Value {
@@ -152,12 +156,16 @@ async fn a_stop_is_refused_where_the_instance_objects_unless_it_is_forced() {
 #[test]
 fn clients_that_are_silent_make_way_for_those_that_ask() {
     let desk = Desk::of(ProcessMode::Single);
-    let path = desk.listens(Bounds { connections: 2, ..BOUNDS });
+    let (path, connections) = desk.serves(Bounds { connections: 2, ..BOUNDS });
     let mut silent: Vec<Client> = Vec::new();
-    for _ in 0..2 {
+    for count in 1..=2 {
         let mut client = Client::of(&path);
         assert_eq!(client.asks("process")["ok"]["queue_manager"], "QM1");
         silent.push(client);
+        // A client may have its answer before its thread knows that.
+        while connections.idle() < count {
+            std::thread::yield_now();
+        }
     }
     let mut third = Client::of(&path);
     assert_eq!(third.asks("process")["ok"]["queue_manager"], "QM1");

@@ -184,7 +184,8 @@ async fn serve(
         opened: Arc::clone(opened),
         view: entrance.view.clone(),
     }));
-    // Not before: who asks this folder how its instance is must not be led to the active one.
+    // Not before: a command that asks this folder for its instance must not be led to the active
+    // one.
     listeners.bind_local(args, config)?;
     let mut accepting = listeners.accept(&entrance);
     tasks.spawn(reload::watch(Arc::clone(reload)));
@@ -463,8 +464,7 @@ fn start_links(
         view: Arc::clone(&seen),
     };
     let inbox = GroupInbox { driver: Arc::clone(driver), host };
-    let records = towline_core::record::VERSION;
-    let terms = agreement::terms(config, group, opened.extent_bytes, records);
+    let terms = agreement::terms(config, group, opened.extent_bytes);
     let settings = LinkSettings::of(&args.name, group, terms, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);

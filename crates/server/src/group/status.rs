@@ -397,6 +397,8 @@ impl GroupView for View {
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
             unrepaired_batches: self.driver.repairs().lacking(),
+            format_level: u64::from(self.driver.stored_level()),
+            format_level_waits_for: self.driver.level_waits_for(),
             floating_address: match &self.config.floating {
                 Some(floating) => floating.address.to_string(),
                 None => String::new(),

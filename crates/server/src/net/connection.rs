@@ -6,10 +6,12 @@
 //! or all connections too many of unfinished large messages (`arrivals`), and stops taking
 //! responses while the socket does not take its output, or all connections have too many large ones
 //! to send (`departures`). While the log is behind it keeps requests that add to it, and reads
-//! nothing.
+//! nothing; so it does with all requests while the instance has enough of them (`is_shut`), unless
+//! others wait for the end of a large message of its client.
 //!
 //! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
 
+pub(super) mod checks;
 mod outgoing_bodies;
 
 use std::collections::VecDeque;
@@ -30,10 +32,11 @@ use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time, limits};
 
+use self::checks::MessageAnswer;
 use crate::net::admission::ConnectionSlot;
 use crate::net::parting::part;
 use crate::net::portion;
-use crate::net::turn;
+use crate::net::turn::{self, Turns};
 use towline_access::Gate;
 use towline_engine::{AccountShare, Arrival, Departure, Door, Outbox};
 use towline_link::scratch;
@@ -53,8 +56,6 @@ const WRITE_PIECES_MAX: usize = 512;
 const LINGER: Duration = Duration::from_secs(5);
 /// Responses of one turn before the others get theirs.
 const RESPONSES_MAX: usize = 512;
-/// Rounds of one poll before the others get their turn.
-const ROUNDS_MAX: usize = 1;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,8 @@ pub(crate) struct ConnectionTask<S> {
     held: Option<Pin<Box<Sleep>>>,
     /// The password of a login that is being compared; nothing is read meanwhile.
     comparing: Option<LoginAnswer>,
+    /// A long message that is being checked; nothing is read meanwhile.
+    checking: Option<MessageAnswer>,
     door: Arc<Door>,
     outbox: Arc<Outbox>,
     log: Log,
@@ -109,6 +112,8 @@ pub(crate) struct ConnectionTask<S> {
     log_is_behind: bool,
     /// The requests add to a log that is behind: they wait, and nothing is read meanwhile.
     waits_for_log: bool,
+    /// The instance takes no requests: they wait, and nothing is read meanwhile.
+    is_shut: bool,
     responses: VecDeque<Response>,
     output: VecDeque<Bytes>,
     output_bytes: usize,
@@ -127,6 +132,7 @@ pub(crate) struct ConnectionTask<S> {
     unflushed: bool,
     /// A bound ended this turn: the others get theirs before the next one.
     turn_was_long: bool,
+    turns: Turns,
     /// It was closed because it stood still and others waited.
     stood_still: bool,
     /// Runs once the connection is over: a peer that does not read must not keep it.
@@ -156,6 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             gate: Some(entrance.gate),
             held: None,
             comparing: None,
+            checking: None,
             door,
             outbox,
             log,
@@ -165,6 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             portion: Vec::new(),
             log_is_behind: false,
             waits_for_log: false,
+            is_shut: false,
             responses: VecDeque::new(),
             output: VecDeque::new(),
             output_bytes: 0,
@@ -177,6 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             end_of_input: false,
             unflushed: false,
             turn_was_long: false,
+            turns: Turns::default(),
             stood_still: false,
             linger: None,
         }
@@ -185,6 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Runs until the connection is over, then notifies the node.
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
+        self.finish_checks().await;
         // What was sent and is settled in advance must not come back with the rest.
         if !self.requests.is_empty() {
             self.door.step(self.clock.now(), self.id, &mut self.requests);
@@ -202,41 +212,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.front.set_ahead(self.clock.ahead_us());
-        for _ in 0..ROUNDS_MAX {
-            let now = self.clock.now();
-            if self.gate.is_some() && self.place.poll_gives_way(context) {
-                return Poll::Ready(End::GaveWay);
-            }
-            if self.departure.is_over() {
-                return Poll::Ready(End::StoodStill);
-            }
-            self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
-            self.front.set_log_behind(self.log_is_behind);
-            self.count();
-            let mut progress = self.poll_login(context, now);
-            progress |= self.poll_input(context, now);
-            progress |= self.step_node(now);
-            progress |= self.poll_responses(context, now);
-            progress |= self.poll_timer(context, now);
-            match self.poll_output(context, now) {
-                Ok(written) => progress |= written,
-                Err(_) => {
-                    self.end_of_input = true;
-                    return Poll::Ready(End::Lost);
-                }
-            }
-            if let Some(end) = self.finished(context) {
-                return Poll::Ready(end);
-            }
-            progress |= self.has_log_again(context);
-            if !progress && (self.requests.is_empty() || self.waits_for_log) {
-                return Poll::Pending;
+        self.turns.begins();
+        let now = self.clock.now();
+        if self.gate.is_some() && self.place.poll_gives_way(context) {
+            return Poll::Ready(End::GaveWay);
+        }
+        if self.departure.is_over() {
+            return Poll::Ready(End::StoodStill);
+        }
+        self.log_is_behind = self.door.log_is_behind(self.log_is_behind);
+        self.front.set_log_behind(self.log_is_behind);
+        self.is_shut = self.outbox.is_shut(context.waker());
+        self.count();
+        let mut progress = self.poll_login(context, now);
+        progress |= self.poll_check(context, now);
+        progress |= self.poll_input(context, now);
+        progress |= self.poll_check(context, now);
+        progress |= self.step_node(now);
+        progress |= self.poll_responses(context, now);
+        progress |= self.poll_timer(context, now);
+        match self.poll_output(context, now) {
+            Ok(written) => progress |= written,
+            Err(_) => {
+                self.end_of_input = true;
+                return Poll::Ready(End::Lost);
             }
         }
-        match std::mem::take(&mut self.turn_was_long) || self.front.has_more() {
-            true => turn::after_others(context),
-            false => turn::soon(context),
+        if let Some(end) = self.finished(context) {
+            return Poll::Ready(end);
         }
+        progress |= self.has_log_again(context);
+        progress |= self.account.has_part(self.front.goes_on_at(), context.waker());
+        if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
+            return Poll::Pending;
+        }
+        let is_long = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
+        self.turns.goes_on(context, self.clock.now().since(now), is_long);
         Poll::Pending
     }
 
@@ -262,6 +273,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 return Some(End::Lost);
             }
         }
+        // Puts that the client had sent before.
+        if self.checking.is_some() {
+            return None;
+        }
         // Nothing more can come: what was asked for is answered by the node's own bookkeeping.
         if self.end_of_input { Some(End::Lost) } else { None }
     }
@@ -282,10 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return false;
         }
         self.arrival.holds(self.front.unfinished_bytes());
-        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
-            || self.waits_for_log
-            || !self.arrival.may_read(context)
-        {
+        if self.is_kept_unread(context) || !self.arrival.may_read(context) {
             // This side does not read: the peer must not pass for silent.
             self.front.listening_stopped(now);
             self.arrival.excused();
@@ -334,6 +346,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
+    /// Whether the connection has so much here that it is not read for now.
+    fn is_kept_unread(&mut self, context: &mut Context<'_>) -> bool {
+        self.front.incoming_bytes() > INCOMING_BYTES_HIGH
+            || self.waits_for_log
+            || self.front.is_checking()
+            || (self.is_shut && !self.goes_on_for_others(context))
+    }
+
+    /// Although the instance takes nothing, as long as others wait for the end of its message: that
+    /// may take as long as a commit. What comes with it waits here.
+    fn goes_on_for_others(&mut self, context: &mut Context<'_>) -> bool {
+        self.requests.len() < limits::STEP_REQUESTS_MAX && self.arrival.holds_up_others(context)
+    }
+
     /// Follows the login: a client that guesses passwords waits for its answers.
     fn watch_login(&mut self) {
         let Some(gate) = &self.gate else { return };
@@ -373,7 +399,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let count = portion::of_step(&self.requests);
         let requests = self.requests.get(..count).unwrap_or_default();
         self.waits_for_log = self.log_is_behind && portion::adds_to_log(requests);
-        if count == 0 || self.waits_for_log {
+        if count == 0 || self.waits_for_log || self.is_shut {
             return false;
         }
         if count == self.requests.len() {

@@ -30,6 +30,7 @@ pub(super) fn adds_to_log(requests: &[Request]) -> bool {
 fn content_bytes(request: &Request) -> usize {
     match request {
         Request::Put { message, .. } => message.content.len(),
+        Request::Settle { annotations: Some(map), .. } => map.encoded_bytes(),
         _ => 0,
     }
 }
@@ -37,8 +38,9 @@ fn content_bytes(request: &Request) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use towline_core::NewMessage;
-    use towline_node::PutTo;
+    use towline_amqp::codec::{Map, Value};
+    use towline_core::{ConsumerId, MessageSequence, NewMessage, Outcome};
+    use towline_node::{LinkToken, PutTo};
     use towline_types::Payload;
 
     use super::*;
@@ -62,6 +64,24 @@ mod tests {
         assert_eq!(of_step(&puts(3, limits::STEP_BYTES_MAX / 2)), 2);
         assert_eq!(of_step(&puts(3, limits::STEP_BYTES_MAX / 2 - 1)), 3);
         assert_eq!(of_step(&puts(2, 2 * limits::STEP_BYTES_MAX)), 1);
+    }
+
+    #[test]
+    fn annotations_of_outcomes_count_as_messages_do() {
+        let text = "x".repeat(limits::MODIFIED_ANNOTATIONS_BYTES_MAX - 32);
+        let settle = || Request::Settle {
+            consumer: ConsumerId(1),
+            sequence: MessageSequence(1),
+            outcome: Outcome::Modified { failed: false, undeliverable_here: false },
+            unit: None,
+            annotations: Some(Box::new(Map::default().with("x-opt", Value::String(&text)))),
+            settled: true,
+            link: LinkToken(1),
+            reply_wanted: false,
+        };
+        let most = limits::STEP_BYTES_MAX / limits::MODIFIED_ANNOTATIONS_BYTES_MAX;
+        let requests: Vec<Request> = (0..2 * most).map(|_| settle()).collect();
+        assert!((most..most + 2).contains(&of_step(&requests)), "{}", of_step(&requests));
     }
 
     #[test]

@@ -5,6 +5,9 @@
 //! machine.
 
 mod behind;
+mod checks;
+mod full;
+mod links;
 
 use std::collections::VecDeque;
 use std::future::Future;

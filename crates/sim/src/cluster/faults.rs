@@ -80,14 +80,14 @@ impl Cluster {
             Fault::ClonedFolder => return self.lose(node, Loss::Clone),
             Fault::LogFull => self.fill(node),
             Fault::Upgrade => return self.lose(node, Loss::Replaced),
-            Fault::Transfer => self.hand_over(node),
+            Fault::Transfer => self.stop_in_order(node),
             Fault::BitRot => return self.rot(node),
         }
         true
     }
 
     /// An operator ends a process in order: an active one hands over before.
-    fn hand_over(&mut self, node: usize) {
+    pub(super) fn stop_in_order(&mut self, node: usize) {
         if let Some(live) = &self.machines[node].live {
             live.board.stop.notify_one();
         }

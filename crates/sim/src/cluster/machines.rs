@@ -196,6 +196,7 @@ const CONFIGURED_ANEW_PER_MILLE: u64 = 100;
 impl Cluster {
     /// The process of an instance begins, unless there is one.
     pub(super) fn start(&mut self, node: usize) {
+        let reads_level = self.versions.level(node, self.now);
         let machine = &mut self.machines[node];
         if machine.live.is_some() || machine.awaits_operator {
             return;
@@ -215,6 +216,7 @@ impl Cluster {
             this: node,
             network: Arc::clone(&self.network),
             before: std::mem::take(&mut machine.before),
+            reads_level,
             queues: (0..self.plan.queues).map(queue_name).collect(),
             board: Arc::clone(&board),
         };
@@ -222,6 +224,7 @@ impl Cluster {
             machine.let_down.note(process);
         }
         self.shared.starts(node);
+        self.network.starts(node, reads_level);
         self.world.mount(process, &machine.disk);
         let ahead_us = i64::try_from(self.plan.clock_us[node]).unwrap_or(0);
         self.world.set_wall_clock(process, ahead_us);
@@ -303,6 +306,7 @@ impl Cluster {
                 self.machines[node].before = before;
             }
             (ProcessEnd::Exited(_), Some(End::Stopped)) => {}
+            (ProcessEnd::Exited(_), Some(End::TooOld)) => self.is_too_old(node),
             (ProcessEnd::Exited(_), Some(End::Refused(why))) => {
                 if !may_fail {
                     return self.fail(format!("instance {node} does not start: {why}"));

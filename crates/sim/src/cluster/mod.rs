@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`Cluster::run`] (the phases), `process` (what a process does), `network`,
 //! `people` (clients; they and their connections are those of `served`), `machines` (processes
-//! begin and end), `faults`, `rot`, `operators` (what the guides say), `shared` (what is seen),
-//! `verdict` (what is compared with what).
+//! begin and end), `versions` (their programs), `faults`, `rot`, `operators` (what the guides say),
+//! `shared` (what is seen), `verdict` (what is compared with what).
 //!
 //! Invariants: events of the run happen in the order of their times, and between two of them the
 //! coroutines of all processes run; the same seed gives the same run.
@@ -20,13 +20,14 @@ mod rot;
 mod shared;
 mod status;
 mod verdict;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use towline_os::simulated::World;
-use towline_types::SeededRandom;
+use towline_types::{FORMAT_LEVEL, SeededRandom};
 
 use crate::agenda::Agenda;
 use crate::client::Client;
@@ -66,6 +67,7 @@ enum ClusterEvent {
     Space { node: usize },
     Operator { node: usize },
     Meets { node: usize, process: u64 },
+    Version { node: usize },
     Peace,
     Look,
     Recovered,
@@ -105,6 +107,7 @@ struct Cluster {
     dice: SeededRandom,
     plan: Plan,
     network: Arc<Wires>,
+    versions: versions::ProgramVersions,
     machines: [Machine; 3],
     clients: Vec<Client>,
     shared: Arc<Shared>,
@@ -158,7 +161,8 @@ impl Cluster {
             machines[node].disk.clone()
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
-        let network = Wires::new(network_plan(&plan), SeededRandom::mixed(dice.next_u64()));
+        let wires_dice = SeededRandom::mixed(dice.next_u64());
+        let network = Wires::new(network_plan(&plan), wires_dice);
         let shared = Arc::new(Shared::new(disks, EXTENT_BYTES));
         // What is shared has the replicas, which have the network.
         let witness = Arc::downgrade(&shared);
@@ -167,12 +171,14 @@ impl Cluster {
                 witness.promises(from, head);
             }
         });
+        let versions = versions::ProgramVersions::draw(seed, &plan);
         Cluster {
             world,
             now: 0,
             events: Agenda::default(),
             plan,
             network,
+            versions,
             machines,
             clients,
             shared,
@@ -203,6 +209,7 @@ impl Cluster {
         self.plan_in(first, ClusterEvent::Fault);
         self.plan_in(self.plan.safety_us, ClusterEvent::Peace);
         self.plan_in(LOOK_US, ClusterEvent::Recovered);
+        self.plan_versions();
         while !self.has_failed() && self.phase != RunPhase::Over {
             let Some(time) = self.events.next_time() else {
                 return self.fail("nothing is planned any more".into());
@@ -255,6 +262,7 @@ impl Cluster {
             ClusterEvent::Space { node } => self.empty(node),
             ClusterEvent::Operator { node } => self.operate(node),
             ClusterEvent::Meets { node, process } => self.meets(node, process),
+            ClusterEvent::Version { node } => self.changes_version(node),
             ClusterEvent::Peace => self.peace(),
             ClusterEvent::Look => self.look(),
             ClusterEvent::Recovered => {
@@ -289,6 +297,13 @@ impl Cluster {
     }
 
     fn report(mut self, seed: u64) -> Report {
+        let live = self.machines.iter().filter_map(|machine| machine.live.as_ref());
+        let levels = live.filter_map(|live| {
+            let opened = live.board.opened.lock();
+            opened.as_ref().map(|opened| opened.driver.levels().in_force)
+        });
+        let raised = levels.filter(|level| *level == FORMAT_LEVEL).count() as u64;
+        *self.happened.entry("instances with format level 2").or_default() += raised;
         let promises = self.shared.kept_promises.load(std::sync::atomic::Ordering::Relaxed);
         *self.happened.entry("terms and votes found synced").or_default() += promises;
         let history = self.shared.history.lock();

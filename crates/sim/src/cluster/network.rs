@@ -10,7 +10,7 @@
 //! `greets`, `declared`, `opened`, frames, `closed`.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use parking_lot::Mutex as Plain;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use towline_group::Start;
+use towline_group::{Message, Start};
 use towline_link::{
     Connections, FrameBody, Greeting, Inbox, LinkState, LinkStream, OpeningStream, Peer,
     StreamPurpose,
@@ -28,7 +28,7 @@ use towline_os::task::{Handle, sleep, timeout};
 use towline_os::thread::{self, Builder};
 use towline_os::time::{Instant, since_boot};
 use towline_replication::frames::KIND_CONSENSUS;
-use towline_types::SeededRandom;
+use towline_types::{FORMAT_LEVEL, FormatLevels, SeededRandom};
 
 /// The version of the links' protocol in which starts are declared.
 const VERSION: u16 = 3;
@@ -55,6 +55,8 @@ pub(crate) struct LatencyPlan {
 /// See the module. Shared by all processes and the run itself.
 pub(crate) struct Wires {
     plan: LatencyPlan,
+    /// The format level that the newest process of each instance reads.
+    reads: [AtomicU8; INSTANCES],
     /// Sees each message between members when it leaves: its sender, and its head.
     watch: OnceLock<Box<Watch>>,
     inner: Plain<Inner>,
@@ -127,7 +129,22 @@ impl Wires {
             cut_since_us: [[None; INSTANCES]; INSTANCES],
             wires: Vec::new(),
         };
-        Arc::new(Wires { plan, watch: OnceLock::new(), inner: Plain::new(inner) })
+        let reads = std::array::from_fn(|_| AtomicU8::new(FORMAT_LEVEL));
+        Arc::new(Wires { plan, reads, watch: OnceLock::new(), inner: Plain::new(inner) })
+    }
+
+    /// A process of an instance starts, of which the program reads this format level.
+    pub(crate) fn starts(&self, node: Peer, reads: u8) {
+        self.reads[node].store(reads, Ordering::Relaxed);
+    }
+
+    fn reads(&self, node: Peer) -> u8 {
+        self.reads[node].load(Ordering::Relaxed)
+    }
+
+    /// What an instance says, or hears, of format levels: an earlier program knows of none.
+    fn levels(&self, node: Peer, levels: FormatLevels) -> FormatLevels {
+        if self.reads(node) < FORMAT_LEVEL { FormatLevels::default() } else { levels }
     }
 
     pub(crate) fn watch(&self, watch: impl Fn(Peer, &[u8]) + Send + Sync + 'static) {
@@ -203,11 +220,14 @@ impl Wire {
     }
 }
 
+/// A connection that stands, and the format level that its other end reads.
+type OutgoingWire = (Arc<Wire>, u8);
+
 /// The connections of one process.
 pub(crate) struct Ports {
     this: Peer,
     network: Arc<Wires>,
-    out: [Mutex<Option<Arc<Wire>>>; INSTANCES],
+    out: [Mutex<Option<OutgoingWire>>; INSTANCES],
     incoming: [AtomicU64; INSTANCES],
 }
 
@@ -257,6 +277,13 @@ impl Ports {
     }
 }
 
+/// The format level of the batches in a message.
+fn level_of(message: &Bytes) -> u8 {
+    let message = Message::decode(message);
+    let batches = message.iter().flat_map(Message::batches);
+    batches.map(|batch| towline_replica::level_of(&batch.payload)).max().unwrap_or_default()
+}
+
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }
@@ -264,13 +291,17 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()
 impl Connections for Ports {
     fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
         let wire = self.out.get(peer).and_then(|wire| wire.lock().clone());
-        let Some(wire) = wire else { return false };
+        let Some((wire, reads)) = wire else { return false };
         if let Some(watch) = self.network.watch.get().filter(|_| kind == KIND_CONSENSUS) {
             watch(self.this, &body.head);
         }
         let mut bytes = body.head;
         body.parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        self.send_on(&wire, kind, urgent, bytes.into())
+        let bytes = Bytes::from(bytes);
+        if kind == KIND_CONSENSUS && reads < FORMAT_LEVEL {
+            assert!(level_of(&bytes) <= reads, "instance {peer} does not read what it is sent");
+        }
+        self.send_on(&wire, kind, urgent, bytes)
     }
 
     fn open_stream(&self, peer: Peer, purpose: StreamPurpose) -> OpeningStream {
@@ -319,7 +350,7 @@ fn dial(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, peer: Peer) {
     loop {
         thread::sleep(network.plan.retry + network.delay());
         let Some((wire, greeting)) = greet(ports, inbox, peer) else { continue };
-        *ports.out[peer].lock() = Some(Arc::clone(&wire));
+        *ports.out[peer].lock() = Some((Arc::clone(&wire), greeting.levels.read));
         inbox.opened(peer, false, &greeting);
         wire.state.lock().declared = Some(inbox.known(peer).start);
         wire.changed.notify_all();
@@ -338,7 +369,7 @@ fn dial(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, peer: Peer) {
     }
 }
 
-/// Both say who they are, and what they know.
+/// Both say which instance they are, and what they know.
 fn greet(ports: &Ports, inbox: &Arc<dyn Inbox>, peer: Peer) -> Option<(Arc<Wire>, Greeting)> {
     let (network, this) = (&ports.network, ports.this);
     let accepting = network.inner.lock().accepting[peer].clone()?;
@@ -371,20 +402,22 @@ fn greet_over(
 ) -> Option<Greeting> {
     let (network, this) = (&ports.network, ports.this);
     let (answer, answered) = oneshot::channel();
-    let greeting = greeting_of(inbox.as_ref(), peer);
+    let greeting = greeting_of(ports, inbox.as_ref(), peer);
     thread::sleep(network.delay());
     let of_peer = Arc::clone(wire);
     accepting.send(Incoming::Frames { from: this, greeting, wire: of_peer, answer }).ok()?;
     let greeting = Handle::current().block_on(timeout(DIAL_MAX, answered)).ok()?.ok()?.ok()?;
     thread::sleep(network.delay());
+    let greeting = Greeting { levels: network.levels(this, greeting.levels), ..greeting };
     inbox.greets(peer, &greeting).ok().map(|()| greeting)
 }
 
-fn greeting_of(inbox: &dyn Inbox, peer: Peer) -> Greeting {
+fn greeting_of(ports: &Ports, inbox: &dyn Inbox, peer: Peer) -> Greeting {
     Greeting {
         version: VERSION,
         build: "simulated".into(),
         standing: inbox.standing(),
+        levels: ports.network.levels(ports.this, inbox.levels()),
         differs: "".into(),
         known: inbox.known(peer),
     }
@@ -396,10 +429,13 @@ fn accept(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, mut accepted: UnboundedRec
         let (ports, inbox) = (Arc::clone(ports), Arc::clone(inbox));
         let served = spawn("incoming", move || match incoming {
             Incoming::Frames { from, greeting, wire, answer } => {
+                let levels = ports.network.levels(ports.this, greeting.levels);
+                let greeting = Greeting { levels, ..greeting };
                 serve_frames(&ports, inbox.as_ref(), (from, &greeting), &wire, answer);
             }
             Incoming::Stream { from, purpose, stream, answer } => {
-                let admitted = inbox.admits(from, &purpose);
+                let admitted = may_have(&ports, inbox.as_ref(), from, &purpose);
+                let admitted = admitted.and_then(|()| inbox.admits(from, &purpose));
                 let is_admitted = admitted.is_ok();
                 if answer.send(admitted).is_ok() && is_admitted {
                     inbox.stream(from, purpose, stream);
@@ -408,6 +444,21 @@ fn accept(ports: &Arc<Ports>, inbox: &Arc<dyn Inbox>, mut accepted: UnboundedRec
         });
         assert!(served.is_ok(), "a coroutine costs nothing");
     }
+}
+
+/// What the links compare of format levels before a stream: of a log that one does not read it gets
+/// no copy.
+fn may_have(
+    ports: &Ports,
+    inbox: &dyn Inbox,
+    from: Peer,
+    purpose: &StreamPurpose,
+) -> Result<(), String> {
+    let FormatLevels { in_force, .. } = ports.network.levels(ports.this, inbox.levels());
+    if *purpose == StreamPurpose::Copy && in_force > ports.network.reads(from) {
+        return Err("it does not read the format level of the log".into());
+    }
+    Ok(())
 }
 
 fn serve_frames(
@@ -419,7 +470,7 @@ fn serve_frames(
 ) {
     let judged = inbox.greets(from, greeting);
     let stands = judged.is_ok();
-    let answered = answer.send(judged.map(|()| greeting_of(inbox, from)));
+    let answered = answer.send(judged.map(|()| greeting_of(ports, inbox, from)));
     if !stands || answered.is_err() {
         return wire.close();
     }

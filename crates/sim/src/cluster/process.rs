@@ -52,6 +52,8 @@ pub(crate) struct ProcessArgs {
     pub(crate) this: Peer,
     pub(crate) network: Arc<Wires>,
     pub(crate) before: Before,
+    /// The format level that its program reads.
+    pub(crate) reads_level: u8,
     /// Queues of the clients.
     pub(crate) queues: Vec<String>,
     pub(crate) board: Arc<Board>,
@@ -81,6 +83,8 @@ pub(crate) enum End {
     Again(Before),
     /// The start was refused.
     Refused(String),
+    /// Its log has what its program does not read.
+    TooOld,
     Stopped,
 }
 
@@ -109,6 +113,10 @@ fn serve(args: &ProcessArgs) -> End {
         Err(error) => return End::Refused(error.to_string()),
     };
     let driver = &opened.driver;
+    let reads = args.reads_level;
+    if driver.stored_level() > reads {
+        return End::TooOld;
+    }
     let (events, mut happened) = unbounded_channel();
     driver.ask_for_copies_after(reexec::copy_pause(before.copies_failed));
     let of_end = events.clone();
@@ -127,6 +135,7 @@ fn serve(args: &ProcessArgs) -> End {
         let mut ticks = interval(SHOW_INTERVAL);
         loop {
             ticks.tick().await;
+            assert!(shown.stored_level() <= reads, "its log has what its program does not read");
             let now = (shown.group(), shown.leads());
             *seen.group.lock() = Some(now);
             let mut met = *seen.met.lock();

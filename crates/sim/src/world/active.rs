@@ -81,6 +81,7 @@ impl World {
                 Answer::Consumer(result.ok().map(|opened| opened.consumer))
             }
             Response::Put { token, result, .. } => {
+                history.answers(connection.0, Some(number(token)), None);
                 history.put_answered(speaker, number(token), result.is_ok())?;
                 Answer::Done(result.is_ok())
             }
@@ -90,6 +91,7 @@ impl World {
             }
             Response::Declared { token, result } => Answer::Declared(number(token), result.ok()),
             Response::Discharged { token, result, .. } => {
+                history.answers(connection.0, None, Some(number(token)));
                 history.discharge_answered(speaker, number(token), result.is_ok())?;
                 Answer::Done(result.is_ok())
             }
@@ -162,6 +164,12 @@ impl World {
             self.start_sync(at);
             self.input(at, MemberInput::Left(batch));
         }
+        let active = self.process(at).and_then(|process| process.active());
+        if active.is_some_and(|active| active.journal.has_caught_up()) {
+            tell!(self, "{}: the log takes runs again", at.node);
+            self.counts.logs_behind += 1;
+            self.step(at, Input::LogCaughtUp);
+        }
     }
 
     /// A new active: the administrator sees to the queues; those that are there are refused.
@@ -186,10 +194,34 @@ impl World {
         if active.instance.next_tick() <= local {
             self.step(at, Input::Tick);
         }
+        self.raise_level(at);
         self.work(at);
         if self.dice.chance(30) {
             self.change_scratch(at);
         }
+    }
+
+    /// Raises the format level, once all builds read the newest one.
+    fn raise_level(&mut self, at: At) {
+        let from = self.level_from_version;
+        let now = self.now;
+        if self.nodes.iter().any(|node| node.version < from) {
+            return;
+        }
+        let Some(process) = self.process(at) else { return };
+        let local = process.clock.local(now);
+        let Some(active) = process.active().filter(|active| !active.is_level_raised) else {
+            return;
+        };
+        let mut out = std::mem::take(&mut active.out);
+        // Without space for it the next tick tries again.
+        let raised = active.instance.raise_format_level(local, &active.journal, &mut out);
+        active.is_level_raised = raised.is_ok();
+        self.take_outbound(at, &mut out);
+        if let Some(active) = self.process(at).and_then(|process| process.active()) {
+            active.out = out;
+        }
+        self.flush(at);
     }
 
     /// Does what takes longer than a step, a slice at each tick.
@@ -258,14 +290,14 @@ impl World {
             Stage::Warm(restart) => {
                 let Some(seam) = seam else { return };
                 let instance = restart.instance();
-                let plan = instance.plan_image();
+                let Some(plan) = instance.plan_image() else { return };
                 let (bytes, obsolete) = write_image(plan, instance, &mut node.disk);
                 // A replica's restart does not know how far it is: the seam does.
                 let bytes = [&seam.end.0.to_le_bytes()[..], &bytes[8..]].concat();
                 (bytes, obsolete, seam.end, None)
             }
             Stage::Active(active) => {
-                let plan = active.instance.plan_image();
+                let Some(plan) = active.instance.plan_image() else { return };
                 let applied = plan.applied;
                 let keep_from = plan.keep_from;
                 let (bytes, obsolete) = write_image(plan, &mut active.instance, &mut node.disk);

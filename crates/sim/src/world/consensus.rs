@@ -7,7 +7,7 @@ use towline_types::{Batch, Lsn, PageRef};
 
 use super::life::{ProcessEnd, node_of};
 use super::{At, Event, World, tell};
-use crate::journal::{SimulatedJournal, next_lsn};
+use crate::journal::{JournalSizes, SimulatedJournal, next_lsn};
 use crate::process::{Active, Stage};
 
 impl World {
@@ -271,6 +271,9 @@ impl World {
         let records = process.runs.push(batch);
         let applied =
             records.iter().try_for_each(|(lsn, record)| restart.record(*lsn, record, &read));
+        if batch.payload.is_empty() {
+            restart.new_term(batch.lsn);
+        }
         if let Err(error) = applied {
             let what = format!("{}: batch {} cannot be applied: {error}", at.node, batch.index);
             return self.fail(what);
@@ -295,8 +298,11 @@ impl World {
 
     /// The first batch of the own term is committed and applied: clients may come.
     fn finish_restart(&mut self, at: At) {
-        let batch_bytes = self.batch_bytes(at.node);
-        let block_bytes = self.block_bytes(at.node);
+        let sizes = JournalSizes {
+            batch_bytes: self.batch_bytes(at.node),
+            block_bytes: self.block_bytes(at.node),
+            waiting_bytes_max: self.plan.log_waiting_bytes_max,
+        };
         let Some(process) = self.process(at) else { return };
         let Some(leading) = process.leading else { return };
         if process.next <= leading.index || !matches!(process.stage, Stage::Warm(_)) {
@@ -306,10 +312,10 @@ impl World {
             return;
         };
         let instance = restart.finish(leading.end);
-        let journal = SimulatedJournal::behind(leading, batch_bytes, block_bytes);
+        let journal = SimulatedJournal::behind(leading, sizes);
         let out = Default::default();
         let flush_planned = false;
-        let active = Active { instance, journal, out, flush_planned };
+        let active = Active { instance, journal, out, flush_planned, is_level_raised: false };
         process.stage = Stage::Active(Box::new(active));
         let term = leading.term;
         tell!(self, "{}: ACTIVE in term {term}, from {}", at.node, leading.index);

@@ -42,7 +42,13 @@ pub(crate) fn node_of(member: MemberId) -> usize {
 
 impl World {
     pub(crate) fn limits(&self) -> Limits {
-        Limits { unit_staged_bytes_max: self.plan.unit_staged_bytes_max, ..Limits::default() }
+        Limits {
+            unit_staged_bytes_max: self.plan.unit_staged_bytes_max,
+            // Units and what clients hold are small here: both ways happen.
+            returned_at_once_max: 2,
+            committed_at_once_max: 2,
+            ..Limits::default()
+        }
     }
 
     pub(crate) fn start(&mut self, node: usize) {

@@ -151,10 +151,14 @@ pub(crate) struct Counts {
     pub(crate) activations: u64,
     pub(crate) copies: u64,
     pub(crate) images: u64,
+    /// Times that the log of an active took no run for a while.
+    pub(crate) logs_behind: u64,
     pub(crate) compared: u64,
     pub(crate) peace_us: u64,
 }
 
+/// Makes draws about format levels of a seed which no other draw depends on.
+const FORMAT_LEVELS: u64 = 0x1e7e_1000;
 /// The connection of the administrator.
 pub(crate) const ADMINISTRATOR: ConnectionId = ConnectionId(0);
 /// A queue that comes and goes.
@@ -182,6 +186,8 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     /// Changes with everything that happens: two runs of a seed have the same.
     pub(crate) fingerprint: u64,
+    /// The first build that reads the newest format level: once all are of it, the level is raised.
+    pub(crate) level_from_version: u64,
 }
 
 impl World {
@@ -220,6 +226,7 @@ impl World {
             goal: None,
             counts: Counts::default(),
             fingerprint: seed,
+            level_from_version: SeededRandom::mixed(seed ^ FORMAT_LEVELS).below(3),
             dice,
             plan,
         }

@@ -25,10 +25,11 @@ fn dead_letter() -> impl Strategy<Value = Box<DeadLetter>> {
 fn extra() -> impl Strategy<Value = Option<Extra>> {
     let chunks = prop::collection::vec(body(), 1..5).prop_map(Vec::into_boxed_slice);
     let few = (prop::option::of(dead_letter()), prop::option::of(chunks));
-    let some = few.prop_filter_map("it is something", |(dead_letter, chunks)| {
-        let something = dead_letter.is_some() || chunks.is_some();
-        something.then_some(Extra { dead_letter, chunks })
-    });
+    let due = prop::option::of((1_u64 << 60..1 << 61).prop_map(Time));
+    let some =
+        (few, due).prop_filter_map("it is something", |((dead_letter, chunks), deliver_at)| {
+            Extra { dead_letter, chunks, deliver_at, group_sequence: 0 }.kept()
+        });
     prop_oneof![4 => Just(None), 1 => some.prop_map(Some)]
 }
 
@@ -44,21 +45,28 @@ fn state() -> impl Strategy<Value = EntryState> {
 fn message() -> impl Strategy<Value = (Entry, Option<Extra>)> {
     let times = (0..1_u64 << 60, prop::option::of(0..1_u64 << 60));
     let ids = (prop::option::of(1..=u64::MAX), prop::option::of(1..=u64::MAX));
-    let few = (0..10_u8, prop::bool::weighted(0.9), prop_oneof![Just(0), 0..=u32::MAX]);
+    let group = prop_oneof![3 => Just((0, 0)), 1 => (1..=u64::MAX, any::<u32>())];
+    let few = (0..10_u8, prop::bool::weighted(0.9), prop_oneof![Just(0), 0..=u32::MAX], group);
     (times, ids, few, state(), body(), extra()).prop_map(|(times, ids, few, state, body, extra)| {
         let gone = state == EntryState::Gone;
         let chunked = extra.as_ref().is_some_and(|extra| extra.chunks.is_some());
-        let (priority, persistent, backout_count) = few;
-        let here = EntryBody::Memory(bytes::Bytes::from_static(b"here"));
+        let (priority, persistent, backout_count, (group, group_sequence)) = few;
+        // Outside of a group there is no number.
+        let extra = match (group_sequence, extra) {
+            (0, extra) => extra,
+            (_, extra) => Some(Extra { group_sequence, ..extra.unwrap_or_default() }),
+        };
+        let here = EntryBody::Memory(Box::new(bytes::Bytes::from_static(b"here")));
         let entry = Entry {
             sequence: 0,
             expires_at: times.1.map_or(Time::NEVER, Time),
             put_at: Time(times.0),
             correlation_hash: ids.0.unwrap_or(0),
             message_id_hash: ids.1.unwrap_or(0),
+            group,
             place: match (persistent, chunked) {
-                (true, true) => EntryBody::Log(BodyLocation::default()),
-                (true, false) => EntryBody::Log(body),
+                (true, true) => EntryBody::NOWHERE,
+                (true, false) => EntryBody::at(body),
                 (false, _) => here,
             },
             backout_count,
@@ -124,7 +132,7 @@ proptest! {
         for (entry, wanted) in back.entries.iter().zip(&kept) {
             let wanted = Entry { state: EntryState::Available, ..(*wanted).clone() };
             prop_assert_eq!(format!("{entry:?}"), format!("{wanted:?}"));
-            let extras = [&sheet, &back].map(|of| format!("{:?}", of.extras.get(&entry.sequence)));
+            let extras = [&sheet, &back].map(|of| format!("{:?}", of.extras.get(entry.sequence)));
             prop_assert_eq!(&extras[0], &extras[1]);
         }
         prop_assert_eq!(super::outline(&back, EXTENT_BYTES), Some(outline.clone()));
@@ -181,7 +189,8 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
         put_at: Time(5),
         correlation_hash: 0,
         message_id_hash: 0,
-        place: EntryBody::Log(location),
+        group: 0,
+        place: EntryBody::at(location),
         backout_count: 0,
         state: EntryState::Available,
         priority: 4,
@@ -198,7 +207,7 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
     let longer = BodyLocation { bytes: 101, ..location };
     let elsewhere = BodyLocation { lsn: Lsn(60_000), ..location };
     for place in [longer, elsewhere] {
-        assert!(!comes(Entry { place: EntryBody::Log(place), ..entry.clone() }), "{place:?}");
+        assert!(!comes(Entry { place: EntryBody::at(place), ..entry.clone() }), "{place:?}");
     }
     assert!(!comes(Entry { expires_at: Time::NEVER, ..entry.clone() }));
     assert!(!comes(Entry { sequence: 8, ..entry }));
@@ -208,9 +217,8 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
 fn no_bytes_make_the_reader_of_pages_panic() {
     let limits = Limits::default();
     bolero::check!().with_iterations(20_000).for_each(|bytes: &[u8]| {
-        let mut page = vec![VERSION];
-        page.extend_from_slice(bytes);
-        for bytes in [bytes, &page] {
+        let page = |version: u8| [&[version], bytes].concat();
+        for bytes in [bytes, &page(VERSION_WITHOUT_FIELDS), &page(VERSION)] {
             let Ok(sheet) = decode(bytes) else { continue };
             let Some(outline) = outline(&sheet, limits.extent_bytes) else { continue };
             let mut again = Vec::new();
@@ -219,4 +227,55 @@ fn no_bytes_make_the_reader_of_pages_panic() {
             assert!(outline.live as usize == sheet.entries.len());
         }
     });
+}
+
+/// A message of 100 bytes at position 70,000.
+fn plain(sequence: u64) -> Entry {
+    Entry {
+        sequence,
+        expires_at: Time::NEVER,
+        put_at: Time(5),
+        correlation_hash: 0,
+        message_id_hash: 0,
+        group: 0,
+        place: EntryBody::at(BodyLocation { lsn: Lsn(70_000), bytes: 100 }),
+        backout_count: 0,
+        state: EntryState::Available,
+        priority: 4,
+        persistent: true,
+        marks: Marks::of(false),
+    }
+}
+
+#[test]
+fn the_bytes_of_pages_do_not_change() {
+    let mut sheet = Sheet { entries: vec![plain(7), plain(8)], ..Sheet::default() };
+    let (bytes, _) = encoded(&sheet).unwrap();
+    let first = [0, 7, 4, 10, 0xe0, 0xc5, 0x08, 100];
+    assert_eq!(bytes, [&[1, 2], &first[..], &[0, 1, 4, 0, 0, 100]].concat());
+    sheet.entries[1].group = 0x1122_3344_5566_7788;
+    sheet.entries[1].marks = Marks::of(true);
+    let extra = Extra { group_sequence: 7, deliver_at: Some(Time(65)), ..Extra::default() };
+    sheet.extras.insert(8, extra);
+    let (bytes, _) = encoded(&sheet).unwrap();
+    let fields = [13, 0x0a, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x0d, 7, 0x11, 60];
+    let second = [&[0x80, 1, 4, 0], &fields[..], &[0, 100]].concat();
+    assert_eq!(bytes, [&[2, 2], &first[..], &second].concat());
+}
+
+#[test]
+fn a_page_has_the_version_that_its_messages_need() {
+    let sheet = Sheet { entries: vec![plain(7)], ..Sheet::default() };
+    let (mut bytes, _) = encoded(&sheet).unwrap();
+    bytes[0] = VERSION;
+    assert!(decode(&bytes).is_err(), "without fields in it");
+    // What is carried forward is known from a record alone.
+    let carried = [&[2, 1, 0x80, 7, 4, 10, 1, 4], &bytes[6..]].concat();
+    let error = decode(&carried).unwrap_err();
+    assert_eq!(error.what, "a page does not say what was carried forward");
+    // Flag 6 is kept, and fields are of version 2.
+    for (version, flags) in [(2, 0x40), (1, 0x80), (2, 0xc0)] {
+        (bytes[0], bytes[2]) = (version, flags);
+        assert_eq!(decode(&bytes).unwrap_err().what, "an unknown flag");
+    }
 }

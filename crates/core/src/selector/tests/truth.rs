@@ -29,7 +29,7 @@ impl Properties for Typed {
 #[track_caller]
 fn check(text: &str, expected: Value<'_>) {
     let selector = Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-    assert_eq!(selector.program.evaluate(&Typed), expected, "{text}");
+    assert_eq!(selector.program.evaluate(&Typed, &mut { usize::MAX }), expected, "{text}");
     assert_eq!(selector.matches(&Typed), expected == TRUE, "{text}");
 }
 

@@ -3,7 +3,7 @@
 use towline_amqp::types::Role;
 use towline_node::ConnectionAccount;
 
-use super::{Client, Ends, LinkId, Rig, refusal};
+use super::{AnyPeer, Client, Ends, LinkId, Rig, refusal};
 
 impl Rig {
     /// A link with a selector, or the condition with which it is refused.
@@ -19,6 +19,12 @@ impl Rig {
 }
 
 impl Client {
+    pub(crate) fn account(&self) -> ConnectionAccount {
+        self.front.account()
+    }
+}
+
+impl AnyPeer {
     pub(crate) fn account(&self) -> ConnectionAccount {
         self.front.account()
     }

@@ -29,7 +29,7 @@ pub(crate) enum Seen {
 
 /// See the [module](self).
 pub(crate) struct AnyPeer {
-    front: Front,
+    pub(super) front: Front,
     id: ConnectionId,
     input: BytesMut,
     output: BytesMut,
@@ -70,7 +70,7 @@ impl Rig {
         frame[..4].copy_from_slice(&bytes.to_be_bytes());
         peer.input.extend_from_slice(&frame);
         peer.input.extend_from_slice(payload);
-        peer.front.receive(self.now, &mut peer.input, &mut peer.requests);
+        checks::take(&mut peer.front, self.now, &mut peer.input, &mut peer.requests);
     }
 
     /// The instance takes what the peer asked for; answers wait for [`Rig::answers`].

@@ -151,7 +151,7 @@ impl Narrow {
     pub(crate) fn says_on(&mut self, channel: u16, line: &str) {
         self.input.extend_from_slice(&text::encode(&format!("@{channel} {line}")));
         let now = Time(1_700_000_000_000_000);
-        self.client.front.receive(now, &mut self.input, &mut self.requests);
+        checks::take(&mut self.client.front, now, &mut self.input, &mut self.requests);
         self.hears();
     }
 

@@ -174,7 +174,7 @@ impl Slow {
     /// The server takes what the client wrote. False: there is nothing.
     pub(crate) fn server_hears(&mut self, now: Time) -> bool {
         let Some((mut bytes, word)) = self.to_server.pop_front() else { return false };
-        self.client.front.receive(now, &mut bytes, &mut self.requests);
+        checks::take(&mut self.client.front, now, &mut bytes, &mut self.requests);
         self.heard = word;
         self.emit();
         true

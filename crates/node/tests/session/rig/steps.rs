@@ -9,7 +9,7 @@ impl Rig {
     pub(crate) fn one_step(&mut self, client: &mut Client, link: super::LinkId) -> bool {
         client.machine.set_credit(link, 1);
         let (mut input, mut requests) = (flush(&mut client.machine), Vec::new());
-        client.front.receive(self.now, &mut input, &mut requests);
+        super::checks::take(&mut client.front, self.now, &mut input, &mut requests);
         let input = Input::Requests { connection: client.id, requests: &mut requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
         std::mem::take(&mut self.out.is_unfinished)

@@ -51,7 +51,7 @@ impl Rig {
     fn says_anyway(&mut self, client: &mut Client, line: &str) {
         let mut input: BytesMut = peer::text::encode(line);
         let mut requests = Vec::new();
-        client.front.receive(self.now, &mut input, &mut requests);
+        super::checks::take(&mut client.front, self.now, &mut input, &mut requests);
         let input = Input::Requests { connection: client.id, requests: &mut requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
         self.exchange(client);
@@ -72,6 +72,35 @@ impl Rig {
             client.machine.send(link, key, outgoing);
         }
         self.exchange(client);
+    }
+
+    /// In one write: the commit of a unit, an outcome in it, the end of the link of the delivery,
+    /// and another link.
+    pub(crate) fn change_link_behind_its_unit(
+        &mut self,
+        client: &mut Client,
+        (receiver, delivery): (LinkId, IncomingId),
+        unit: &TxnId,
+    ) -> LinkId {
+        let coordinator = self.coordinator(client);
+        let discharge = Discharge { txn_id: *unit, fail: false };
+        let command = CoordinatorCommand::Discharge(discharge);
+        let content = Payload::from(coordinator::message(&command));
+        client.machine.send(coordinator, 1, Outgoing { content, ..Outgoing::default() });
+        let mut input = super::flush(&mut client.machine);
+        let outcome = Some(Outcome::Accepted);
+        let state = DeliveryState::Transactional { txn_id: *unit, outcome };
+        client.machine.update_incoming(delivery, Some(state), true);
+        input.unsplit(super::flush(&mut client.machine));
+        client.machine.detach(receiver, true, None);
+        let link = super::request(client, Role::Sender, Ends::to("Q"));
+        input.unsplit(super::flush(&mut client.machine));
+        let mut requests = Vec::new();
+        super::checks::take(&mut client.front, self.now, &mut input, &mut requests);
+        let input = Input::Requests { connection: client.id, requests: &mut requests };
+        self.instance.step(self.now, input, &self.log, &mut self.out);
+        self.exchange(client);
+        link
     }
 
     /// What the client does from now on goes over another session.

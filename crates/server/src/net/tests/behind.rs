@@ -4,18 +4,13 @@ use std::sync::OnceLock;
 
 use tokio::task::{spawn_local, yield_now};
 use towline_admin::status::RestartStatus;
-use towline_amqp::codec::{Map, Value};
-use towline_amqp::sections::{Header, MessageBuilder};
-use towline_amqp::types::{
-    DeliveryState, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
-};
-use towline_amqp::{AttachRequest, LinkId, Outgoing};
 use towline_core::Pages as Trust;
 use towline_engine::settings::{options, rules};
-use towline_engine::{Images, LogContext, OpenInstance};
+use towline_engine::{AdminJobs, Arrival, BackupFolders, Images, LogContext, OpenInstance};
 use towline_log::{Disk, Listener, LogError, LogId, MemoryDisk, Pages, Recovery, Space};
 use towline_node::Restart;
-use towline_types::{Lsn, Payload, limits};
+use towline_os::task::handle_of;
+use towline_types::{Lsn, limits};
 
 use super::*;
 
@@ -55,8 +50,9 @@ impl Drop for OpenedAtTheEnd<'_> {
     }
 }
 
-/// An instance with two queues, on a disk that can be stopped; and what the log reports to.
-fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
+/// An instance with two queues, on a disk that can be stopped; what the log reports to; and the
+/// threads of the instance, which have not begun.
+fn bench() -> (Bench, MemoryDisk, Arc<Relay>, OpenInstance) {
     let mut config = Config::default();
     config.log.extent_bytes = 32 * MIB as u64;
     let disk = MemoryDisk::new();
@@ -84,55 +80,12 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>) {
     {
         std::thread::yield_now();
     }
-    (Bench::around(door, None), disk, relay)
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    async fn sender(&mut self, queue: &str) -> LinkId {
-        self.opened().await;
-        let session = self.machine.begin().unwrap();
-        let target = Target { address: Some(Arc::from(queue)), ..Target::default() };
-        let request = AttachRequest {
-            name: Arc::from(queue),
-            role: Role::Sender,
-            source: Some(Box::new(Source::default())),
-            target: Some(Box::new(LinkTarget::Target(target))),
-            sender_settle_mode: SenderSettleMode::Unsettled,
-            receiver_settle_mode: ReceiverSettleMode::First,
-            message_bytes_max: 0,
-            desired_capabilities: Default::default(),
-            properties: Map::default(),
-        };
-        let link = self.machine.attach(session, request).unwrap();
-        while self.machine.allowance(link).credit == 0 {
-            self.event().await.expect("it is attached");
-        }
-        link
-    }
-
-    fn send(&mut self, link: LinkId, key: u64, durable: bool, bytes: usize) {
-        let header = Header { durable: Some(durable), ..Header::default() };
-        let body = vec![b'x'; bytes];
-        let message = MessageBuilder::new().header(header).value(Value::Binary(&body));
-        let content = Payload::from(message);
-        self.machine.send(link, key, Outgoing { content, ..Outgoing::default() });
-    }
-
-    /// Waits until so many messages were accepted.
-    async fn accepted(&mut self, count: u64) {
-        let mut accepted = 0;
-        while accepted < count {
-            if let Some(Event::Outcome { state, .. }) = self.event().await {
-                assert_eq!(state, Some(DeliveryState::Accepted));
-                accepted += 1;
-            }
-        }
-    }
+    (Bench::around(door, None), disk, relay, open)
 }
 
 #[test]
 fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
-    let (bench, disk, _relay) = bench();
+    let (bench, disk, _relay, _threads) = bench();
     run_on(bench, false, async |bench| {
         let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let link = writer.sender("DEV.QUEUE.1").await;
@@ -169,5 +122,93 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         drop(other);
         assert_eq!(served.await.unwrap(), End::Orderly);
         drop(writer);
+    });
+}
+
+#[test]
+fn who_asks_for_much_behind_a_large_message_is_not_read_until_it_is_in_the_log() {
+    // More than wait there, in what all links of a connection have credit for.
+    const LINKS: u64 = 12;
+    const PUTS: u64 = 700;
+    let (bench, _disk, _relay, threads) = bench();
+    run_on(bench, false, async |bench| {
+        let (mut client, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let large = client.sender("DEV.QUEUE.1").await;
+        let mut unlogged = Vec::new();
+        for _ in 0..LINKS {
+            unlogged.push(client.one_more_sender("DEV.QUEUE.2").await);
+        }
+        client.send(large, 0, true, 2 * MIB);
+        for link in unlogged {
+            (0..PUTS).for_each(|key| client.send(link, key, false, 1));
+        }
+        let mut accepted = Box::pin(client.accepted(1 + LINKS * PUTS));
+        let id = towline_core::ConnectionId(1);
+        // The large one is checked by another thread, and the others wait until that is done.
+        while bench.door.look(|instance| !instance.has_enough_of(id)) {
+            assert!(is_pending(&mut accepted).await);
+        }
+        assert!(is_pending(&mut accepted).await);
+        let waiting = bench.door.look(|instance| instance.requests_waiting(id));
+        let most = limits::REQUESTS_WAITING_MAX + limits::STEP_REQUESTS_MAX;
+        assert!(waiting < most, "{waiting}");
+        // Its pieces are logged by a thread, which begins only now.
+        let backup_folders = Arc::new(BackupFolders::new(&[]));
+        let jobs = AdminJobs { name: "QM1".into(), backup_folders };
+        let _running =
+            threads.start(&Config::default(), jobs, &handle_of(&tokio::runtime::Handle::current()));
+        accepted.await;
+    });
+}
+
+/// The longest piece of whole frames in the first half of `bytes`, and the rest.
+fn halves(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    while let Some(frame) = bytes[at..].first_chunk::<4>().filter(|_| at < bytes.len() / 2) {
+        at += u32::from_be_bytes(*frame) as usize;
+    }
+    bytes.split_at(at)
+}
+
+#[test]
+fn who_asks_for_too_much_in_the_middle_of_a_message_ends_it_when_others_wait_for_its_memory() {
+    const LINKS: u64 = 7;
+    const PUTS: u64 = 700;
+    // The threads of the instance do not begin: a large message never gets to the log.
+    let (bench, _disk, _relay, _threads) = bench();
+    run_on(bench, false, async |bench| {
+        let (mut client, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let cut = client.sender("DEV.QUEUE.1").await;
+        let mut links = Vec::new();
+        for _ in 0..=LINKS {
+            links.push(client.one_more_sender("DEV.QUEUE.2").await);
+        }
+        client.flush().await.unwrap();
+        client.send(cut, 0, false, 2 * MIB);
+        let (mut pieces, mut message) = (VecDeque::new(), Vec::new());
+        client.machine.take_output(&mut pieces, usize::MAX);
+        pieces.iter().for_each(|piece| message.extend_from_slice(piece));
+        let (begin, end) = halves(&message);
+        client.socket.write_all(begin).await.unwrap();
+        client.send(links.pop().unwrap(), 0, true, 2 * MIB);
+        for link in links {
+            (0..PUTS).for_each(|key| client.send(link, key, false, 1));
+        }
+        client.flush().await.unwrap();
+        let id = towline_core::ConnectionId(1);
+        while bench.door.look(|instance| !instance.has_enough_of(id)) {
+            yield_now().await;
+        }
+        let mut ended = Box::pin(client.socket.write_all(end));
+        assert!(is_pending(&mut ended).await, "it is read, and has asked for too much");
+        let one = limits::MEDIUM_MESSAGE_BYTES_MAX;
+        let count = limits::MEDIUM_MESSAGES_BYTES_MAX / one;
+        let mut others: Vec<Arrival> = (0..count).map(|_| bench.door.arrivals().join()).collect();
+        others.iter_mut().for_each(|other| other.holds(one));
+        assert!(!others[0].may_read(&mut Context::from_waker(Waker::noop())));
+        assert!(!is_pending(&mut ended).await, "others wait");
+        while !others[0].may_read(&mut Context::from_waker(Waker::noop())) {
+            yield_now().await;
+        }
     });
 }
