@@ -118,7 +118,7 @@ def keyed_waiters(bench):
 
 
 CASES = [
-    *both("selector", "a consumer whose selector matches nothing, {depth} messages", one),
+    *both("selector", "a consumer with a selector that matches nothing, {depth} messages", one),
     *both("selector-ten", "ten such consumers, {depth} messages", ten, why_memory="ten connections"),
     *both("selector-release", "a message released 20 times beside ten selector consumers that wait, {depth} messages",
           release),
