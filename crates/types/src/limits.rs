@@ -252,6 +252,8 @@ const _: () = assert!(32 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64)
 const _: () = assert!(CONTROL_ANSWER_STALLED.as_millis() < CONTROL_ANSWER_MAX.as_millis());
 const _: () = assert!(REFUSED_PER_CONSUMER_MAX <= REFUSED_PER_CONNECTION_MAX);
 const _: () = assert!(UNIT_STAGED_BYTES_MAX <= CONNECTION_STAGED_BYTES_MAX);
+// The changelog names it.
+const _: () = assert!(CONNECTION_STAGED_PUTS_MAX == 262_144);
 const _: () = assert!(PRODUCER_CREDIT_MIN <= PRODUCER_CREDIT);
 const _: () = assert!(PRODUCER_CREDIT <= CREDIT_OF_CONNECTION_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);

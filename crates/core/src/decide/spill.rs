@@ -62,9 +62,9 @@ impl QueueManager {
         unit.bytes += bytes;
         unit.staged_bytes += put.bytes_to_spill();
         unit.puts.push(put);
+        let is_over_its_share = unit.staged_bytes > staged_bytes_max;
         self.put_is_staged(target.connection);
-        let Some(unit) = self.units.get(&id) else { return Err(Refusal::UnknownUnit) };
-        let spills = unit.staged_bytes > staged_bytes_max
+        let spills = is_over_its_share
             || self.staged_bytes > self.limits.memory_bytes_max / limits::UNITS_STAGED_SHARE
             || self.memory_bytes > self.limits.memory_bytes_max;
         if spills {

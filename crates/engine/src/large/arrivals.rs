@@ -401,7 +401,7 @@ mod tests {
             clients[0].holds(MOST);
             assert!(may_read(&mut clients[0]));
             clients[0].holds(MOST + 1);
-            assert!(!clients[0].holds_up_others(&mut context), "nobody waits");
+            assert!(!clients[0].holds_up_others(&mut context), "none of the others waits");
             for waits in [1, 2] {
                 clients[waits].holds(MOST);
                 assert!(!may_read(&mut clients[waits]));
