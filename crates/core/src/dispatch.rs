@@ -162,7 +162,7 @@ impl Service<'_> {
                 if first {
                     before_others.push(id);
                 } else {
-                    self.queue.waiting.ring.push_back(id);
+                    self.queue.waiting.ring.push_back(consumer.connection, id);
                 }
             }
         }
@@ -190,12 +190,12 @@ impl Service<'_> {
 
     fn serve_one_plain(&mut self) -> Turn {
         while self.queue.available > 0 {
-            let Some(id) = self.queue.waiting.plain.front().copied() else { return Turn::Nothing };
+            let Some(id) = self.queue.waiting.plain.front() else { return Turn::Nothing };
             if !self.budget.spend_delivery() {
                 return Turn::OutOfBudget;
             }
             let Some(consumer) = self.consumers.get_mut(&id).filter(|found| found.wants()) else {
-                self.queue.waiting.plain.pop_front();
+                self.queue.waiting.plain.skip_front();
                 if let Some(consumer) = self.consumers.get_mut(&id) {
                     consumer.waiting = false;
                 }
@@ -220,11 +220,11 @@ impl Service<'_> {
                 self.budget.deliveries -= i64::from(limits::LOOKS_PER_EXPIRED - 1);
                 continue;
             }
-            let consumer_wants_more = consumer.credit > 1;
-            consumer.waiting = consumer_wants_more;
-            self.queue.waiting.plain.pop_front();
-            if consumer_wants_more {
-                self.queue.waiting.plain.push_back(id);
+            consumer.waiting = consumer.credit > 1;
+            if consumer.waiting {
+                self.queue.waiting.plain.pass_front();
+            } else {
+                self.queue.waiting.plain.take_front();
             }
             self.ask_ahead(spot);
             self.deliver(id, spot);
@@ -275,12 +275,16 @@ impl Service<'_> {
             if self.budget.looks <= 0 {
                 return Turn::OutOfBudget;
             }
-            let Some(id) = self.queue.waiting.ring.pop_front() else { break };
-            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
-            consumer.waiting = false;
-            if !consumer.wants() {
+            let Some(id) = self.queue.waiting.ring.front() else { break };
+            let Some(consumer) = self.consumers.get_mut(&id).filter(|found| found.wants()) else {
+                self.queue.waiting.ring.skip_front();
+                if let Some(consumer) = self.consumers.get_mut(&id) {
+                    consumer.waiting = false;
+                }
                 continue;
-            }
+            };
+            consumer.waiting = false;
+            self.queue.waiting.ring.take_front();
             // Taken out while it looks, so that the queue and the other consumers stay reachable.
             let mut cursor = std::mem::replace(&mut consumer.cursor, Cursor::None);
             let look = self.look(id, &mut cursor);
@@ -316,13 +320,13 @@ impl Service<'_> {
                 Look::OutOfLooks => {
                     // Behind the others: they need not wait until it has looked at everything.
                     consumer.waiting = true;
-                    self.queue.waiting.ring.push_back(id);
+                    self.queue.waiting.ring.push_back(consumer.connection, id);
                     return Turn::OutOfBudget;
                 }
                 Look::Found(spot) => {
                     consumer.waiting = consumer.credit > 1;
                     if consumer.waiting {
-                        self.queue.waiting.ring.push_back(id);
+                        self.queue.waiting.ring.push_back(consumer.connection, id);
                     }
                     self.deliver(id, spot);
                     return Turn::Served;

@@ -75,7 +75,12 @@ pub(crate) enum Cursor {
 
 impl Consumer {
     pub(crate) fn visitor(&self) -> Visitor {
-        Visitor { consumer: self.id, attention: self.attention, browses: self.browses() }
+        Visitor {
+            connection: self.connection,
+            consumer: self.id,
+            attention: self.attention,
+            browses: self.browses(),
+        }
     }
 
     pub(crate) fn browses(&self) -> bool {

@@ -203,7 +203,7 @@ impl QueueManager {
             return;
         }
         let Some(queue) = self.queues.get_mut(&consumer.queue) else { return };
-        queue.waiting.is_plain_no_more(id);
+        queue.waiting.is_plain_no_more(consumer.visitor());
         consumer.attention = Attention::Scanner;
         consumer.cursor = Cursor::Lanes(Box::default());
         consumer.waiting = false;

@@ -47,6 +47,7 @@ pub(crate) use removed::{
 pub(crate) use returned::ScanCursor;
 pub(crate) use waiting::{WaitingConsumers, WokenConsumer};
 
+mod turns;
 mod waiting;
 
 /// Counts since the queue was defined; they survive a restart.

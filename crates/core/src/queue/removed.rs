@@ -7,9 +7,9 @@ use towline_types::BodyLocation;
 use super::block::{Block, Sheet};
 use super::index::KeyIndex;
 use super::{Entry, EntryBody, EntryState, Extra};
-use crate::ConsumerId;
 use crate::message::{Body, Message};
 use crate::request::FilterKey;
+use crate::{ConnectionId, ConsumerId};
 
 /// A message that was taken out of its queue.
 #[derive(Debug)]
@@ -104,6 +104,7 @@ impl Attention {
 /// A consumer as `waiting` sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Visitor {
+    pub(crate) connection: ConnectionId,
     pub(crate) consumer: ConsumerId,
     pub(crate) attention: Attention,
     pub(crate) browses: bool,

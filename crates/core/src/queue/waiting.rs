@@ -1,16 +1,17 @@
-//! The consumers that wait at a queue. Plain consumers stand in a ring; scanners and keyed
-//! consumers are woken when there may be something for them. Knows neither credit nor messages: a
-//! woken consumer may find nothing.
+//! The consumers that wait at a queue. Plain consumers have turns; scanners and keyed consumers are
+//! woken when there may be something for them, and have turns of their own. Knows neither credit
+//! nor messages: a woken consumer may find nothing.
 //!
 //! A consumer that closes stays in the rings until it is met there, or until half of them are such:
 //! ten thousand that close at once are not searched for one by one.
 //!
 //! Invariant: a consumer is at most once in each of `plain`, `ring` and `draining`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use super::entry::Hashes;
 use super::returned::ReturnedPlaces;
+use super::turns::Turns;
 use super::{Attention, Rank, Spot, Visitor};
 use crate::ConsumerId;
 use crate::hash::FastMap;
@@ -20,9 +21,9 @@ use crate::request::FilterKey;
 #[derive(Debug, Default)]
 pub(crate) struct WaitingConsumers {
     /// Plain consumers with credit; the first one is served next.
-    pub(crate) plain: VecDeque<ConsumerId>,
+    pub(crate) plain: Turns,
     /// Scanners and keyed consumers that are to look again; the first one looks next.
-    pub(crate) ring: VecDeque<ConsumerId>,
+    pub(crate) ring: Turns,
     /// Consumers that want to know when there is nothing more for them.
     pub(crate) draining: BTreeSet<ConsumerId>,
     /// What scanners must look at behind their cursors.
@@ -88,24 +89,24 @@ impl WaitingConsumers {
         let waiting = self.plain.len() + self.ring.len() + self.woken.len();
         if self.closed.len() >= CLOSED_MIN && self.closed.len() * 2 >= waiting {
             let closed = std::mem::take(&mut self.closed);
-            let stays = |id: &ConsumerId| !closed.contains(id);
+            let stays = |id| !closed.contains(&id);
             self.plain.retain(stays);
             self.ring.retain(stays);
-            self.woken.retain(|woken| stays(&woken.consumer));
+            self.woken.retain(|woken| stays(woken.consumer));
         }
     }
 
     /// A plain consumer chooses from now on: it is opened anew, as a scanner.
-    pub(crate) fn is_plain_no_more(&mut self, id: ConsumerId) {
-        self.draining.remove(&id);
-        self.plain.retain(|other| *other != id);
+    pub(crate) fn is_plain_no_more(&mut self, visitor: Visitor) {
+        self.draining.remove(&visitor.consumer);
+        self.plain.remove(visitor.connection, visitor.consumer);
     }
 
     /// A consumer got credit, or must look again for another reason of its own. A plain one must
     /// not be in the ring already.
     pub(crate) fn wake(&mut self, visitor: Visitor) {
         match visitor.attention {
-            Attention::Plain => self.plain.push_back(visitor.consumer),
+            Attention::Plain => self.plain.push_back(visitor.connection, visitor.consumer),
             Attention::Scanner | Attention::Keyed(_) => {
                 let consumer = visitor.consumer;
                 self.woken.push(WokenConsumer { consumer, rank: None, first: false });
@@ -173,14 +174,7 @@ impl WaitingConsumers {
 
     /// Panics when an invariant of the module's description is broken.
     pub(crate) fn audit(&self) {
-        let unique = |consumers: Vec<ConsumerId>| {
-            let all = consumers.len();
-            let mut consumers = consumers;
-            consumers.sort_unstable();
-            consumers.dedup();
-            assert_eq!(consumers.len(), all, "a consumer waits once");
-        };
-        unique(self.plain.iter().copied().collect());
-        unique(self.ring.iter().copied().collect());
+        self.plain.audit();
+        self.ring.audit();
     }
 }

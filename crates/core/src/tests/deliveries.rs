@@ -1,8 +1,10 @@
 //! Delivery: order, credit, turns, browsing, exclusive use.
 
+use std::collections::BTreeMap;
+
 use towline_types::limits::LOOKS_PER_STEP;
 
-use super::rig::{CLIENT, OTHER, Rig, message, spec};
+use super::rig::{CLIENT, OTHER, Rig, first_byte, message, spec};
 use crate::command::LocalChanges;
 use crate::{ConsumerMode, ConsumerSpec, Effect, NewMessage, Outcome, Refusal};
 
@@ -41,6 +43,37 @@ fn consumers_take_turns() {
     rig.core.set_credit(first, 0, false);
     rig.put("Q", "e");
     assert_eq!(rig.dispatch()[0].consumer, second);
+}
+
+#[test]
+fn a_connection_with_many_consumers_gets_no_more_than_one_with_a_single_one() {
+    for filter in [None, first_byte(b'x', None)] {
+        let mut rig = Rig::new();
+        rig.define("Q");
+        let wanted = ConsumerSpec { filter, ..spec("Q") };
+        let mut consumers = Vec::new();
+        for number in 0..=100 {
+            let connection = if number < 100 { CLIENT } else { OTHER };
+            let opened = rig.core.open_get(rig.now, connection, &wanted, &mut rig.decision);
+            let (id, _) = opened.unwrap();
+            rig.core.set_credit(id, 1_000, false);
+            consumers.push(id);
+        }
+        let lone = consumers[100];
+        rig.dispatch();
+        for _ in 0..200 {
+            rig.put("Q", "x");
+        }
+        let got = rig.dispatch();
+        assert_eq!(got.len(), 200);
+        assert_eq!(got.iter().filter(|delivery| delivery.consumer == lone).count(), 100);
+        let mut each: BTreeMap<_, u32> = BTreeMap::new();
+        for delivery in got.iter().filter(|delivery| delivery.consumer != lone) {
+            *each.entry(delivery.consumer).or_default() += 1;
+        }
+        assert_eq!(each.into_values().collect::<Vec<_>>(), [1; 100], "and they have turns");
+        rig.core.audit();
+    }
 }
 
 #[test]
@@ -265,7 +298,7 @@ fn a_bounded_dispatch_says_that_there_is_more() {
         rig.put("Q", "x");
     }
     rig.dispatch();
-    let filter = super::rig::first_byte(b'y', None);
+    let filter = first_byte(b'y', None);
     let id = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
     rig.core.set_credit(id, 1, true);
     let more = rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs);
@@ -285,7 +318,7 @@ fn a_look_at_long_properties_counts_as_many() {
         rig.put("Q", "x");
     }
     rig.cold.further_looks = LOOKS_PER_STEP / 2;
-    let filter = super::rig::first_byte(b'y', None);
+    let filter = first_byte(b'y', None);
     let id = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
     rig.core.set_credit(id, 1, true);
     assert!(rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs));
