@@ -2,8 +2,8 @@
 //! its consumers in turn. A connection with a thousand consumers gets no more than one
 //! with a single one.
 //!
-//! Invariants: each connection stands once in the order, and exactly those that have a consumer
-//! here; a consumer is here at most once.
+//! Invariants: a connection that has a consumer here is the current one, or stands once in the order
+//! and in `lines`; there is a current one unless none is here; a consumer is here at most once.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,18 @@ use crate::{ConnectionId, ConsumerId};
 pub(crate) struct Turns {
     /// Before all others, whichever connection they are of.
     urgent: VecDeque<ConsumerId>,
-    /// The first one has its turn.
-    connections: VecDeque<ConnectionId>,
+    /// The connection that has its turn, apart from the others: as long as it is alone, as at most
+    /// queues, a message costs no search for it.
+    current: Option<Line>,
+    /// The others; the first one is next.
+    order: VecDeque<ConnectionId>,
     lines: FastMap<ConnectionId, Line>,
 }
 
 /// The consumers of one connection. Most connections have one: it needs no allocation.
 #[derive(Debug)]
 struct Line {
+    connection: ConnectionId,
     first: ConsumerId,
     others: VecDeque<ConsumerId>,
 }
@@ -30,20 +34,15 @@ struct Line {
 impl Turns {
     /// The next one.
     pub(crate) fn front(&self) -> Option<ConsumerId> {
-        if let Some(id) = self.urgent.front() {
-            return Some(*id);
-        }
-        let connection = self.connections.front()?;
-        let line = self.lines.get(connection);
-        assert!(line.is_some(), "a connection that has a turn has a consumer");
-        line.map(|line| line.first)
+        let urgent = self.urgent.front().copied();
+        urgent.or_else(|| self.current.as_ref().map(|line| line.first))
     }
 
-    /// Takes out the next one. Its connection goes behind the others, if it has another
-    /// consumer here.
+    /// Takes out the next one. Its connection goes behind the others, if it has another consumer
+    /// here.
     pub(crate) fn take_front(&mut self) {
         if self.urgent.pop_front().is_none() && self.remove_first() {
-            self.connections.rotate_left(1);
+            self.next_connection();
         }
     }
 
@@ -54,28 +53,29 @@ impl Turns {
         }
     }
 
-    /// The next one had its turn, and stays: behind the other consumers of its connection,
-    /// which goes behind the other connections. Not for an urgent one.
+    /// The next one had its turn, and stays: behind the other consumers of its connection, which
+    /// goes behind the other connections. Not for an urgent one.
     pub(crate) fn pass_front(&mut self) {
         assert!(self.urgent.is_empty(), "an urgent consumer is taken out");
-        let connection = self.connections.front();
-        let Some(line) = connection.and_then(|first| self.lines.get_mut(first)) else { return };
+        let Some(line) = &mut self.current else { return };
         if let Some(next) = line.others.pop_front() {
             line.others.push_back(std::mem::replace(&mut line.first, next));
         }
-        if self.connections.len() > 1 {
-            self.connections.rotate_left(1);
-        }
+        self.next_connection();
     }
 
     /// Adds one that is not here, behind the others of its connection.
     pub(crate) fn push_back(&mut self, connection: ConnectionId, id: ConsumerId) {
-        if let Some(line) = self.lines.get_mut(&connection) {
+        if let Some(line) = self.line_of(connection) {
             line.others.push_back(id);
             return;
         }
-        self.lines.insert(connection, Line { first: id, others: VecDeque::new() });
-        self.connections.push_back(connection);
+        let line = Line { connection, first: id, others: VecDeque::new() };
+        if self.current.is_none() {
+            self.current = Some(line);
+        } else {
+            self.add(line);
+        }
     }
 
     /// Adds one that is not here, before all others.
@@ -87,56 +87,101 @@ impl Turns {
     pub(crate) fn retain(&mut self, stays: impl Fn(ConsumerId) -> bool) {
         self.urgent.retain(|id| stays(*id));
         self.lines.retain(|_, line| line.retain(&stays));
-        self.connections.retain(|connection| self.lines.contains_key(connection));
+        self.order.retain(|connection| self.lines.contains_key(connection));
+        if self.current.as_mut().is_some_and(|line| !line.retain(&stays)) {
+            self.current = None;
+            self.fill_current();
+        }
     }
 
     /// Takes out one consumer of this connection, if it is here.
     pub(crate) fn remove(&mut self, connection: ConnectionId, id: ConsumerId) {
         self.urgent.retain(|other| *other != id);
-        let Some(line) = self.lines.get_mut(&connection) else { return };
-        if !line.retain(|other| other != id) {
-            self.lines.remove(&connection);
-            self.connections.retain(|other| *other != connection);
+        let Some(line) = self.line_of(connection) else { return };
+        if line.retain(|other| other != id) {
+            return;
+        }
+        if self.lines.remove(&connection).is_some() {
+            self.order.retain(|other| *other != connection);
+        } else {
+            self.current = None;
+            self.fill_current();
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.connections.is_empty()
+        self.urgent.is_empty() && self.current.is_none()
     }
 
     /// How many consumers are here. It walks through the connections.
     pub(crate) fn len(&self) -> usize {
-        self.urgent.len() + self.lines.values().map(|line| 1 + line.others.len()).sum::<usize>()
+        let all = self.current.iter().chain(self.lines.values());
+        self.urgent.len() + all.map(|line| 1 + line.others.len()).sum::<usize>()
     }
 
-    /// All that are here, in no order.
-    pub(crate) fn consumers(&self) -> impl Iterator<Item = ConsumerId> {
-        let of = |line: &Line| std::iter::once(line.first).chain(line.others.clone());
-        self.urgent.iter().copied().chain(self.lines.values().flat_map(of))
-    }
-
-    /// Removes the first consumer of the first connection, and that with its last one: false.
-    fn remove_first(&mut self) -> bool {
-        let Some(connection) = self.connections.front().copied() else { return false };
-        let Some(line) = self.lines.get_mut(&connection) else { return false };
-        let next = line.others.pop_front();
-        if let Some(next) = next {
-            line.first = next;
-        } else {
-            self.lines.remove(&connection);
-            self.connections.pop_front();
+    fn line_of(&mut self, connection: ConnectionId) -> Option<&mut Line> {
+        let current = self.current.as_mut().filter(|line| line.connection == connection);
+        if current.is_some() || self.order.is_empty() {
+            return current;
         }
-        next.is_some()
+        self.lines.get_mut(&connection)
+    }
+
+    /// Adds a line behind the others.
+    fn add(&mut self, line: Line) {
+        self.order.push_back(line.connection);
+        let before = self.lines.insert(line.connection, line);
+        assert!(before.is_none(), "a connection has one turn");
+    }
+
+    /// The current connection goes behind the others.
+    fn next_connection(&mut self) {
+        if let Some(next) = self.take_next()
+            && let Some(had) = self.current.replace(next)
+        {
+            self.add(had);
+        }
+    }
+
+    fn take_next(&mut self) -> Option<Line> {
+        let next = self.order.pop_front()?;
+        let line = self.lines.remove(&next);
+        assert!(line.is_some(), "a connection that is next has a consumer");
+        line
+    }
+
+    fn fill_current(&mut self) {
+        if self.current.is_none() {
+            self.current = self.take_next();
+        }
+    }
+
+    /// Removes the first consumer of the current connection, and that with its last one: false.
+    fn remove_first(&mut self) -> bool {
+        let Some(line) = &mut self.current else { return false };
+        if let Some(next) = line.others.pop_front() {
+            line.first = next;
+            return true;
+        }
+        self.current = None;
+        self.fill_current();
+        false
     }
 
     /// Panics when an invariant of the module's description is broken.
     pub(crate) fn audit(&self) {
-        let mut all: Vec<_> = self.consumers().collect();
+        let lines = || self.current.iter().chain(self.lines.values());
+        let of = |line: &Line| std::iter::once(line.first).chain(line.others.clone());
+        let mut all: Vec<_> = lines().flat_map(of).chain(self.urgent.clone()).collect();
         all.sort_unstable();
         assert!(all.is_sorted_by(|one, next| one < next), "a consumer waits once");
-        assert_eq!(self.connections.len(), self.lines.len(), "a connection has one turn");
-        for connection in &self.connections {
-            assert!(self.lines.contains_key(connection), "a turn is of one that has consumers");
+        assert_eq!(self.order.len(), self.lines.len(), "a connection has one turn");
+        assert!(self.current.is_some() || self.lines.is_empty(), "one of those here is current");
+        for connection in &self.order {
+            let line = self.lines.get(connection);
+            assert!(line.is_some_and(|line| line.connection == *connection), "its own line");
+            let current = self.current.as_ref().map(|line| line.connection);
+            assert_ne!(current, Some(*connection), "the current one is not in the order");
         }
     }
 }
@@ -217,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_had_none_comes_behind_the_others() {
+        let mut turns = three_and_one();
+        turns.push_back(ConnectionId(3), ConsumerId(20));
+        turns.remove(ConnectionId(1), ConsumerId(1));
+        turns.remove(ConnectionId(2), ConsumerId(9));
+        turns.push_back(ConnectionId(2), ConsumerId(9));
+        turns.audit();
+        assert_eq!(served(&mut turns, 4), [2, 20, 9, 3]);
+    }
+
+    #[test]
     fn an_urgent_one_goes_before_all() {
         let mut turns = three_and_one();
         turns.push_front(ConsumerId(7));
@@ -231,6 +287,9 @@ mod tests {
         turns.push_front(ConsumerId(8));
         turns.retain(|id| id.0 % 2 == 0);
         turns.audit();
-        assert_eq!(turns.consumers().map(|id| id.0).collect::<Vec<_>>(), [8, 2]);
+        assert_eq!(turns.len(), 2);
+        assert_eq!(turns.front(), Some(ConsumerId(8)));
+        turns.take_front();
+        assert_eq!(served(&mut turns, 2), [2, 2]);
     }
 }
