@@ -12,7 +12,8 @@ use crate::effect::{Delivery, Effect, Outputs};
 use crate::hash::FastMap;
 use crate::log_wait::LogWait;
 use crate::queue::{
-    Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot, WokenConsumer,
+    Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot, StoredMessage,
+    WokenConsumer,
 };
 use crate::request::{Candidate, Filter, Match, Selection};
 use crate::sessions::{Consumer, Cursor, HeldMessage};
@@ -211,7 +212,7 @@ impl Service<'_> {
                 }
                 Search::Nothing => return Turn::Nothing,
             };
-            if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
+            if self.queue.is_expired(spot, self.now) {
                 if self.end_waits(spot) {
                     return Turn::Nothing;
                 }
@@ -354,7 +355,7 @@ impl Service<'_> {
             if !self.budget.spend_look() {
                 return Look::OutOfLooks;
             }
-            if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
+            if self.queue.is_expired(spot, self.now) {
                 if self.end_waits(spot) {
                     return Look::Ends(spot);
                 }
@@ -412,9 +413,9 @@ impl Service<'_> {
     }
 
     fn matches(&mut self, filter: &Filter, spot: Spot) -> Match {
-        let Some(entry) = self.queue.entry(spot) else { return Match::No };
-        let Some(body) = self.queue.body(spot) else { return Match::No };
-        let extra = self.queue.extra(spot);
+        let Some(message) = self.queue.stored(spot) else { return Match::No };
+        let StoredMessage { entry, extra } = message;
+        let body = message.body();
         let candidate = Candidate {
             queue: self.id,
             sequence: MessageSequence(spot.sequence),
@@ -471,18 +472,18 @@ impl Service<'_> {
     /// Sends a message to a consumer, which has credit for it.
     fn deliver(&mut self, id: ConsumerId, spot: Spot) {
         let Some(consumer) = self.consumers.get_mut(&id) else { return };
-        let Some(entry) = self.queue.entry(spot) else { return };
+        let Some(message) = self.queue.stored(spot) else { return };
+        let StoredMessage { entry, extra } = message;
         assert!(consumer.credit > 0, "a delivery needs credit");
         assert_eq!(entry.state, EntryState::Available, "a delivery needs an available message");
         consumer.credit -= 1;
         let sequence = MessageSequence(spot.sequence);
-        let extra = self.queue.extra(spot);
-        let mut delivery = Delivery {
+        let delivery = Delivery {
             connection: consumer.connection,
             consumer: id,
             queue: self.id,
             sequence,
-            body: crate::Body::Memory(bytes::Bytes::new()),
+            body: message.body(),
             persistent: entry.persistent,
             priority: entry.priority,
             expires_at: entry.expires().then_some(entry.expires_at),
@@ -491,9 +492,6 @@ impl Service<'_> {
             annotations: None,
             dead_letter: extra.and_then(|extra| extra.dead_letter.clone()),
         };
-        if let Some(body) = self.queue.body(spot) {
-            delivery.body = body;
-        }
         if !consumer.browses() {
             self.queue.set_state(spot, EntryState::Held);
             let holding = HeldMessage { lane: spot.lane, failed: false };

@@ -128,6 +128,28 @@ pub(crate) struct Queue {
     pub(crate) waiting: WaitingConsumers,
 }
 
+/// A message in its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredMessage<'a> {
+    pub(crate) entry: &'a Entry,
+    /// What few messages have.
+    pub(crate) extra: Option<&'a Extra>,
+}
+
+impl StoredMessage<'_> {
+    /// Where its body is.
+    pub(crate) fn body(&self) -> Body {
+        let chunks = self.extra.and_then(|extra| extra.chunks.as_ref());
+        match (chunks, &self.entry.place) {
+            (Some(chunks), _) => Body::Chunks(chunks.clone()),
+            (None, EntryBody::Memory(bytes)) => Body::Memory(Bytes::clone(bytes)),
+            (None, EntryBody::Log { bytes, lsn }) => {
+                Body::Log(BodyLocation { lsn: *lsn, bytes: *bytes })
+            }
+        }
+    }
+}
+
 impl Queue {
     pub(crate) fn new(definition: LocalQueue, census: &Arc<Census>) -> Queue {
         Queue {
@@ -393,18 +415,21 @@ impl Queue {
         Some(old)
     }
 
-    /// Where the body of a message is.
-    pub(crate) fn body(&self, spot: Spot) -> Option<Body> {
+    /// All of a message, found once.
+    pub(crate) fn stored(&self, spot: Spot) -> Option<StoredMessage<'_>> {
         let at = self.position(spot)?;
         let lane = &self.lanes[usize::from(spot.lane)];
-        let chunks = lane.extra(at).and_then(|extra| extra.chunks.as_ref());
-        Some(match (chunks, &lane.entry(at).place) {
-            (Some(chunks), _) => Body::Chunks(chunks.clone()),
-            (None, EntryBody::Memory(bytes)) => Body::Memory(Bytes::clone(bytes)),
-            (None, EntryBody::Log { bytes, lsn }) => {
-                Body::Log(BodyLocation { lsn: *lsn, bytes: *bytes })
-            }
-        })
+        Some(StoredMessage { entry: lane.entry(at), extra: lane.extra(at) })
+    }
+
+    /// Whether a message has expired. Few queues have any that can: others are not searched.
+    pub(crate) fn is_expired(&self, spot: Spot, now: Time) -> bool {
+        self.expiring > 0 && self.entry(spot).is_some_and(|entry| entry.is_expired(now))
+    }
+
+    /// Where the body of a message is.
+    pub(crate) fn body(&self, spot: Spot) -> Option<Body> {
+        self.stored(spot).map(|message| message.body())
     }
 
     /// Bytes of the body of the message there.
