@@ -165,6 +165,11 @@ impl KeyIndex {
         correlations + self.message_id.give_up(most - correlations)
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.correlation.0.len() + self.message_id.0.len()
+    }
+
     /// Panics unless it covers exactly these available messages of blocks that are indexed.
     pub(crate) fn audit(&self, available: impl Iterator<Item = (Rank, Hashes, KeyKinds)>) {
         let mut correlations = 0;

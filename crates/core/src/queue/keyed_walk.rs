@@ -113,7 +113,7 @@ impl Queue {
         let mut left = BLOCKS_PER_LOOK;
         for lane in (0..=from.lane()).rev() {
             let entries = &self.lanes[usize::from(lane)];
-            if entries.is_indexed() {
+            if entries.away() == 0 && entries.unindexed() == 0 {
                 continue;
             }
             // What is before the position was searched.
@@ -225,6 +225,18 @@ impl Queue {
         block.filter = Some(filter);
         block.asked = Asked::No;
         true
+    }
+
+    /// Messages in the index, for either kind of key.
+    #[cfg(test)]
+    pub(crate) fn indexed_keys(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Blocks here that are not in it.
+    #[cfg(test)]
+    pub(crate) fn unindexed_blocks(&self) -> usize {
+        self.lanes.iter().map(super::Lane::unindexed).sum()
     }
 
     pub(super) fn audit_index(&self) {

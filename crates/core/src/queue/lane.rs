@@ -512,9 +512,9 @@ impl Lane {
         self.unindexed = self.blocks.iter().filter(lacks).count();
     }
 
-    /// Whether a search for a key need not look at any block: none is away, all are indexed.
-    pub(crate) fn is_indexed(&self) -> bool {
-        self.away == 0 && self.unindexed == 0
+    /// Blocks here that the index lacks.
+    pub(crate) fn unindexed(&self) -> usize {
+        self.unindexed
     }
 
     /// The kinds of keys for which the block is indexed that holds this sequence.
