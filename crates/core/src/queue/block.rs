@@ -72,16 +72,16 @@ pub struct ExtentShare {
     pub bytes: u64,
 }
 
-/// Why the page of a block that is away is being read.
+/// What the page of a block that is away is being read for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// It is not.
+pub(crate) enum PageNeed {
+    /// Nothing: it is not.
     #[default]
-    No,
+    None,
     /// For the sake of this key only: if it is not there, the block stays away.
-    ForKey(FilterKey),
+    OfKey(FilterKey),
     /// For all that it holds.
-    ForAll,
+    OfAll,
 }
 
 /// See the module's description.
@@ -100,7 +100,7 @@ pub(crate) struct Block {
     /// The round of eviction in which it was read from its page; 0: it never was.
     pub(crate) came_in: u64,
     /// Whether its page was asked for, and what for.
-    pub(crate) asked: Asked,
+    pub(crate) asked: PageNeed,
     /// The kinds of keys for which it is in the index. None while it is away.
     pub(crate) indexed: KeyKinds,
     /// It is away, and no consumer ever had any of it: a page does not say so.
@@ -132,7 +132,7 @@ impl Block {
             version: 0,
             current: false,
             came_in: 0,
-            asked: Asked::No,
+            asked: PageNeed::None,
             indexed: KeyKinds::default(),
             untouched: false,
             sheet: Some(Arc::new(sheet)),
@@ -151,7 +151,7 @@ impl Block {
             version: 0,
             current: true,
             came_in: 0,
-            asked: Asked::No,
+            asked: PageNeed::None,
             indexed: KeyKinds::default(),
             untouched: false,
             sheet: None,
@@ -264,7 +264,7 @@ impl Block {
         }
         self.sheet = Some(Arc::new(sheet));
         self.filter = None;
-        self.asked = Asked::No;
+        self.asked = PageNeed::None;
     }
 
     /// Keeps the block here for the sake of this message.
@@ -285,9 +285,9 @@ impl Block {
     }
 
     /// Makes this what it holds, and yields the rest, if it is too long for one block, as the one
-    /// behind it. Each half keeps the pins of its messages, is indexed as this one was, and both go on
-    /// counting versions where it was: a writer that still writes a page of it finds that it says too
-    /// little.
+    /// behind it. Each half keeps the pins of its messages, and is indexed as this one was. Both go
+    /// on counting versions where it was: a writer that still writes a page of it finds that it
+    /// says too little.
     pub(crate) fn refill(&mut self, mut sheet: Sheet) -> Option<Block> {
         let mut pins = std::mem::take(&mut self.pins);
         let (version, indexed) = (self.version, self.indexed);

@@ -5,15 +5,15 @@
 //! that is here is indexed first. So the index is filled block by block, as far as searches come,
 //! and a search never waits for more than one block at a time: its caller counts what it costs.
 //!
-//! Nothing is missed while only a part is indexed. What a search has passed had no available message
-//! of its key; when one becomes available there, each consumer of that key is woken and looks again
-//! from there on (`waiting`). A message that comes or goes in an indexed block is noted in the
-//! index, in another one by the block alone, which the next search indexes.
+//! Nothing is missed while only a part is indexed. What a search has passed had no available
+//! message of its key; when one becomes available there, each consumer of that key is woken and
+//! looks again from there on (`waiting`). A message that comes or goes in an indexed block is noted
+//! in the index, in another one by the block alone, which the next search indexes.
 //!
 //! Invariant (`audit_index`): the index holds exactly what is available in blocks that are here and
 //! indexed, for their kinds of keys.
 
-use super::block::{Asked, BLOCK_ENTRIES, Block, Sheet};
+use super::block::{BLOCK_ENTRIES, Block, PageNeed, Sheet};
 use super::index::{KeyKinds, Rank};
 use super::keys::KeyFilter;
 use super::paged_blocks::{BLOCKS_AHEAD, LOOKS_AHEAD, PagedBlock};
@@ -198,7 +198,7 @@ impl Queue {
             .take(1 + BLOCKS_AHEAD)
             .collect();
         for block in ahead {
-            asked.extend(self.ask_for(PagedBlock { block, ..away }, Asked::ForKey(key)));
+            asked.extend(self.ask_for(PagedBlock { block, ..away }, PageNeed::OfKey(key)));
         }
     }
 
@@ -213,8 +213,8 @@ impl Queue {
     ) -> bool {
         let kinds = self.indexed;
         let Some(block) = self.block_mut(away) else { return false };
-        let Asked::ForKey(asked) = block.asked else { return false };
-        let Some(filter) = KeyFilter::of(sheet, kinds) else { return false };
+        let PageNeed::OfKey(asked) = block.asked else { return false };
+        let Some(filter) = KeyFilter::of(&sheet.entries, kinds) else { return false };
         let has_none = |visitor: &Visitor| match visitor.attention {
             Attention::Keyed(key) => filter.excludes(key),
             Attention::Plain | Attention::Scanner => false,
@@ -223,7 +223,7 @@ impl Queue {
             return false;
         }
         block.filter = Some(filter);
-        block.asked = Asked::No;
+        block.asked = PageNeed::None;
         true
     }
 

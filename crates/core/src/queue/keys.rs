@@ -4,8 +4,7 @@
 //! when its page is read for the sake of a key. A block without one (or that does not know this
 //! kind) may hold any key: its page must be read.
 
-use super::block::Sheet;
-use super::entry::EntryState;
+use super::entry::{Entry, EntryState};
 use super::index::KeyKinds;
 use crate::request::FilterKey;
 
@@ -22,8 +21,8 @@ pub(crate) struct KeyFilter {
 
 impl KeyFilter {
     /// The filter of what a block holds, for these kinds of keys; `None` when there is none.
-    pub(crate) fn of(sheet: &Sheet, kinds: KeyKinds) -> Option<KeyFilter> {
-        let live = || sheet.entries.iter().filter(|entry| entry.state != EntryState::Gone);
+    pub(crate) fn of(entries: &[Entry], kinds: KeyKinds) -> Option<KeyFilter> {
+        let live = || entries.iter().filter(|entry| entry.state != EntryState::Gone);
         let count = usize::from(kinds.correlation) + usize::from(kinds.message_id);
         if count == 0 {
             return None;

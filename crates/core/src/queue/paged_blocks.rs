@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use towline_types::{PageRef, Time, fitting};
 
-use super::block::Asked;
+use super::block::PageNeed;
 use super::keys::KeyFilter;
 use super::page;
 use super::{Block, EntryState, LANES, Outline, Queue, ScanCursor, Sheet, Spot, Walk};
@@ -117,10 +117,10 @@ impl Queue {
 
     /// What to read for a block that is away; `None` when it was asked for already.
     pub(crate) fn ask(&mut self, away: PagedBlock) -> Option<PageRequest> {
-        self.ask_for(away, Asked::ForAll)
+        self.ask_for(away, PageNeed::OfAll)
     }
 
-    pub(super) fn ask_for(&mut self, away: PagedBlock, reason: Asked) -> Option<PageRequest> {
+    pub(super) fn ask_for(&mut self, away: PagedBlock, reason: PageNeed) -> Option<PageRequest> {
         let queue = self.id();
         let block = self.lanes[usize::from(away.lane)].block_mut(away.block)?;
         let page = block.stored.as_ref()?.page;
@@ -128,10 +128,10 @@ impl Queue {
             return None;
         }
         let before = block.asked;
-        if before == Asked::No || reason == Asked::ForAll {
+        if before == PageNeed::None || reason == PageNeed::OfAll {
             block.asked = reason;
         }
-        if before != Asked::No {
+        if before != PageNeed::None {
             return None;
         }
         Some(PageRequest { key: PageKey { queue, lane: away.lane, first: block.first }, page })
@@ -226,7 +226,7 @@ impl Queue {
         let Some(sheet) = lane.send_away(away.block) else { return };
         let kinds = self.indexed;
         if let Some(block) = lane.block_mut(away.block) {
-            block.filter = KeyFilter::of(&sheet, kinds);
+            block.filter = KeyFilter::of(&sheet.entries, kinds);
         }
     }
 

@@ -239,9 +239,8 @@ proptest! {
                 ..entry(sequence)
             })
             .collect();
-        let sheet = Sheet { entries, ..Sheet::default() };
         let kinds_of = KeyKinds { correlation: kinds != 1, message_id: kinds != 0 };
-        let filter = keys::KeyFilter::of(&sheet, kinds_of).unwrap();
+        let filter = keys::KeyFilter::of(&entries, kinds_of).unwrap();
         for (correlation, id) in &hashes {
             prop_assert!(!filter.excludes(FilterKey::Correlation(*correlation)));
             prop_assert!(!filter.excludes(FilterKey::MessageId(*id)));
@@ -251,7 +250,7 @@ proptest! {
             prop_assert!(kinds != 1 || !filter.excludes(FilterKey::Correlation(other)));
             prop_assert!(kinds != 0 || !filter.excludes(FilterKey::MessageId(other)));
         }
-        prop_assert!(keys::KeyFilter::of(&sheet, KeyKinds::default()).is_none());
+        prop_assert!(keys::KeyFilter::of(&entries, KeyKinds::default()).is_none());
     }
 }
 
@@ -266,8 +265,7 @@ fn mixed(number: u64) -> u64 {
 fn a_filter_of_keys_excludes_nearly_all_others() {
     let entries: Vec<Entry> =
         (1..=256_u64).map(|n| Entry { correlation_hash: mixed(n), ..entry(n) }).collect();
-    let sheet = Sheet { entries, ..Sheet::default() };
-    let filter = keys::KeyFilter::of(&sheet, KeyKinds::of(FilterKey::Correlation(0))).unwrap();
+    let filter = keys::KeyFilter::of(&entries, KeyKinds::of(FilterKey::Correlation(0))).unwrap();
     let wrong = (1_000..101_000_u64)
         .filter(|n| !filter.excludes(FilterKey::Correlation(mixed(*n))))
         .count();

@@ -359,8 +359,8 @@ impl World {
         self.rig.core.audit();
     }
 
-    /// Everything that can be done is: nobody waits beside a message of its key, and one that asks
-    /// now gets the first.
+    /// Everything that can be done is: no consumer waits beside a message of its key, and one that
+    /// asks now gets the first.
     fn check(&mut self) {
         while {
             self.rig.serve();
