@@ -12,7 +12,7 @@ use crate::effect::{Delivery, Effect, Outputs};
 use crate::hash::FastMap;
 use crate::log_wait::LogWait;
 use crate::queue::{
-    Attention, BLOCKS_AHEAD, EntryState, PagedBlock, Queue, Rank, Search, Spot, StoredMessage,
+    Attention, BLOCKS_AHEAD, EntryState, KeySearch, PagedBlock, Queue, Search, Spot, StoredMessage,
     WokenConsumer,
 };
 use crate::request::{Candidate, Filter, Match, Selection};
@@ -152,11 +152,10 @@ impl Service<'_> {
         let mut before_others = Vec::new();
         for WokenConsumer { consumer: id, rank, first } in self.queue.waiting.take_woken() {
             let Some(consumer) = self.consumers.get_mut(&id) else { continue };
-            if !consumer.browses() {
-                match (&mut consumer.cursor, rank) {
-                    (Cursor::Key(cursor), Some(rank)) => *cursor = rank.min(*cursor),
-                    (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _) => {}
-                }
+            let browses = consumer.browses();
+            match (&mut consumer.cursor, rank) {
+                (Cursor::Key(cursor), Some(rank)) => cursor.available(rank, browses),
+                (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _) => {}
             }
             if consumer.wants() && !consumer.waiting {
                 consumer.waiting = true;
@@ -308,12 +307,12 @@ impl Service<'_> {
                 Look::Page(away) => {
                     consumer.fetching = Some(0);
                     let attention = consumer.attention;
-                    if let (Cursor::Key(place), Some(rank)) =
+                    if let (Cursor::Key(cursor), Some(rank)) =
                         (&mut consumer.cursor, self.queue.rank_of(away))
                     {
                         // What is before this page was searched. Pages that were read for it may be
                         // gone again when this one comes: they are not asked for twice.
-                        *place = rank.max(*place);
+                        cursor.search_on(rank);
                     }
                     self.queue.wait_for_page(away, id);
                     self.ask_from(attention, away);
@@ -347,7 +346,8 @@ impl Service<'_> {
             return Look::OutOfLooks;
         }
         loop {
-            let spot = match self.peek(attention, cursor) {
+            let Some(search) = self.search(attention, cursor) else { return Look::OutOfLooks };
+            let spot = match search {
                 Search::Found(spot) => spot,
                 Search::OnPage(away) => return Look::Page(away),
                 Search::Nothing => return Look::Nothing,
@@ -403,11 +403,45 @@ impl Service<'_> {
         self.consumers.get(&id).is_some_and(|found| found.refused.contains(&spot.sequence))
     }
 
-    /// The next available message at the cursor.
+    /// The next available message at the cursor. `None`: out of looks.
+    fn search(&mut self, attention: Attention, cursor: &mut Cursor) -> Option<Search> {
+        let (Cursor::Key(cursor), Attention::Keyed(key)) = (&mut *cursor, attention) else {
+            return Some(self.peek(attention, cursor));
+        };
+        loop {
+            match self.queue.next_of_key(key, cursor.searched()) {
+                KeySearch::Found(spot) => return Some(Search::Found(spot)),
+                KeySearch::OnPage(away) => return Some(Search::OnPage(away)),
+                KeySearch::Nothing => return Some(Search::Nothing),
+                KeySearch::Further(rank) => {
+                    cursor.search_on(rank);
+                    self.budget.looks -= 1;
+                }
+                KeySearch::ToIndex(block) => {
+                    let begins = self.queue.rank_of(block);
+                    begins.into_iter().for_each(|rank| cursor.search_on(rank));
+                    self.budget.looks -= self.queue.index_block(block);
+                }
+            }
+            if self.budget.looks <= 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The same as far as it is at hand.
     fn peek(&self, attention: Attention, cursor: &mut Cursor) -> Search {
         match (cursor, attention) {
             (Cursor::Lanes(cursor), _) => self.queue.next_for(cursor),
-            (Cursor::Key(rank), Attention::Keyed(key)) => self.queue.next_of_key(key, *rank),
+            (Cursor::Key(cursor), Attention::Keyed(key)) => {
+                match self.queue.next_of_key(key, cursor.searched()) {
+                    KeySearch::Found(spot) => Search::Found(spot),
+                    KeySearch::OnPage(away) => Search::OnPage(away),
+                    KeySearch::ToIndex(_) | KeySearch::Further(_) | KeySearch::Nothing => {
+                        Search::Nothing
+                    }
+                }
+            }
             (Cursor::Key(_) | Cursor::None, _) => Search::Nothing,
         }
     }
@@ -449,7 +483,7 @@ impl Service<'_> {
         let mut ahead = match cursor {
             Cursor::None => return,
             Cursor::Lanes(cursor) => Cursor::Lanes(Box::new(cursor.ahead(FETCH_AHEAD + 1))),
-            Cursor::Key(rank) => Cursor::Key(*rank),
+            Cursor::Key(cursor) => Cursor::Key(*cursor),
         };
         for _ in 0..FETCH_AHEAD {
             pass(&mut ahead, spot);
@@ -457,7 +491,10 @@ impl Service<'_> {
                 Search::Found(next) if self.budget.spend_look() => next,
                 Search::Found(_) | Search::Nothing => return,
                 Search::OnPage(away) => {
-                    self.ask(away);
+                    match attention {
+                        Attention::Keyed(_) => self.ask_from(attention, away),
+                        Attention::Plain | Attention::Scanner => self.ask(away),
+                    }
                     return;
                 }
             };
@@ -533,6 +570,6 @@ fn pass(cursor: &mut Cursor, spot: Spot) {
     match cursor {
         Cursor::None => {}
         Cursor::Lanes(cursor) => cursor.pass(spot),
-        Cursor::Key(rank) => *rank = Rank::new(spot.lane, spot.sequence).after(),
+        Cursor::Key(cursor) => cursor.pass(spot),
     }
 }

@@ -30,10 +30,14 @@ impl Garbage {
         self.queues.push_back(removed);
     }
 
-    fn next(&mut self) -> Option<RemovedBlock> {
+    fn next(&mut self) -> Option<Piece> {
         while let Some(queue) = self.queues.front_mut() {
             if let Some(block) = queue.blocks.pop_front() {
-                return Some(block);
+                return Some(Piece::Messages(block));
+            }
+            let keys = queue.give_up_keys();
+            if keys > 0 {
+                return Some(Piece::Keys(keys));
             }
             self.queues.pop_front();
         }
@@ -41,10 +45,22 @@ impl Garbage {
     }
 }
 
+/// What one step gives up.
+enum Piece {
+    Messages(RemovedBlock),
+    /// So many keys of an index; they are gone.
+    Keys(usize),
+}
+
 impl QueueManager {
-    /// Gives up the bodies of some hundred messages; yields how many. 0: there are none.
+    /// Gives up the bodies of some hundred messages, or as many keys; yields how many. 0: there are
+    /// none.
     pub(crate) fn give_up_some(&mut self, outputs: &mut Outputs) -> u32 {
-        let Some(block) = self.garbage.next() else { return 0 };
+        let block = match self.garbage.next() {
+            None => return 0,
+            Some(Piece::Keys(keys)) => return u32::try_from(keys).unwrap_or(u32::MAX),
+            Some(Piece::Messages(block)) => block,
+        };
         let mut locations: Vec<BodyLocation> = Vec::new();
         let mut count = 1;
         for message in block.into_messages() {

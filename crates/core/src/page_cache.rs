@@ -293,7 +293,8 @@ impl QueueManager {
     }
 
     /// A page was read. One that is no longer needed is ignored, whatever it says; the consumers
-    /// that waited for it look again. A request must be answered once.
+    /// that waited for it look again. One that was read for keys only, and has none of them, stays
+    /// away. A request must be answered once.
     ///
     /// # Errors
     /// It is not what it should be: the page file is damaged.
@@ -301,21 +302,27 @@ impl QueueManager {
         let PageRequest { key, page } = request;
         self.scan.page_came(key);
         let Some(queue) = self.queues.get_mut(&key.queue) else { return Ok(()) };
-        if let Some(away) = queue.block_of_page(key, page) {
-            let sheet = page::decode(bytes)?;
-            if !queue.bring_in(away, sheet, self.limits.extent_bytes) {
-                let what = "a page says something else than its outline";
-                return Err(RecordError::malformed(0, what));
-            }
-            if let Some(block) = queue.block_mut(away) {
-                block.came_in = self.page_cache.round;
-            }
-            self.page_cache.may_leave(key);
-        }
+        let found = queue.block_of_page(key, page);
+        let sheet = found.map(|_| page::decode(bytes)).transpose()?;
+        let mut waiters = Vec::new();
         for waiter in queue.page_waiters(key) {
             if let Some(consumer) = self.consumers.get_mut(&waiter) {
                 consumer.fetching = None;
+                waiters.push(consumer.visitor());
                 queue.waiting.wake_first(consumer.visitor());
+            }
+        }
+        if let (Some(away), Some(sheet)) = (found, sheet) {
+            if !queue.is_page_of(away, &sheet, self.limits.extent_bytes) {
+                let what = "a page says something else than its outline";
+                return Err(RecordError::malformed(0, what));
+            }
+            if !queue.passes_over(away, &sheet, &waiters) {
+                queue.bring_in(away, sheet);
+                if let Some(block) = queue.block_mut(away) {
+                    block.came_in = self.page_cache.round;
+                }
+                self.page_cache.may_leave(key);
             }
         }
         self.mark_changed(key.queue);

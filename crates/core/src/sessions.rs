@@ -10,7 +10,7 @@ use crate::hash::FastMap;
 use crate::log_room::log_room_of;
 use crate::message::Header;
 use crate::principal::Principal;
-use crate::queue::{Attention, Rank, ScanCursor, Spot, Visitor};
+use crate::queue::{Attention, KeyCursor, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
 use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
@@ -69,8 +69,8 @@ pub(crate) enum Cursor {
     None,
     /// Looks at each message.
     Lanes(Box<ScanCursor>),
-    /// Among the messages of its key, the first position not looked at.
-    Key(Rank),
+    /// Among the messages of its key.
+    Key(KeyCursor),
 }
 
 impl Consumer {

@@ -7,7 +7,7 @@ use towline_types::Time;
 use super::LazyFacts;
 use super::open::{Access, OpenQueue};
 use crate::hash::FastMap;
-use crate::queue::{Attention, Rank, Spot};
+use crate::queue::{Attention, KeyCursor, Spot};
 use crate::request::{ConsumerMode, ConsumerSpec, Decision};
 use crate::returns::ReturningMessage;
 use crate::sessions::{Consumer, Cursor};
@@ -51,7 +51,7 @@ impl QueueManager {
             cursor: match attention {
                 Attention::Plain => Cursor::None,
                 Attention::Scanner => Cursor::Lanes(Box::default()),
-                Attention::Keyed(_) => Cursor::Key(Rank::FIRST),
+                Attention::Keyed(_) => Cursor::Key(KeyCursor::new()),
             },
             fetching: None,
         };

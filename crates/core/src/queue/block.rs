@@ -9,7 +9,8 @@
 //!
 //! Invariants: `live` and `available` count what the block holds; a block is away only when a page
 //! says exactly what it holds and all of that is available; `stored` is set when a page of it is
-//! in use, and `current` when that page says what the block holds.
+//! in use, and `current` when that page says what the block holds; `indexed` are the kinds of keys
+//! for which all that is available of it is in the key index, and for others nothing of it is.
 
 use std::sync::Arc;
 
@@ -17,7 +18,9 @@ use towline_types::{BodyLocation, PageRef, Time};
 
 use super::entry::{Entry, EntryBody, EntryState};
 use super::extras::Extras;
+use super::index::KeyKinds;
 use super::keys::KeyFilter;
+use crate::request::FilterKey;
 
 /// Entries of one block; 18 KiB at 72 bytes each.
 #[cfg(not(test))]
@@ -69,6 +72,18 @@ pub struct ExtentShare {
     pub bytes: u64,
 }
 
+/// What the page of a block that is away is being read for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PageNeed {
+    /// Nothing: it is not.
+    #[default]
+    None,
+    /// For the sake of this key only: if it is not there, the block stays away.
+    OfKey(FilterKey),
+    /// For all that it holds.
+    OfAll,
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -84,8 +99,10 @@ pub(crate) struct Block {
     pub(crate) current: bool,
     /// The round of eviction in which it was read from its page; 0: it never was.
     pub(crate) came_in: u64,
-    /// Its page was asked for.
-    pub(crate) asked: bool,
+    /// Whether its page was asked for, and what for.
+    pub(crate) asked: PageNeed,
+    /// The kinds of keys for which it is in the index. None while it is away.
+    pub(crate) indexed: KeyKinds,
     /// It is away, and no consumer ever had any of it: a page does not say so.
     untouched: bool,
     sheet: Option<Arc<Sheet>>,
@@ -96,8 +113,9 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub(crate) fn new() -> Block {
-        Block::of(Sheet::default())
+    /// One that holds nothing, and so is indexed for all these kinds of keys.
+    pub(crate) fn new(indexed: KeyKinds) -> Block {
+        Block { indexed, ..Block::of(Sheet::default()) }
     }
 
     pub(crate) fn of(sheet: Sheet) -> Block {
@@ -114,7 +132,8 @@ impl Block {
             version: 0,
             current: false,
             came_in: 0,
-            asked: false,
+            asked: PageNeed::None,
+            indexed: KeyKinds::default(),
             untouched: false,
             sheet: Some(Arc::new(sheet)),
             stored: None,
@@ -132,7 +151,8 @@ impl Block {
             version: 0,
             current: true,
             came_in: 0,
-            asked: false,
+            asked: PageNeed::None,
+            indexed: KeyKinds::default(),
             untouched: false,
             sheet: None,
             stored: Some(outline),
@@ -231,6 +251,7 @@ impl Block {
         self.first = outline.first;
         let mut live = self.entries().iter().filter(|entry| entry.state != EntryState::Gone);
         self.untouched = live.all(|entry| !entry.marks.was_acquired());
+        self.indexed = KeyKinds::default();
         self.sheet.take()
     }
 
@@ -243,7 +264,7 @@ impl Block {
         }
         self.sheet = Some(Arc::new(sheet));
         self.filter = None;
-        self.asked = false;
+        self.asked = PageNeed::None;
     }
 
     /// Keeps the block here for the sake of this message.
@@ -264,11 +285,12 @@ impl Block {
     }
 
     /// Makes this what it holds, and yields the rest, if it is too long for one block, as the one
-    /// behind it. Each half keeps the pins of its messages, and both go on counting versions where
-    /// this one was: a writer that still writes a page of it finds that it says too little.
+    /// behind it. Each half keeps the pins of its messages, and is indexed as this one was. Both go
+    /// on counting versions where it was: a writer that still writes a page of it finds that it
+    /// says too little.
     pub(crate) fn refill(&mut self, mut sheet: Sheet) -> Option<Block> {
         let mut pins = std::mem::take(&mut self.pins);
-        let version = self.version;
+        let (version, indexed) = (self.version, self.indexed);
         let rest = (sheet.entries.len() > BLOCK_ENTRIES).then(|| {
             let entries = sheet.entries.split_off(BLOCK_ENTRIES / 2);
             let Some(from) = entries.first().map(|entry| entry.sequence) else {
@@ -276,9 +298,9 @@ impl Block {
             };
             let extras = sheet.extras.split_off(from);
             let behind = pins.extract_if(.., |pin| *pin >= from).collect();
-            Block { pins: behind, version, ..Block::of(Sheet { entries, extras }) }
+            Block { pins: behind, version, indexed, ..Block::of(Sheet { entries, extras }) }
         });
-        *self = Block { pins, version, ..Block::of(sheet) };
+        *self = Block { pins, version, indexed, ..Block::of(sheet) };
         rest
     }
 

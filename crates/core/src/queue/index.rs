@@ -1,15 +1,15 @@
 //! Finds the available messages of a key (correlation id or message id, hashed) without a scan.
 //!
-//! Made when the first consumer asks for a key, kept up from then on. Holds available messages
-//! only, so that the first of a key is at hand however many of them are held. A hash may stand for
+//! Begun when the first consumer asks for a key, filled block by block as far as searches for keys
+//! come (`keyed_walk`), and kept up for the blocks that are in it. Holds available messages only,
+//! so that the first of a key is at hand however many of them are held. A hash may stand for
 //! several ids: a caller that finds a message here still evaluates its filter.
 
 use std::collections::BTreeSet;
 
 use towline_types::fitting;
 
-use super::entry::{Entry, Hashes};
-use crate::hash::FastMap;
+use super::entry::Hashes;
 use crate::request::FilterKey;
 
 /// Order of delivery in one number: higher lanes first, then lower sequences.
@@ -47,157 +47,145 @@ impl Rank {
     }
 }
 
-/// The available messages of one hash, in order.
-#[derive(Debug)]
-enum Ranks {
-    /// The ordinary case: ids are unique.
-    One(Rank),
-    /// A million messages may share one, and come back in any order.
-    Many(BTreeSet<Rank>),
-}
-
-/// One kind of key.
+/// One kind of key: each available message once, by hash and then in order of delivery.
+///
+/// A tree, and not a table: it never grows by copying all that it holds, which all clients would
+/// wait for, and a million messages may share one hash. About 30 bytes for each message.
 #[derive(Debug, Default)]
-struct Keys(FastMap<u64, Ranks>);
+struct Keys(BTreeSet<(u64, Rank)>);
 
 impl Keys {
     fn add(&mut self, hash: u64, rank: Rank) {
         if hash == 0 {
             return; // It has no such id: no key can ask for it.
         }
-        match self.0.get_mut(&hash) {
-            None => {
-                self.0.insert(hash, Ranks::One(rank));
-            }
-            Some(Ranks::One(other)) => {
-                assert_ne!(*other, rank, "a message is indexed once");
-                let pair = BTreeSet::from([rank, *other]);
-                self.0.insert(hash, Ranks::Many(pair));
-            }
-            Some(Ranks::Many(ranks)) => {
-                assert!(ranks.insert(rank), "a message is indexed once");
-            }
-        }
+        assert!(self.0.insert((hash, rank)), "a message is indexed once");
     }
 
     fn remove(&mut self, hash: u64, rank: Rank) {
-        let empty = match self.0.get_mut(&hash) {
-            None => false,
-            Some(Ranks::One(only)) => *only == rank,
-            Some(Ranks::Many(ranks)) => {
-                ranks.remove(&rank);
-                ranks.is_empty()
-            }
-        };
-        if empty {
-            self.0.remove(&hash);
+        if hash != 0 {
+            assert!(self.0.remove(&(hash, rank)), "a message in an indexed block is indexed");
         }
     }
 
     fn next(&self, hash: u64, from: Rank) -> Option<Rank> {
-        match self.0.get(&hash)? {
-            Ranks::One(rank) => (*rank >= from).then_some(*rank),
-            Ranks::Many(ranks) => ranks.range(from..).next().copied(),
-        }
+        let (found, rank) = self.0.range((hash, from)..).next()?;
+        (*found == hash).then_some(*rank)
     }
 
-    fn len(&self) -> usize {
-        let lengths = self.0.values().map(|ranks| match ranks {
-            Ranks::One(_) => 1,
-            Ranks::Many(ranks) => ranks.len(),
-        });
-        lengths.sum()
+    /// Drops so many at most; yields how many there were of them.
+    fn give_up(&mut self, most: usize) -> usize {
+        (0..most).take_while(|_| self.0.pop_first().is_some()).count()
     }
 }
 
-/// Both kinds of keys of one queue.
+/// Some of the two kinds of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyKinds {
+    pub(crate) correlation: bool,
+    pub(crate) message_id: bool,
+}
+
+impl KeyKinds {
+    /// That of one key.
+    pub(crate) fn of(key: FilterKey) -> KeyKinds {
+        let correlation = matches!(key, FilterKey::Correlation(_));
+        KeyKinds { correlation, message_id: !correlation }
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == KeyKinds::default()
+    }
+
+    pub(crate) fn contains(self, key: FilterKey) -> bool {
+        match key {
+            FilterKey::Correlation(_) => self.correlation,
+            FilterKey::MessageId(_) => self.message_id,
+        }
+    }
+
+    /// Those of either.
+    pub(crate) fn with(self, other: KeyKinds) -> KeyKinds {
+        KeyKinds {
+            correlation: self.correlation || other.correlation,
+            message_id: self.message_id || other.message_id,
+        }
+    }
+
+    /// Those of this one only.
+    pub(crate) fn without(self, other: KeyKinds) -> KeyKinds {
+        KeyKinds {
+            correlation: self.correlation && !other.correlation,
+            message_id: self.message_id && !other.message_id,
+        }
+    }
+}
+
+/// Both kinds of keys of one queue. Which blocks are in it, and for which kinds, is known by the
+/// blocks.
 #[derive(Debug, Default)]
 pub(crate) struct KeyIndex {
-    correlation: Option<Keys>,
-    message_id: Option<Keys>,
+    correlation: Keys,
+    message_id: Keys,
 }
 
 impl KeyIndex {
-    /// Whether this kind of key is indexed.
-    pub(crate) fn covers(&self, key: FilterKey) -> bool {
-        match key {
-            FilterKey::Correlation(_) => self.correlation.is_some(),
-            FilterKey::MessageId(_) => self.message_id.is_some(),
+    /// A message of a block that is indexed for these kinds became available.
+    pub(crate) fn add(&mut self, rank: Rank, hashes: Hashes, kinds: KeyKinds) {
+        if kinds.correlation {
+            self.correlation.add(hashes.correlation, rank);
+        }
+        if kinds.message_id {
+            self.message_id.add(hashes.message_id, rank);
         }
     }
 
-    /// One of no message, for the same kinds of keys.
-    pub(crate) fn emptied(&self) -> KeyIndex {
-        KeyIndex {
-            correlation: self.correlation.as_ref().map(|_| Keys::default()),
-            message_id: self.message_id.as_ref().map(|_| Keys::default()),
+    /// A message of a block that is indexed for these kinds is no longer available.
+    pub(crate) fn remove(&mut self, rank: Rank, hashes: Hashes, kinds: KeyKinds) {
+        if kinds.correlation {
+            self.correlation.remove(hashes.correlation, rank);
+        }
+        if kinds.message_id {
+            self.message_id.remove(hashes.message_id, rank);
         }
     }
 
-    /// Indexes this kind of key from now on. `available` are all available messages now.
-    pub(crate) fn cover<'a>(
-        &mut self,
-        key: FilterKey,
-        available: impl Iterator<Item = (u8, &'a Entry)>,
-    ) {
-        let mut keys = Keys::default();
-        for (lane, entry) in available {
-            let hash = match key {
-                FilterKey::Correlation(_) => entry.correlation_hash,
-                FilterKey::MessageId(_) => entry.message_id_hash,
-            };
-            keys.add(hash, Rank::new(lane, entry.sequence));
-        }
-        match key {
-            FilterKey::Correlation(_) => self.correlation = Some(keys),
-            FilterKey::MessageId(_) => self.message_id = Some(keys),
-        }
-    }
-
-    /// A message became available.
-    pub(crate) fn add(&mut self, rank: Rank, hashes: Hashes) {
-        if let Some(keys) = &mut self.correlation {
-            keys.add(hashes.correlation, rank);
-        }
-        if let Some(keys) = &mut self.message_id {
-            keys.add(hashes.message_id, rank);
-        }
-    }
-
-    /// A message is no longer available.
-    pub(crate) fn remove(&mut self, rank: Rank, hashes: Hashes) {
-        if let Some(keys) = &mut self.correlation {
-            keys.remove(hashes.correlation, rank);
-        }
-        if let Some(keys) = &mut self.message_id {
-            keys.remove(hashes.message_id, rank);
-        }
-    }
-
-    /// The first available message of this key that is not before `from`.
+    /// The first available message of this key, of those in indexed blocks, that is not before
+    /// `from`.
     pub(crate) fn next(&self, key: FilterKey, from: Rank) -> Option<Rank> {
         match key {
-            FilterKey::Correlation(hash) => self.correlation.as_ref()?.next(hash, from),
-            FilterKey::MessageId(hash) => self.message_id.as_ref()?.next(hash, from),
+            FilterKey::Correlation(hash) => self.correlation.next(hash, from),
+            FilterKey::MessageId(hash) => self.message_id.next(hash, from),
         }
     }
 
-    /// Panics unless it covers exactly these available messages.
-    pub(crate) fn audit<'a>(&self, available: impl Iterator<Item = (u8, &'a Entry)>) {
+    /// Drops so many keys at most; yields how many there were of them.
+    pub(crate) fn give_up(&mut self, most: usize) -> usize {
+        let correlations = self.correlation.give_up(most);
+        correlations + self.message_id.give_up(most - correlations)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.correlation.0.len() + self.message_id.0.len()
+    }
+
+    /// Panics unless it covers exactly these available messages of blocks that are indexed.
+    pub(crate) fn audit(&self, available: impl Iterator<Item = (Rank, Hashes, KeyKinds)>) {
         let mut correlations = 0;
         let mut message_ids = 0;
-        for (lane, entry) in available {
-            let rank = Rank::new(lane, entry.sequence);
-            let found = |keys: &Option<Keys>, hash: u64| {
-                keys.as_ref().is_none_or(|keys| hash == 0 || keys.next(hash, rank) == Some(rank))
-            };
-            assert!(found(&self.correlation, entry.correlation_hash), "missing in the index");
-            assert!(found(&self.message_id, entry.message_id_hash), "missing in the index");
-            correlations += usize::from(entry.correlation_hash != 0);
-            message_ids += usize::from(entry.message_id_hash != 0);
+        for (rank, hashes, kinds) in available {
+            let found = |keys: &Keys, hash: u64| hash == 0 || keys.0.contains(&(hash, rank));
+            if kinds.correlation {
+                assert!(found(&self.correlation, hashes.correlation), "missing in the index");
+                correlations += usize::from(hashes.correlation != 0);
+            }
+            if kinds.message_id {
+                assert!(found(&self.message_id, hashes.message_id), "missing in the index");
+                message_ids += usize::from(hashes.message_id != 0);
+            }
         }
-        let len = |keys: &Option<Keys>, all| keys.as_ref().map_or(all, Keys::len);
-        assert_eq!(len(&self.correlation, correlations), correlations, "only what is available");
-        assert_eq!(len(&self.message_id, message_ids), message_ids, "only what is available");
+        assert_eq!(self.correlation.0.len(), correlations, "only what is available");
+        assert_eq!(self.message_id.0.len(), message_ids, "only what is available");
     }
 }

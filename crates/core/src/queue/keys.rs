@@ -1,10 +1,11 @@
 //! Which keys are certainly not on a page: a Bloom filter for each block that is away.
 //!
-//! A block's filter is made when it leaves, if a consumer asked for a key of that kind before. A
-//! block without one (or that does not know this kind) may hold any key: its page must be read.
+//! A block's filter is made when it leaves, if a consumer asked for a key of that kind before, or
+//! when its page is read for the sake of a key. A block without one (or that does not know this
+//! kind) may hold any key: its page must be read.
 
-use super::entry::Entry;
-use super::index::KeyIndex;
+use super::entry::{Entry, EntryState};
+use super::index::KeyKinds;
 use crate::request::FilterKey;
 
 /// Bits for each key: with four probes about one page in four hundred is read in vain.
@@ -14,28 +15,25 @@ const PROBES: u32 = 4;
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct KeyFilter {
-    correlation: bool,
-    message_id: bool,
+    kinds: KeyKinds,
     words: Box<[u64]>,
 }
 
 impl KeyFilter {
-    /// The filter of these messages for the kinds of keys that are indexed; `None` when none is.
-    pub(crate) fn of(entries: &[Entry], index: &KeyIndex) -> Option<KeyFilter> {
-        let correlation = index.covers(FilterKey::Correlation(0));
-        let message_id = index.covers(FilterKey::MessageId(0));
-        let kinds = usize::from(correlation) + usize::from(message_id);
-        if kinds == 0 {
+    /// The filter of what a block holds, for these kinds of keys; `None` when there is none.
+    pub(crate) fn of(entries: &[Entry], kinds: KeyKinds) -> Option<KeyFilter> {
+        let live = || entries.iter().filter(|entry| entry.state != EntryState::Gone);
+        let count = usize::from(kinds.correlation) + usize::from(kinds.message_id);
+        if count == 0 {
             return None;
         }
-        let words = (entries.len() * kinds * BITS_PER_KEY).div_ceil(64).next_power_of_two();
-        let mut filter =
-            KeyFilter { correlation, message_id, words: vec![0; words].into_boxed_slice() };
-        for entry in entries {
-            if correlation {
+        let words = (live().count() * count * BITS_PER_KEY).div_ceil(64).next_power_of_two();
+        let mut filter = KeyFilter { kinds, words: vec![0; words].into_boxed_slice() };
+        for entry in live() {
+            if kinds.correlation {
                 filter.add(entry.correlation_hash);
             }
-            if message_id {
+            if kinds.message_id {
                 filter.add(entry.message_id_hash);
             }
         }
@@ -53,11 +51,8 @@ impl KeyFilter {
 
     /// Whether no message of this key can be on the page.
     pub(crate) fn excludes(&self, key: FilterKey) -> bool {
-        let (known, hash) = match key {
-            FilterKey::Correlation(hash) => (self.correlation, hash),
-            FilterKey::MessageId(hash) => (self.message_id, hash),
-        };
-        known
+        let (FilterKey::Correlation(hash) | FilterKey::MessageId(hash)) = key;
+        self.kinds.contains(key)
             && (0..PROBES).any(|probe| {
                 let (word, bit) = self.place(hash, probe);
                 self.words.get(word).is_none_or(|word| word & bit == 0)

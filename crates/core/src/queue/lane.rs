@@ -7,7 +7,7 @@
 //!
 //! Invariants (`audit`): sequences ascend over all blocks; only a sole block may be without live
 //! entries; no available entry is before `hint`; the newest block is here unless it has just come
-//! from an image.
+//! from an image; `unindexed` counts the blocks here that the key index lacks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use towline_types::{PageRef, Time};
 use super::block::{BLOCK_ENTRIES, Block, Outline, Sheet};
 use super::census::Census;
 use super::entry::{Entry, EntryBody, EntryState, Extra};
+use super::index::KeyKinds;
 
 /// Where an entry is until the next insertion or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub(crate) struct Lane {
     hint: u64,
     /// Blocks that are away.
     away: usize,
+    /// The kinds of keys that the queue indexes: a block that begins empty has them all.
+    kinds: KeyKinds,
+    /// Blocks here that are not indexed for all of them.
+    unindexed: usize,
     /// Pages that say nothing that is true any more.
     obsolete: Vec<PageRef>,
     census: Arc<Census>,
@@ -61,7 +66,16 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(census: Arc<Census>) -> Lane {
-        Lane { blocks: VecDeque::new(), live: 0, hint: 0, away: 0, obsolete: Vec::new(), census }
+        Lane {
+            blocks: VecDeque::new(),
+            live: 0,
+            hint: 0,
+            away: 0,
+            kinds: KeyKinds::default(),
+            unindexed: 0,
+            obsolete: Vec::new(),
+            census,
+        }
     }
 
     /// Messages in it, whatever their state.
@@ -116,7 +130,7 @@ impl Lane {
             Some(block) => Some(Some(block.first)),
         };
         if full.is_some() {
-            self.blocks.push_back(Block::new());
+            self.blocks.push_back(Block::new(self.kinds));
             self.census.came(0);
         }
         if let Some(block) = self.blocks.back_mut() {
@@ -143,7 +157,7 @@ impl Lane {
             // Behind all that is away there, and before the next one: it begins that one.
             at += 1;
             if !self.blocks.get(at).is_some_and(Block::is_here) {
-                self.blocks.insert(at, Block::new());
+                self.blocks.insert(at, Block::new(self.kinds));
                 self.census.came(0);
             }
         }
@@ -170,6 +184,7 @@ impl Lane {
             return [here.filter(|here| *here != first), None];
         };
         let behind = Some(rest.first);
+        self.unindexed += usize::from(rest.indexed != self.kinds);
         self.blocks.insert(at + 1, rest);
         // Its extras were counted with those of the block that was cut.
         self.census.came(0);
@@ -307,6 +322,7 @@ impl Lane {
             let stored = block.stored.take();
             block.current = false;
             self.obsolete.extend(stored.map(|outline| outline.page));
+            self.note_indexed(at);
         }
     }
 
@@ -315,6 +331,7 @@ impl Lane {
         assert!(!gone.is_pinned(), "a fact on its way needs this block");
         self.obsolete.extend(gone.stored.as_ref().map(|outline| outline.page));
         if gone.is_here() {
+            self.unindexed -= usize::from(gone.indexed != self.kinds);
             self.census.went(gone.extra_bytes());
         } else {
             self.away -= 1;
@@ -355,7 +372,7 @@ impl Lane {
             self.obsolete.extend(block.stored.as_ref().map(|outline| outline.page));
             self.census.went(block.extra_bytes());
         }
-        (self.live, self.hint) = (0, 0);
+        (self.live, self.hint, self.unindexed) = (0, 0, 0);
         blocks
     }
 
@@ -466,10 +483,12 @@ impl Lane {
         true
     }
 
-    /// Lets go of a block's memory; yields what was in it.
+    /// Lets go of a block's memory; yields what was in it. The caller has taken it out of the index
+    /// ([`Block::indexed`]).
     pub(crate) fn send_away(&mut self, at: usize) -> Option<Arc<Sheet>> {
         let block = self.blocks.get_mut(at)?;
         let extra_bytes = block.extra_bytes();
+        self.unindexed -= usize::from(block.indexed != self.kinds);
         let sheet = block.leave();
         self.away += 1;
         self.census.went(extra_bytes);
@@ -481,8 +500,37 @@ impl Lane {
         if let Some(block) = self.blocks.get_mut(at) {
             block.come(sheet);
             self.away -= 1;
+            self.unindexed += usize::from(block.indexed != self.kinds);
             self.census.came(block.extra_bytes());
         }
+    }
+
+    /// The queue indexes these kinds of keys as well from now on. What is here already is not.
+    pub(crate) fn index_also(&mut self, kinds: KeyKinds) {
+        self.kinds = self.kinds.with(kinds);
+        let lacks = |block: &&Block| block.is_here() && block.indexed != self.kinds;
+        self.unindexed = self.blocks.iter().filter(lacks).count();
+    }
+
+    /// Blocks here that the index lacks.
+    pub(crate) fn unindexed(&self) -> usize {
+        self.unindexed
+    }
+
+    /// The kinds of keys for which the block is indexed that holds this sequence.
+    pub(crate) fn indexed_with(&self, sequence: u64) -> KeyKinds {
+        let newest = self.blocks.back().filter(|block| block.first <= sequence);
+        let block = newest.or_else(|| self.blocks.get(self.block_for(sequence)?));
+        block.map_or(KeyKinds::default(), |block| block.indexed)
+    }
+
+    /// Every available message of this block, which is here, is in the index from now on, for all
+    /// kinds of keys.
+    pub(crate) fn note_indexed(&mut self, at: usize) {
+        let Some(block) = self.blocks.get_mut(at) else { return };
+        assert!(block.is_here(), "what is away is not indexed");
+        self.unindexed -= usize::from(block.indexed != self.kinds);
+        block.indexed = self.kinds;
     }
 
     /// Pages that nothing here refers to any more.
@@ -501,6 +549,7 @@ impl Lane {
         let mut before = None;
         let mut live = 0;
         let mut away = 0;
+        let mut unindexed = 0;
         for block in &self.blocks {
             block.audit();
             for entry in block.entries() {
@@ -516,10 +565,13 @@ impl Lane {
                 before = block.last();
                 away += 1;
             }
+            assert!(block.is_here() || block.indexed.is_empty(), "what is away is not indexed");
+            unindexed += usize::from(block.is_here() && block.indexed != self.kinds);
             assert!(block.live > 0 || self.blocks.len() == 1, "dead blocks are dropped");
             live += block.live as usize;
         }
         assert_eq!((live, away), (self.live, self.away), "live entries and blocks away of a lane");
+        assert_eq!(unindexed, self.unindexed, "blocks that the index lacks");
     }
 }
 

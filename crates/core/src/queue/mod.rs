@@ -3,14 +3,15 @@
 //! Keeps counts, lanes and key index in step with each other. Decides nothing: which message goes
 //! where, and why, is said by `decide` and `dispatch`. Knows consumers by id only.
 //!
-//! Invariants (`audit`): counts equal what the lanes hold; the index covers what is available and
-//! here; `reserved >= in_flight`.
+//! Invariants (`audit`): counts equal what the lanes hold; the index covers what is available in
+//! blocks that are indexed; `reserved >= in_flight`.
 
 mod block;
 mod census;
 mod entry;
 mod extras;
 mod index;
+mod keyed_walk;
 mod keys;
 mod lane;
 pub(crate) mod page;
@@ -30,7 +31,6 @@ use crate::hash::FastMap;
 use crate::message::{Body, Header, Message};
 use crate::object::{DeliverySequence, LocalQueue};
 use crate::page_key::PageKey;
-use crate::request::FilterKey;
 use crate::{ConnectionId, ConsumerId, QueueId};
 
 pub(crate) use block::{Block, Sheet};
@@ -38,7 +38,9 @@ pub use block::{ExtentShare, Outline};
 pub(crate) use census::Census;
 use entry::Hashes;
 pub(crate) use entry::{Entry, EntryBody, EntryState, Extra, LANES, Marks, Spot};
-pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
+use index::{KeyIndex, KeyKinds};
+pub(crate) use index::{Rank, SEQUENCE_END};
+pub(crate) use keyed_walk::{KeyCursor, KeySearch};
 pub(crate) use lane::{Lane, LanePosition, Walk};
 pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
 pub(crate) use removed::{
@@ -85,7 +87,9 @@ pub(crate) struct Queue {
     lanes: [Lane; LANES],
     /// Which lanes hold a message.
     occupied: u16,
-    index: Option<KeyIndex>,
+    index: KeyIndex,
+    /// The kinds of keys that are indexed, as far as searches came.
+    indexed: KeyKinds,
     /// Clears that are decided and not applied: nothing of it is delivered until they are.
     pub(crate) clearing: u32,
     /// The consumers that wait for a page, by lane and the block's first sequence.
@@ -161,7 +165,8 @@ impl Queue {
             private: false,
             lanes: std::array::from_fn(|_| Lane::new(Arc::clone(census))),
             occupied: 0,
-            index: None,
+            index: KeyIndex::default(),
+            indexed: KeyKinds::default(),
             clearing: 0,
             loading: FastMap::default(),
             consumers: BTreeSet::new(),
@@ -253,17 +258,17 @@ impl Queue {
         self.bytes += bytes;
         self.memory_bytes += if entry.persistent { 0 } else { bytes };
         let lane = header.order.min(9);
-        self.became_available(Spot { lane, sequence }, entry.hashes());
+        let hashes = entry.hashes();
         self.occupied |= 1 << lane;
         let queue = self.id();
         let first = self.lanes[usize::from(lane)].insert(entry, extra);
+        self.became_available(Spot { lane, sequence }, hashes);
         first.map(|first| Some(PageKey { queue, lane, first: first? }))
     }
 
     fn became_available(&mut self, spot: Spot, hashes: Hashes) {
-        if let Some(index) = &mut self.index {
-            index.add(Rank::new(spot.lane, spot.sequence), hashes);
-        }
+        let kinds = self.indexed_with(spot);
+        self.index.add(Rank::new(spot.lane, spot.sequence), hashes, kinds);
         self.waiting.message_available(spot, hashes);
     }
 
@@ -321,9 +326,8 @@ impl Queue {
         }
         if old == EntryState::Available {
             self.available -= 1;
-            if let Some(index) = &mut self.index {
-                index.remove(Rank::new(spot.lane, spot.sequence), hashes);
-            }
+            let kinds = self.indexed_with(spot);
+            self.index.remove(Rank::new(spot.lane, spot.sequence), hashes, kinds);
         } else {
             self.available += 1;
             self.became_available(spot, hashes);
@@ -356,15 +360,14 @@ impl Queue {
 
     fn remove_at(&mut self, number: u8, at: LanePosition) -> RemovedMessage {
         let lane = &mut self.lanes[usize::from(number)];
+        let kinds = lane.blocks()[at.block].indexed;
         let (entry, extra) = lane.remove(at);
         if lane.live() == 0 {
             self.occupied &= !(1 << number);
         }
         if entry.state == EntryState::Available {
             self.available -= 1;
-            if let Some(index) = &mut self.index {
-                index.remove(Rank::new(number, entry.sequence), entry.hashes());
-            }
+            self.index.remove(Rank::new(number, entry.sequence), entry.hashes(), kinds);
         }
         let removed = RemovedMessage { entry, extra };
         self.live -= 1;
@@ -379,11 +382,10 @@ impl Queue {
     pub(crate) fn take_all(&mut self) -> RemovedQueue {
         let lanes = self.lanes.iter_mut();
         let blocks = lanes.flat_map(Lane::take_all).map(RemovedBlock).collect();
-        let index = self.index.take();
-        self.index = index.as_ref().map(KeyIndex::emptied);
+        let index = std::mem::take(&mut self.index);
         (self.occupied, self.live, self.available) = (0, 0, 0);
         (self.expiring, self.bytes, self.memory_bytes) = (0, 0, 0);
-        RemovedQueue { blocks, _index: index }
+        RemovedQueue { blocks, index }
     }
 
     /// Takes the messages before this sequence out; those on pages stay.
@@ -449,15 +451,6 @@ impl Queue {
         self.lanes[usize::from(spot.lane)].extra(at)
     }
 
-    /// Indexes this kind of key from now on.
-    pub(crate) fn index_key(&mut self, key: FilterKey) {
-        let mut index = self.index.take().unwrap_or_default();
-        if !index.covers(key) {
-            index.cover(key, self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
-        }
-        self.index = Some(index);
-    }
-
     /// All messages, highest lane first, each lane in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Entry)> {
         (0..10_u8)
@@ -508,9 +501,7 @@ impl Queue {
         let memory = self.iter().filter(|(_, entry)| !entry.persistent);
         let memory: u64 = memory.map(|(_, entry)| entry.memory_bytes()).sum();
         assert_eq!(self.memory_bytes, memory, "bytes that are not in the log");
-        if let Some(index) = &self.index {
-            index.audit(self.iter().filter(|(_, entry)| entry.state == EntryState::Available));
-        }
+        self.audit_index();
         self.waiting.audit();
     }
 }

@@ -1,29 +1,24 @@
 //! Walks over a queue of which part is away, and what comes and goes.
 //!
 //! A walk never passes over a block that is away and may matter: it says which page is needed.
-//! Not here: requests to read pages (`crate::page_cache`).
+//! Not here: requests to read pages (`crate::page_cache`); searches for a key (`keyed_walk`).
 
 use std::sync::Arc;
 
 use towline_types::{PageRef, Time, fitting};
 
+use super::block::PageNeed;
 use super::keys::KeyFilter;
 use super::page;
-use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, ScanCursor, Sheet, Spot, Walk};
+use super::{Block, EntryState, LANES, Outline, Queue, ScanCursor, Sheet, Spot, Walk};
 use crate::ConsumerId;
 use crate::page_key::{PageKey, PageRequest};
-use crate::request::FilterKey;
 
 /// Blocks read ahead of a walk: 1,024 messages.
 pub(crate) const BLOCKS_AHEAD: usize = 4;
 
 /// Blocks examined for those that are worth reading ahead.
-const LOOKS_AHEAD: usize = 64;
-
-/// Whether a block is away and this key may be on its page.
-fn may_hold(block: &Block, key: FilterKey) -> bool {
-    !block.is_here() && block.filter.as_ref().is_none_or(|filter| !filter.excludes(key))
-}
+pub(super) const LOOKS_AHEAD: usize = 64;
 
 /// A block that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,46 +115,23 @@ impl Queue {
         self.searched(lane, entries.next_in_old_extent(from, before)).unwrap_or(Search::Nothing)
     }
 
-    /// The first available message of this key that is not before `from`.
-    pub(crate) fn next_of_key(&self, key: FilterKey, from: Rank) -> Search {
-        let found = self.index.as_ref().and_then(|index| index.next(key, from));
-        if let Some(away) = self.away_with_key(key, from, found) {
-            return Search::OnPage(away);
-        }
-        found.map_or(Search::Nothing, |rank| {
-            Search::Found(Spot { lane: rank.lane(), sequence: rank.sequence() })
-        })
-    }
-
-    /// The first block away, between two positions, that may hold this key.
-    fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<PagedBlock> {
-        for lane in (0..10_u8).rev() {
-            let entries = &self.lanes[usize::from(lane)];
-            if entries.away() == 0 || lane > from.lane() {
-                continue;
-            }
-            // What is before the position was searched.
-            let searched = if lane == from.lane() { from.sequence() } else { 0 };
-            let first = entries.block_for(searched).unwrap_or(0);
-            for (number, block) in entries.blocks().iter().enumerate().skip(first) {
-                if upto.is_some_and(|upto| Rank::new(lane, block.first) > upto) {
-                    return None;
-                }
-                let before = block.last().is_none_or(|last| Rank::new(lane, last) < from);
-                if !before && may_hold(block, key) {
-                    return Some(PagedBlock { lane, block: number });
-                }
-            }
-        }
-        None
-    }
-
     /// What to read for a block that is away; `None` when it was asked for already.
     pub(crate) fn ask(&mut self, away: PagedBlock) -> Option<PageRequest> {
+        self.ask_for(away, PageNeed::OfAll)
+    }
+
+    pub(super) fn ask_for(&mut self, away: PagedBlock, reason: PageNeed) -> Option<PageRequest> {
         let queue = self.id();
         let block = self.lanes[usize::from(away.lane)].block_mut(away.block)?;
         let page = block.stored.as_ref()?.page;
-        if block.is_here() || std::mem::replace(&mut block.asked, true) {
+        if block.is_here() {
+            return None;
+        }
+        let before = block.asked;
+        if before == PageNeed::None || reason == PageNeed::OfAll {
+            block.asked = reason;
+        }
+        if before != PageNeed::None {
             return None;
         }
         Some(PageRequest { key: PageKey { queue, lane: away.lane, first: block.first }, page })
@@ -210,27 +182,6 @@ impl Queue {
         asked.extend(ahead.into_iter().filter_map(|block| self.ask(PagedBlock { block, ..away })));
     }
 
-    /// This block and the next ones behind it that are away and may hold this key.
-    pub(crate) fn ask_for_key(
-        &mut self,
-        away: PagedBlock,
-        key: FilterKey,
-        asked: &mut Vec<PageRequest>,
-    ) {
-        let blocks = self.lanes[usize::from(away.lane)].blocks();
-        let ahead: Vec<usize> = (away.block..blocks.len().min(away.block + LOOKS_AHEAD))
-            .filter(|block| blocks.get(*block).is_some_and(|block| may_hold(block, key)))
-            .take(1 + BLOCKS_AHEAD)
-            .collect();
-        asked.extend(ahead.into_iter().filter_map(|block| self.ask(PagedBlock { block, ..away })));
-    }
-
-    /// A search for a key that ended at this block need not look again before this position.
-    pub(crate) fn rank_of(&self, away: PagedBlock) -> Option<Rank> {
-        let block = self.lanes[usize::from(away.lane)].blocks().get(away.block)?;
-        Some(Rank::new(away.lane, block.first))
-    }
-
     /// This consumer goes on when the page of a block is there.
     pub(crate) fn wait_for_page(&mut self, away: PagedBlock, consumer: ConsumerId) {
         let block = self.lanes[usize::from(away.lane)].blocks().get(away.block);
@@ -253,39 +204,29 @@ impl Queue {
         (same && !block.is_here()).then_some(PagedBlock { lane: key.lane, block: at })
     }
 
-    /// The page of a block was read. False: it does not say what it should.
-    pub(crate) fn bring_in(&mut self, away: PagedBlock, sheet: Sheet, extent_bytes: u64) -> bool {
-        let lane = &mut self.lanes[usize::from(away.lane)];
-        let Some(outline) = lane.blocks().get(away.block).and_then(|b| b.stored.as_ref()) else {
-            return false;
-        };
+    /// Whether this, read from the page of a block that is away, is what it should be.
+    pub(crate) fn is_page_of(&self, away: PagedBlock, sheet: &Sheet, extent_bytes: u64) -> bool {
+        let block = self.lanes[usize::from(away.lane)].blocks().get(away.block);
+        let Some(outline) = block.and_then(|block| block.stored.as_ref()) else { return false };
         // All that was counted by the outline will be counted by the messages.
-        let Some(mut says) = page::outline(&sheet, extent_bytes) else { return false };
+        let Some(mut says) = page::outline(sheet, extent_bytes) else { return false };
         says.page = outline.page;
-        if says != **outline {
-            return false;
-        }
-        if let Some(index) = &mut self.index {
-            for entry in &sheet.entries {
-                index.add(Rank::new(away.lane, entry.sequence), entry.hashes());
-            }
-        }
-        lane.bring_in(away.block, sheet);
-        true
+        says == **outline
+    }
+
+    /// The page of a block was read. A search for a key indexes it when it comes there.
+    pub(crate) fn bring_in(&mut self, away: PagedBlock, sheet: Sheet) {
+        self.lanes[usize::from(away.lane)].bring_in(away.block, sheet);
     }
 
     /// Evicts a block after its page was written.
     pub(crate) fn send_away(&mut self, away: PagedBlock) {
+        self.take_out_of_index(away);
         let lane = &mut self.lanes[usize::from(away.lane)];
         let Some(sheet) = lane.send_away(away.block) else { return };
-        let Some(index) = &mut self.index else { return };
-        let live: Vec<Entry> =
-            sheet.entries.iter().filter(|entry| entry.state != EntryState::Gone).cloned().collect();
-        for entry in &live {
-            index.remove(Rank::new(away.lane, entry.sequence), entry.hashes());
-        }
+        let kinds = self.indexed;
         if let Some(block) = lane.block_mut(away.block) {
-            block.filter = KeyFilter::of(&live, index);
+            block.filter = KeyFilter::of(&sheet.entries, kinds);
         }
     }
 

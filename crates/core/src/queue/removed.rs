@@ -11,6 +11,9 @@ use crate::message::{Body, Message};
 use crate::request::FilterKey;
 use crate::{ConnectionId, ConsumerId};
 
+/// Keys of a queue that is gone which are dropped at once: about as long as a block of messages.
+const KEYS_AT_ONCE: usize = 256;
+
 /// A message that was taken out of its queue.
 #[derive(Debug)]
 pub(crate) struct RemovedMessage {
@@ -48,8 +51,15 @@ impl RemovedMessage {
 #[derive(Debug)]
 pub(crate) struct RemovedQueue {
     pub(crate) blocks: VecDeque<RemovedBlock>,
-    /// It may be large, and goes with the last of them.
-    pub(super) _index: Option<KeyIndex>,
+    /// It may be large: it goes bit by bit, behind the last of them.
+    pub(super) index: KeyIndex,
+}
+
+impl RemovedQueue {
+    /// Drops some keys; yields how many. 0: there are none.
+    pub(crate) fn give_up_keys(&mut self) -> usize {
+        self.index.give_up(KEYS_AT_ONCE)
+    }
 }
 
 /// Some hundred messages of them.

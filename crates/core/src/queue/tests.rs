@@ -7,6 +7,7 @@ use towline_types::Time;
 
 use super::block::BLOCK_ENTRIES;
 use super::*;
+use crate::FilterKey;
 
 fn entry(sequence: u64) -> Entry {
     Entry {
@@ -238,14 +239,8 @@ proptest! {
                 ..entry(sequence)
             })
             .collect();
-        let mut index = KeyIndex::default();
-        if kinds != 1 {
-            index.cover(FilterKey::Correlation(0), std::iter::empty());
-        }
-        if kinds != 0 {
-            index.cover(FilterKey::MessageId(0), std::iter::empty());
-        }
-        let filter = keys::KeyFilter::of(&entries, &index).unwrap();
+        let kinds_of = KeyKinds { correlation: kinds != 1, message_id: kinds != 0 };
+        let filter = keys::KeyFilter::of(&entries, kinds_of).unwrap();
         for (correlation, id) in &hashes {
             prop_assert!(!filter.excludes(FilterKey::Correlation(*correlation)));
             prop_assert!(!filter.excludes(FilterKey::MessageId(*id)));
@@ -255,7 +250,7 @@ proptest! {
             prop_assert!(kinds != 1 || !filter.excludes(FilterKey::Correlation(other)));
             prop_assert!(kinds != 0 || !filter.excludes(FilterKey::MessageId(other)));
         }
-        prop_assert!(keys::KeyFilter::of(&entries, &KeyIndex::default()).is_none());
+        prop_assert!(keys::KeyFilter::of(&entries, KeyKinds::default()).is_none());
     }
 }
 
@@ -270,9 +265,7 @@ fn mixed(number: u64) -> u64 {
 fn a_filter_of_keys_excludes_nearly_all_others() {
     let entries: Vec<Entry> =
         (1..=256_u64).map(|n| Entry { correlation_hash: mixed(n), ..entry(n) }).collect();
-    let mut index = KeyIndex::default();
-    index.cover(FilterKey::Correlation(0), std::iter::empty());
-    let filter = keys::KeyFilter::of(&entries, &index).unwrap();
+    let filter = keys::KeyFilter::of(&entries, KeyKinds::of(FilterKey::Correlation(0))).unwrap();
     let wrong = (1_000..101_000_u64)
         .filter(|n| !filter.excludes(FilterKey::Correlation(mixed(*n))))
         .count();
@@ -307,9 +300,10 @@ fn the_index_yields_messages_of_a_key_in_order_of_delivery() {
     let key = FilterKey::Correlation(7);
     let entries: Vec<Entry> =
         (1..=4).map(|sequence| Entry { correlation_hash: 7, ..entry(sequence) }).collect();
-    index.cover(key, [(4_u8, &entries[0]), (4, &entries[1])].into_iter());
-    index.add(Rank::new(9, 3), entries[2].hashes());
-    index.add(Rank::new(0, 4), entries[3].hashes());
+    let kinds = KeyKinds::of(key);
+    for (lane, entry) in [4, 4, 9, 0].into_iter().zip(&entries) {
+        index.add(Rank::new(lane, entry.sequence), entry.hashes(), kinds);
+    }
     let mut order = Vec::new();
     let mut from = Rank::FIRST;
     while let Some(rank) = index.next(key, from) {
@@ -317,7 +311,9 @@ fn the_index_yields_messages_of_a_key_in_order_of_delivery() {
         from = rank.after();
     }
     assert_eq!(order, [(9, 3), (4, 1), (4, 2), (0, 4)]);
-    index.remove(Rank::new(4, 1), entries[0].hashes());
+    index.remove(Rank::new(4, 1), entries[0].hashes(), kinds);
     assert_eq!(index.next(key, Rank::new(4, 1)).map(Rank::sequence), Some(2));
-    assert!(!index.covers(FilterKey::MessageId(1)));
+    assert_eq!(index.next(FilterKey::Correlation(6), Rank::FIRST), None, "7 is another key");
+    assert_eq!(index.next(FilterKey::MessageId(7), Rank::FIRST), None);
+    assert_eq!((index.give_up(2), index.give_up(2)), (2, 1), "bit by bit");
 }

@@ -6,6 +6,7 @@ mod expiry;
 mod filters;
 mod given_up;
 mod history;
+mod keyed;
 mod large;
 mod levels;
 mod move_messages;
