@@ -20,7 +20,7 @@ use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, QueueManagerRow, QueueStatusRow, Target,
 };
 use towline_core::{MoveCounts, Principal, Refusal};
-use towline_node::{Chore, ConnectionListRow, DefinitionListRow, QueueListRow};
+use towline_node::{AnswerWaits, Chore, ConnectionListRow, DefinitionListRow, QueueListRow};
 use towline_types::limits;
 
 use crate::door::Door;
@@ -37,8 +37,8 @@ pub(crate) fn start_scripts(
             let principal = &chore.principal;
             let mut target = AdministeredDoor { door: &door, principal, changed: false };
             let reply = run_script(&mut target, &chore.text);
-            let changed = target.changed;
-            door.chore_done(chore.ticket, in_json(&reply), changed);
+            let waits = AnswerWaits::of_script(target.changed);
+            door.chore_done(chore.ticket, in_json(&reply), waits);
         }
     })
 }
@@ -51,7 +51,7 @@ pub(crate) fn start_status(
     let door = Arc::clone(door);
     towline_os::thread::Builder::new().name("admin-status".into()).spawn(move || {
         for chore in receiver {
-            door.chore_done(chore.ticket, in_json(&door.status()), false);
+            door.chore_done(chore.ticket, in_json(&door.status()), AnswerWaits::Nothing);
         }
     })
 }

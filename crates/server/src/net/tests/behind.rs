@@ -89,9 +89,7 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
     run_on(bench, false, async |bench| {
         let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let link = writer.sender("DEV.QUEUE.1").await;
-        // A link that opens says that all before it is durable, so this one opens before.
         let (mut other, served) = bench.connect(ClientLogin::Anonymous, WIDE);
-        let unlogged = other.sender("DEV.QUEUE.2").await;
         disk.hold_syncs();
         let _gate = OpenedAtTheEnd(&disk);
         for key in 0..MESSAGES {
@@ -104,6 +102,7 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         while !bench.door.log_is_behind(false) {
             yield_now().await;
         }
+        let unlogged = other.sender("DEV.QUEUE.2").await;
         for key in 0..100 {
             other.send(unlogged, key, false, 1_000);
         }
