@@ -342,8 +342,8 @@ impl Instance {
     }
 
     /// Answers when what was decided about objects is durable: what was opened, or shown, stays.
-    /// Messages on their way are not waited for: the answer says nothing of them, and their disk may
-    /// be slow.
+    /// Messages on their way are not waited for: the answer says nothing of them, and their disk
+    /// may be slow.
     pub(crate) fn answer_defined(
         &mut self,
         connection: ConnectionId,
