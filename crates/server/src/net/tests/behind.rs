@@ -108,7 +108,9 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         }
         other.accepted(100).await;
         let (mut third, _) = bench.connect(ClientLogin::Anonymous, WIDE);
-        third.opened().await;
+        let links = third.receivers("DEV.QUEUE.2", 1).await;
+        third.machine.set_credit(links[0], 1);
+        while !matches!(third.event().await, Some(Event::Transfer(_))) {}
         third.close().await;
         let log = bench.door.log();
         let one_step = (limits::STEP_BYTES_MAX + MESSAGE_BYTES) as u64;
