@@ -149,6 +149,11 @@ impl Door {
         self.backlog.is_behind(self.running_log().unsynced_bytes(), was)
     }
 
+    /// Whether a log that is behind takes more of connections that have little on their way.
+    pub fn log_takes_shares(&self) -> bool {
+        self.backlog.takes_shares(self.running_log().unsynced_bytes())
+    }
+
     /// Wakes the task of a connection when the log has caught up. False: it has already.
     pub fn wake_when_written(&self, connection: ConnectionId, context: &Context<'_>) -> bool {
         let log = self.running_log();

@@ -83,6 +83,13 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>, OpenInstance) {
     (Bench::around(door, None), disk, relay, open)
 }
 
+impl Bench {
+    /// Whether a put to the queue was decided.
+    fn has_message(&self, queue: &str) -> bool {
+        self.door.status().queues.iter().any(|row| row.name == queue && row.depth > 0)
+    }
+}
+
 #[test]
 fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
     let (bench, disk, _relay, _threads) = bench();
@@ -111,14 +118,22 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         let links = third.receivers("DEV.QUEUE.2", 1).await;
         third.machine.set_credit(links[0], 1);
         while !matches!(third.event().await, Some(Event::Transfer(_))) {}
-        third.close().await;
+        let small = third.one_more_sender("DEV.DEAD.LETTER.QUEUE").await;
+        third.send(small, 0, true, 1_000);
+        let mut accepted = Box::pin(third.accepted(1));
+        while !bench.has_message("DEV.DEAD.LETTER.QUEUE") {
+            assert!(is_pending(&mut accepted).await, "nothing is durable");
+        }
         let log = bench.door.log();
         let one_step = (limits::STEP_BYTES_MAX + MESSAGE_BYTES) as u64;
         assert!(log.unsynced_bytes() < limits::LOG_BEHIND_BYTES + 2 * one_step);
+        assert!(bench.door.log_is_behind(false), "and one that has little on its way went on");
         assert!(!bench.door.look(|instance| instance.waits_for_log()), "no request got so far");
         assert!(!written.is_finished());
         disk.open_gate();
         let writer = written.await.unwrap();
+        accepted.await;
+        third.close().await;
         other.close().await;
         drop(other);
         assert_eq!(served.await.unwrap(), End::Orderly);
