@@ -14,6 +14,7 @@ impl QueueManager {
     /// # Panics
     /// When one is broken.
     pub fn audit(&self) {
+        self.catalogue.audit();
         for queue in self.queues.values() {
             queue.audit();
             self.audit_queue(queue);

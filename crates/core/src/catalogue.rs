@@ -15,6 +15,8 @@ use towline_types::limits;
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     objects: BTreeMap<String, Object>,
+    /// Decisions of all objects that are on their way.
+    decisions: u64,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,18 @@ impl Catalogue {
         let object = self.objects.entry(name.to_owned()).or_default();
         object.ahead = definition;
         object.decisions += 1;
+        self.decisions += 1;
+    }
+
+    /// Checks that what is on its way is counted. For tests.
+    pub(crate) fn audit(&self) {
+        let decisions = self.objects.values().map(|object| u64::from(object.decisions)).sum();
+        assert_eq!(self.decisions, decisions, "decisions on their way");
+    }
+
+    /// Whether something counts for requests that the log might not hold.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.decisions > 0
     }
 
     /// A definition (`None`: a deletion) is applied. True when no later decision stands before it:
@@ -72,6 +86,11 @@ impl Catalogue {
         object.applied = definition;
         let decided_here = object.decisions > 0;
         object.decisions = object.decisions.saturating_sub(1);
+        if decided_here {
+            // At zero, what is not durable would be shown.
+            assert!(self.decisions > 0, "a decision on its way was not counted");
+            self.decisions -= 1;
+        }
         let last = object.decisions == 0;
         if last {
             object.ahead = None;

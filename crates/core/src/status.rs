@@ -177,6 +177,13 @@ impl QueueManager {
         self.spilled_bodies.len() > 0
     }
 
+    /// Whether a definition or a deletion was decided that is not applied yet: it counts for
+    /// requests, is shown, and could still be lost.
+    #[must_use]
+    pub fn has_definitions_on_their_way(&self) -> bool {
+        self.catalogue.is_ahead()
+    }
+
     /// Bytes of persistent bodies that open units of work keep in memory.
     #[must_use]
     pub fn staged_bytes(&self) -> u64 {

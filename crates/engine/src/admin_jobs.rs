@@ -10,7 +10,7 @@ use towline_os::thread::JoinHandle;
 use serde_json::json;
 use towline_admin::catalogue::{BACKUP_FAILED, BACKUP_MADE, BACKUP_WITH_DAMAGE, IMAGE_TAKEN};
 use towline_logging::log;
-use towline_node::Chore;
+use towline_node::{AnswerWaits, Chore};
 
 use crate::backup::{self, BackupRequest};
 use crate::backup_folders::BackupFolders;
@@ -46,14 +46,14 @@ pub(crate) fn start(
                         Ok(()) => continue,
                         Err(error) => {
                             let json = json!({ "error": error.to_string() }).to_string();
-                            door.chore_done(ticket, json, false);
+                            door.chore_done(ticket, json, AnswerWaits::Nothing);
                             continue;
                         }
                     }
                 }
                 other => json!({ "error": format!("'{other}' cannot be done") }).to_string(),
             };
-            door.chore_done(chore.ticket, json, false);
+            door.chore_done(chore.ticket, json, AnswerWaits::Nothing);
         }
     })
 }
@@ -72,7 +72,7 @@ fn start_backup(
     thread.spawn(move || {
         let restricted = (!chore.owner).then_some(&*jobs.backup_folders);
         let json = back_up(&jobs.name, &chore.text, restricted, &door, &images);
-        door.chore_done(chore.ticket, json, false);
+        door.chore_done(chore.ticket, json, AnswerWaits::Nothing);
     })?;
     Ok(())
 }

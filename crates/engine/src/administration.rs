@@ -20,7 +20,7 @@ use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, QueueManagerRow, QueueStatusRow, Target,
 };
 use towline_core::{MoveCounts, Principal, Refusal};
-use towline_node::{Chore, ConnectionListRow, DefinitionListRow, QueueListRow};
+use towline_node::{AnswerWaits, Chore, ConnectionListRow, DefinitionListRow, QueueListRow};
 use towline_types::limits;
 
 use crate::door::Door;
@@ -33,13 +33,7 @@ pub(crate) fn start_scripts(
 ) -> std::io::Result<JoinHandle<()>> {
     let door = Arc::clone(door);
     towline_os::thread::Builder::new().name("admin-scripts".into()).spawn(move || {
-        for chore in receiver {
-            let principal = &chore.principal;
-            let mut target = AdministeredDoor { door: &door, principal, changed: false };
-            let reply = run_script(&mut target, &chore.text);
-            let changed = target.changed;
-            door.chore_done(chore.ticket, in_json(&reply), changed);
-        }
+        receiver.into_iter().for_each(|chore| run_for(&door, chore));
     })
 }
 
@@ -50,10 +44,21 @@ pub(crate) fn start_status(
 ) -> std::io::Result<JoinHandle<()>> {
     let door = Arc::clone(door);
     towline_os::thread::Builder::new().name("admin-status".into()).spawn(move || {
-        for chore in receiver {
-            door.chore_done(chore.ticket, in_json(&door.status()), false);
-        }
+        receiver.into_iter().for_each(|chore| answer_status(&door, chore));
     })
+}
+
+/// Runs a script and answers it.
+pub(crate) fn run_for(door: &Door, chore: Chore) {
+    let mut target = AdministeredDoor { door, principal: &chore.principal, changed: false };
+    let reply = run_script(&mut target, &chore.text);
+    let waits = AnswerWaits::of_script(target.changed);
+    door.chore_done(chore.ticket, in_json(&reply), waits);
+}
+
+/// Answers what the status is, as the control socket does: the disk may be slow.
+pub(crate) fn answer_status(door: &Door, chore: Chore) {
+    door.chore_done(chore.ticket, in_json(&door.status()), AnswerWaits::Nothing);
 }
 
 /// An answer as JSON; one that cannot be written as that says so.

@@ -56,6 +56,12 @@ impl Backlog {
         unsynced_bytes > most || self.is_stalled.load(Ordering::SeqCst)
     }
 
+    /// Whether a log that is behind takes more of connections that have little on their way.
+    pub(crate) fn takes_shares(&self, unsynced_bytes: u64) -> bool {
+        const MOST: u64 = limits::LOG_BEHIND_BYTES + limits::LOG_SHARES_BYTES_MAX;
+        unsynced_bytes <= MOST && !self.is_stalled.load(Ordering::SeqCst)
+    }
+
     /// Wakes the task when the log has caught up. False: it has already.
     pub(crate) fn wake_later(
         &self,
@@ -141,6 +147,15 @@ mod tests {
         assert!(backlog.is_behind(HIGH + 1, false));
         assert!(backlog.is_behind(LOW + 1, true));
         assert!(!backlog.is_behind(LOW, true));
+    }
+
+    #[test]
+    fn shares_are_taken_up_to_a_bound_of_their_own_and_not_while_runs_wait() {
+        let backlog = Backlog::default();
+        let most = HIGH + limits::LOG_SHARES_BYTES_MAX;
+        assert!(backlog.takes_shares(most) && !backlog.takes_shares(most + 1));
+        backlog.stalls(true);
+        assert!(!backlog.takes_shares(0));
     }
 
     /// Notes in which order tasks are woken.

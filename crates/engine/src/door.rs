@@ -32,8 +32,8 @@ use towline_delegation::DelegationLock;
 use towline_log::{Log, LogError};
 use towline_logging::log;
 use towline_node::{
-    Administration, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input, Instance, Journal,
-    Outbound, Request, RoutedResponse, Whereabouts,
+    Administration, AnswerWaits, ChoreTicket, DamagedMessage, Farewell, FetchTicket, Input,
+    Instance, Journal, Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
 use towline_types::{FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time};
@@ -147,6 +147,11 @@ impl Door {
     /// what adds to it is to wait. Reads two atomics.
     pub fn log_is_behind(&self, was: bool) -> bool {
         self.backlog.is_behind(self.running_log().unsynced_bytes(), was)
+    }
+
+    /// Whether a log that is behind takes more of connections that have little on their way.
+    pub fn log_takes_shares(&self) -> bool {
+        self.backlog.takes_shares(self.running_log().unsynced_bytes())
     }
 
     /// Wakes the task of a connection when the log has caught up. False: it has already.
@@ -301,9 +306,9 @@ impl Door {
         self.step_instance(self.clock.wall(), None, Input::Content { ticket, content });
     }
 
-    /// An administration job is done; `changed`: its answer waits until what it changed is durable.
-    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String, changed: bool) {
-        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json, changed });
+    /// An administration job is done.
+    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String, waits: AnswerWaits) {
+        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json, waits });
     }
 
     /// Carries out a command of an administrator, as one step.

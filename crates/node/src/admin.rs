@@ -12,7 +12,7 @@ use towline_core::{ConnectionId, Decision, MoveCounts, Principal, QueueManager, 
 use towline_types::Time;
 
 pub use self::lists::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRow};
-use crate::instance::{Chore, ChoreTicket, Instance, Outbound, RoutedResponse};
+use crate::instance::{AnswerWaits, Chore, ChoreTicket, Instance, Outbound, RoutedResponse};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
@@ -26,7 +26,7 @@ pub(crate) struct Asker {
 }
 
 impl Instance {
-    /// Takes an administration request. Its answer waits until what it changed is durable.
+    /// Takes an administration request. Its answer waits for the log: see [`AnswerWaits`].
     pub(crate) fn administer(
         &mut self,
         now: Time,
@@ -48,24 +48,24 @@ impl Instance {
             out.chores.push(Chore { ticket, kind, text, owner, principal });
             return;
         }
-        let (json, changed) = match kind {
+        let (json, waits) = match kind {
             "mqsc" => {
                 let mut reply = None;
                 let run = &mut |target: &mut dyn Target| reply = Some(run_script(target, text));
                 let principal = &self.rules.principal(connection).clone();
                 let changed = self.administered(now, principal, run, journal, out);
-                (in_json(&reply), changed)
+                (in_json(&reply), AnswerWaits::of_script(changed))
             }
             "status" => {
                 let status = self.status(now, journal.surroundings(now));
-                (in_json(&status), false)
+                (in_json(&status), AnswerWaits::Nothing)
             }
             other => {
                 let why = format!("administration request of kind '{other}' is unknown");
-                (serde_json::json!({ "error": why }).to_string(), false)
+                (serde_json::json!({ "error": why }).to_string(), AnswerWaits::Nothing)
             }
         };
-        self.answer_administrator(ticket, json, changed, journal, out);
+        self.answer_administrator(ticket, json, waits, journal, out);
     }
 
     /// From now on scripts and the status are [`Chore`]s: a thread of the surroundings makes them
@@ -75,22 +75,26 @@ impl Instance {
         self.is_administered_outside = true;
     }
 
-    /// Answers when all that was decided is durable: what was shown, or confirmed, stays.
+    /// Answers an administrator when what it must wait for is durable.
     pub(crate) fn answer_administrator(
         &mut self,
         ChoreTicket { connection, token }: ChoreTicket,
         json: String,
-        changed: bool,
+        waits: AnswerWaits,
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
         let response = Response::Admin(AdminReply { token, json });
-        if !changed && self.is_stalled() {
+        match waits {
+            AnswerWaits::All => self.answer_durable(connection, response, journal, out),
             // Freeing log space may need the operator, and the operator looks at the state first.
-            out.routed.push(RoutedResponse { connection, response });
-            return;
+            AnswerWaits::Objects if !self.is_stalled() => {
+                self.answer_defined(connection, response, journal, out);
+            }
+            AnswerWaits::Objects | AnswerWaits::Nothing => {
+                out.routed.push(RoutedResponse { connection, response });
+            }
         }
-        self.answer_durable(connection, response, journal, out);
     }
 
     /// Lets an administrator act; yields whether something was changed.

@@ -29,8 +29,8 @@ pub use front::{
     SOLE_CONNECTION,
 };
 pub use instance::{
-    Administration, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound,
-    RoutedResponse,
+    Administration, AnswerWaits, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody,
+    Outbound, RoutedResponse,
 };
 pub use journal::{Journal, NotAppended};
 pub use live::{MESSAGE_OVERHEAD_BYTES, SparseExtents};

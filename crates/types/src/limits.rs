@@ -147,6 +147,12 @@ pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
 pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
+/// Messages without an answer, in bytes, up to which a connection does not wait for a log that is
+/// behind: one step. In turn with those that fill the log, each of which adds a step, a small
+/// message would wait for as many steps as there are of them.
+pub const LOG_SHARE_BYTES: u64 = STEP_BYTES_MAX as u64;
+/// So much beyond [`LOG_BEHIND_BYTES`] all connections within their shares may add.
+pub const LOG_SHARES_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// A persistent message longer than this goes to the log in pieces, with the turns of others
 /// between them.
 pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
@@ -241,6 +247,7 @@ pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
 const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
+const _: () = assert!(LOG_SHARE_BYTES <= LOG_SHARES_BYTES_MAX / 16);
 const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector finds properties of ordinary length.

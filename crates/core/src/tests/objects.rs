@@ -54,6 +54,24 @@ fn define_refuses_bad_names_and_attributes() {
 }
 
 #[test]
+fn a_definition_is_on_its_way_until_its_last_decision_is_applied_and_a_message_is_none() {
+    let mut rig = Rig::new();
+    let is_ahead = |rig: &Rig| rig.core.has_definitions_on_their_way();
+    rig.define("Q");
+    rig.instant = false;
+    rig.put_persistent("Q", "m");
+    assert!(!is_ahead(&rig));
+    rig.define_with("R", LocalChanges::default()).unwrap();
+    delete(&mut rig, "R", ObjectType::Local, false).unwrap();
+    for left in [true, true, false] {
+        assert!(is_ahead(&rig));
+        rig.sync_one();
+        rig.core.audit();
+        assert_eq!(is_ahead(&rig), left);
+    }
+}
+
+#[test]
 fn define_twice_needs_replace_which_keeps_messages_and_resets_the_rest() {
     let mut rig = Rig::new();
     let changes = LocalChanges { depth_max: Some(5), ..LocalChanges::default() };

@@ -20,7 +20,7 @@ struct Bench {
     connection: ConnectionId,
     outbox: Arc<Outbox>,
     asked: u64,
-    _queues: WorkQueues,
+    queues: WorkQueues,
 }
 
 impl Bench {
@@ -47,7 +47,7 @@ impl Bench {
             std::thread::yield_now();
         }
         let (connection, outbox) = door.connect();
-        Bench { disk, door, connection, outbox, asked: 0, _queues: queues }
+        Bench { disk, door, connection, outbox, asked: 0, queues }
     }
 
     fn put(&mut self, queue: &str, persistent: bool, bytes: usize) {
@@ -107,6 +107,30 @@ fn what_is_not_logged_and_the_status_go_on_while_writers_are_16_mib_behind() {
     let wanted: Vec<u64> = (0..bench.asked).filter(|token| *token != before).collect();
     assert_eq!(bench.accepted(), wanted, "in order, and none is refused");
     assert!(!bench.stalled());
+}
+
+/// Figures, and a list of objects: neither says anything of the messages on their way.
+#[test]
+fn an_administrator_is_answered_while_messages_wait_for_a_disk_that_does_not_write() {
+    let mut bench = Bench::new();
+    while bench.door.look(|instance| instance.runs_pending()) > 0 {
+        std::thread::yield_now();
+    }
+    bench.disk.hold_syncs();
+    bench.put(LOGGED, true, 100);
+    for (kind, text) in [("status", ""), ("mqsc", "DISPLAY QLOCAL(*)")] {
+        let (kind, text) = (kind.to_owned(), text.to_owned());
+        let request = Request::Admin { token: 0, kind, text, owner: true };
+        bench.door.step(bench.door.clock().now(), bench.connection, &mut vec![request]);
+    }
+    let Bench { door, queues, outbox, .. } = &bench;
+    let status = queues.statuses.try_recv().unwrap();
+    crate::administration::answer_status(door, status);
+    let script = queues.scripts.try_recv().unwrap();
+    crate::administration::run_for(door, script);
+    let mut responses = std::collections::VecDeque::new();
+    outbox.take(&mut responses, Waker::noop());
+    assert!(matches!(responses.make_contiguous(), [Response::Admin(_), Response::Admin(_)]));
 }
 
 #[test]

@@ -190,8 +190,7 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let SettlementAnswer { link: token, sequence, unit, outcome, result } = answer;
-        // Another link may have the token by now. It is no consumer's yet: its opening is answered
-        // behind what was asked for before it.
+        // It may be gone by now, and a link that came later has another token.
         let Some(link) = self.links.consumer(token).map(|link| link.id) else { return };
         match result {
             Ok(()) if self.left(now, token, sequence, requests) => {}

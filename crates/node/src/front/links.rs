@@ -103,6 +103,7 @@ pub(super) struct Link {
     pub(super) logs: bool,
     /// Memory that is counted for it.
     bytes: u64,
+    token: LinkToken,
 }
 
 /// The link of a consumer, to look at.
@@ -116,8 +117,10 @@ pub(super) struct ConsumerLink<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     links: Slab<Link>,
-    by_id: FastMap<LinkId, usize>,
-    by_consumer: FastMap<ConsumerId, usize>,
+    /// How many there were: a part of their tokens.
+    opened: u32,
+    by_id: FastMap<LinkId, LinkToken>,
+    by_consumer: FastMap<ConsumerId, LinkToken>,
     /// By number of a session.
     by_session: Vec<BTreeSet<LinkId>>,
     /// By number of a session: frames of its window that are kept for what is leaving.
@@ -135,9 +138,12 @@ pub(super) struct Links {
 impl Links {
     /// Adds a link for which so many bytes of memory are counted.
     pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse, bytes: u64) -> LinkToken {
-        let slot = self.links.insert(Link { id, used_for, logs: false, bytes });
+        let vacant = self.links.vacant_entry();
+        self.opened = self.opened.wrapping_add(1);
+        let token = token_of(vacant.key(), self.opened);
+        vacant.insert(Link { id, used_for, logs: false, bytes, token });
         self.bytes += bytes;
-        self.by_id.insert(id, slot);
+        self.by_id.insert(id, token);
         let session = usize::from(id.session());
         if self.by_session.len() <= session {
             self.by_session.resize_with(session + 1, BTreeSet::new);
@@ -145,31 +151,31 @@ impl Links {
         if let Some(links) = self.by_session.get_mut(session) {
             links.insert(id);
         }
-        LinkToken(slot as u64)
+        token
     }
 
     /// The id means no link any more.
-    fn forget_id(&mut self, id: LinkId) -> Option<usize> {
-        let slot = self.by_id.remove(&id)?;
+    fn forget_id(&mut self, id: LinkId) -> Option<LinkToken> {
+        let token = self.by_id.remove(&id)?;
         let links = self.by_session.get_mut(usize::from(id.session()));
         let was_there = links.is_some_and(|links| links.remove(&id));
         assert!(was_there, "a link that its session does not know would stay for ever");
-        Some(slot)
+        Some(token)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        self.links.get_mut(*self.by_id.get(&id)?)
+        self.links.get_mut(slot_of(*self.by_id.get(&id)?))
     }
 
-    /// The link that the instance was asked about with `token`.
+    /// The link that the instance was asked about with `token`, as long as it is there.
     pub(super) fn by_token(&mut self, token: LinkToken) -> Option<&mut Link> {
-        self.links.get_mut(slot_of(token))
+        self.links.get_mut(slot_of(token)).filter(|link| link.token == token)
     }
 
     /// A consumer's link, to look at.
     pub(super) fn consumer(&self, token: LinkToken) -> Option<ConsumerLink<'_>> {
-        match self.links.get(slot_of(token))? {
+        match self.links.get(slot_of(token)).filter(|link| link.token == token)? {
             Link { id, used_for: LinkUse::Consumer { settling, supply, .. }, .. } => {
                 Some(ConsumerLink { id: *id, settling: *settling, supply })
             }
@@ -191,12 +197,12 @@ impl Links {
     }
 
     pub(super) fn token(&self, id: LinkId) -> Option<LinkToken> {
-        self.by_id.get(&id).map(|slot| LinkToken(*slot as u64))
+        self.by_id.get(&id).copied()
     }
 
     /// The link of a consumer, as long as it is attached. Its token stays valid as long.
     pub(super) fn of_consumer(&self, consumer: ConsumerId) -> Option<LinkToken> {
-        self.by_consumer.get(&consumer).map(|slot| LinkToken(*slot as u64))
+        self.by_consumer.get(&consumer).copied()
     }
 
     /// How many consumers there are.
@@ -276,8 +282,9 @@ impl Links {
         self.links.iter_mut().map(|(_, link)| link)
     }
 
-    fn take(&mut self, slot: usize) -> Option<Link> {
-        let link = self.links.try_remove(slot)?;
+    fn take(&mut self, token: LinkToken) -> Option<Link> {
+        self.by_token(token)?;
+        let link = self.links.try_remove(slot_of(token))?;
         assert!(self.bytes >= link.bytes, "a link that was not counted");
         self.bytes -= link.bytes;
         Some(link)
@@ -297,9 +304,8 @@ impl Links {
 
     /// Moves a consumer's link to this line.
     pub(super) fn stand(&mut self, token: LinkToken, place: TargetLine) {
-        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. }, .. }) =
-            self.links.get_mut(slot_of(token))
-        else {
+        let link = self.links.get_mut(slot_of(token)).filter(|link| link.token == token);
+        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. }, .. }) = link else {
             return;
         };
         self.lines.leave(id.session(), supply.standing);
@@ -326,19 +332,19 @@ impl Links {
         if let Some(link) = self.by_token(token) {
             let supply = Supply::default();
             link.used_for = LinkUse::Consumer { consumer, settling, supply };
-            let before = self.by_consumer.insert(consumer, slot_of(token));
+            let before = self.by_consumer.insert(consumer, token);
             assert!(before.is_none(), "a consumer has one link");
         }
     }
 
     /// Forgets a link. One that still waits for its answer stays, as abandoned.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<LinkUse> {
-        let slot = self.forget_id(id)?;
-        let link = self.links.get_mut(slot)?;
+        let token = self.forget_id(id)?;
+        let link = self.by_token(token)?;
         if matches!(link.used_for, LinkUse::Opening(_)) {
             return Some(std::mem::replace(&mut link.used_for, LinkUse::Abandoned));
         }
-        let link = self.take(slot)?;
+        let link = self.take(token)?;
         if let LinkUse::Consumer { consumer, supply, .. } = &link.used_for {
             self.by_consumer.remove(consumer);
             self.held_no_more(supply.held.len());
@@ -353,14 +359,14 @@ impl Links {
 
     /// Forgets an abandoned link for good.
     pub(super) fn forget(&mut self, token: LinkToken) {
-        if let Some(link) = self.take(slot_of(token)) {
+        if let Some(link) = self.take(token) {
             self.forget_id(link.id);
         }
     }
 
     /// Whether messages arrive on the link.
     pub(super) fn is_producer(&self, id: LinkId) -> bool {
-        let link = self.by_id.get(&id).and_then(|slot| self.links.get(*slot));
+        let link = self.by_id.get(&id).and_then(|token| self.links.get(slot_of(*token)));
         link.is_some_and(|link| {
             matches!(link.used_for, LinkUse::Producer { .. } | LinkUse::AnonymousProducer { .. })
         })
@@ -386,7 +392,14 @@ impl Links {
     }
 }
 
-/// The slot of a token, which is one of [`Links::add`].
+/// The slot of a link in the low half, and the number of the link in the high one: a slot is used
+/// again, and the answer to what a link asked for may come when it is gone.
+fn token_of(slot: usize, number: u32) -> LinkToken {
+    let slot: u32 = fitting(slot as u64);
+    LinkToken(u64::from(number) << u32::BITS | u64::from(slot))
+}
+
+/// The slot of a token, which is one of [`Links::insert`].
 fn slot_of(token: LinkToken) -> usize {
-    fitting(token.0)
+    fitting(token.0 & u64::from(u32::MAX))
 }

@@ -77,7 +77,7 @@ impl Instance {
             Request::OpenProducer { link, terminus } => {
                 let result = self.open_producer(caller, &terminus, out);
                 let response = Response::ProducerOpened { link, result };
-                self.answer_durable(connection, response, journal, out);
+                self.answer_defined(connection, response, journal, out);
             }
             Request::CloseProducer { producer, keep_queue } => {
                 self.close_producer(caller, producer, keep_queue, out);
@@ -86,7 +86,7 @@ impl Instance {
                 let wanted = Wanted { terminus, browse, selector, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
                 let response = Response::ConsumerOpened { link, result };
-                self.answer_durable(connection, response, journal, out);
+                self.answer_defined(connection, response, journal, out);
             }
             Request::CloseConsumer { consumer, lost, keep_queue } => {
                 self.close_consumer(caller, consumer, lost, keep_queue, out);

@@ -28,7 +28,9 @@ use self::client_work::ClientWork;
 use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
-pub use self::step::{Administration, Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse};
+pub use self::step::{
+    Administration, AnswerWaits, Chore, ChoreTicket, Fetch, Input, Outbound, RoutedResponse,
+};
 use self::units::reusable;
 use self::waiting_image::WaitingImage;
 use crate::annotated::MessageAnnotations;
@@ -193,8 +195,8 @@ impl Instance {
                 self.rules.scan_on(now, &mut self.outputs);
                 self.take_outputs(journal, out);
             }
-            Input::ChoreDone { ticket, json, changed } => {
-                self.answer_administrator(ticket, json, changed, journal, out);
+            Input::ChoreDone { ticket, json, waits } => {
+                self.answer_administrator(ticket, json, waits, journal, out);
             }
             Input::Administer(Administration { principal, act }) => {
                 self.administered(now, principal, act, journal, out);
@@ -337,6 +339,22 @@ impl Instance {
 
     pub(crate) fn is_quiescing(&self) -> bool {
         self.quiescing
+    }
+
+    /// Answers when what was decided about objects is durable: what was opened, or shown, stays.
+    /// Messages on their way are not waited for: the answer says nothing of them, and their disk
+    /// may be slow.
+    pub(crate) fn answer_defined(
+        &mut self,
+        connection: ConnectionId,
+        response: Response,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        if self.rules.has_definitions_on_their_way() {
+            return self.answer_durable(connection, response, journal, out);
+        }
+        out.routed.push(RoutedResponse { connection, response });
     }
 
     /// Answers when everything decided so far is durable: what was confirmed stays.

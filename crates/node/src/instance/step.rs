@@ -69,8 +69,8 @@ pub enum Input<'a> {
         ticket: ChoreTicket,
         /// The answer, JSON.
         json: String,
-        /// It changed something: the answer waits until that is durable.
-        changed: bool,
+        /// What must be durable before.
+        waits: AnswerWaits,
     },
     /// A command of an administrator, from a [`Chore`].
     Administer(Administration<'a>),
@@ -113,6 +113,25 @@ pub struct Chore {
     pub owner: bool,
     /// On behalf of which it is done.
     pub principal: Principal,
+}
+
+/// What must be durable before an administrator is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerWaits {
+    /// All that is decided: the answer confirms a part of it.
+    All,
+    /// What is decided about objects: the answer shows them.
+    Objects,
+    /// Nothing: figures of a moment, or of what the surroundings made durable.
+    Nothing,
+}
+
+impl AnswerWaits {
+    /// The answer to a script.
+    #[must_use]
+    pub fn of_script(changed: bool) -> AnswerWaits {
+        if changed { AnswerWaits::All } else { AnswerWaits::Objects }
+    }
 }
 
 /// The request that waits for a chore.

@@ -11,6 +11,7 @@ mod arriving;
 mod asking;
 mod full;
 mod holdings;
+mod late_answers;
 mod log;
 mod parts;
 mod pieces;

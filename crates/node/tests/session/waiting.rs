@@ -28,8 +28,18 @@ fn put(token: u64, unit: Option<UnitId>) -> Request {
     Request::Put { token, target: PutTo::Name("Q".into()), message, unit, reply_wanted: true }
 }
 
-fn open_producer() -> Request {
-    Request::OpenProducer { link: LinkToken(1), terminus: Terminus::Queue("Q".into()) }
+fn open_producer(queue: &str) -> Request {
+    Request::OpenProducer { link: LinkToken(1), terminus: Terminus::Queue(queue.into()) }
+}
+
+fn open_consumer(queue: &str) -> Request {
+    let terminus = Terminus::Queue(queue.into());
+    let (link, browse, selector, exclusive) = (LinkToken(2), false, None, None);
+    Request::OpenConsumer { link, terminus, browse, selector, exclusive }
+}
+
+fn admin(kind: &str, text: &str) -> Request {
+    Request::Admin { token: 9, kind: kind.into(), text: text.into(), owner: true }
 }
 
 /// The names of the responses to a client that asks for this.
@@ -48,7 +58,9 @@ fn durable(rig: &mut Rig, journal: &dyn Journal, upto: Lsn) -> Vec<String> {
 fn answers(rig: &mut Rig) -> Vec<String> {
     let name = |response: &Response| match response {
         Response::Put { result, .. } => format!("put {}", result.is_ok()),
-        Response::ProducerOpened { .. } => "producer".to_owned(),
+        Response::ProducerOpened { result, .. } => format!("producer {}", result.is_ok()),
+        Response::ConsumerOpened { result, .. } => format!("consumer {}", result.is_ok()),
+        Response::Admin(_) => "administrator".to_owned(),
         Response::Declared { .. } => "declared".to_owned(),
         Response::Discharged { result, .. } => format!("discharged {}", result.is_ok()),
         other => panic!("not asked for: {other:?}"),
@@ -93,14 +105,38 @@ fn with_queue() -> (Rig, MemoryLog) {
     (rig, log)
 }
 
+/// A disk may be slow, and the answer says nothing of messages.
 #[test]
-fn an_open_link_says_that_all_before_it_is_durable() {
+fn links_and_figures_wait_for_no_message_that_is_on_its_way_to_the_log() {
     let (mut rig, log) = with_queue();
     assert!(ask(&mut rig, &log, vec![put(1, None)]).is_empty());
-    assert!(ask(&mut rig, &log, vec![open_producer()]).is_empty(), "the put is on its way");
-    let tail = Lsn(log.tail.get());
-    assert!(durable(&mut rig, &log, Lsn(tail.0 - 1)).is_empty());
-    assert_eq!(durable(&mut rig, &log, tail), ["put true", "producer"]);
+    assert_eq!(ask(&mut rig, &log, vec![open_producer("Q")]), ["producer true"]);
+    assert_eq!(ask(&mut rig, &log, vec![open_consumer("Q")]), ["consumer true"]);
+    for (kind, text) in [("status", ""), ("mqsc", "DISPLAY QLOCAL(*)"), ("mqsc", "DISPLAY CONN(*)")]
+    {
+        assert_eq!(ask(&mut rig, &log, vec![admin(kind, text)]), ["administrator"]);
+    }
+    assert_eq!(durable(&mut rig, &log, Lsn(log.tail.get())), ["put true"]);
+}
+
+/// A crash would take back what it says otherwise.
+#[test]
+fn an_open_link_and_a_list_say_that_the_objects_are_durable() {
+    let (mut rig, log) = with_queue();
+    for (command, opened) in
+        [("DEFINE QLOCAL(R)", "producer true"), ("DELETE QLOCAL(P)", "producer false")]
+    {
+        let queue = if opened == "producer true" { "R" } else { "P" };
+        assert!(ask(&mut rig, &log, vec![admin("mqsc", command)]).is_empty());
+        let meanwhile = vec![open_producer(queue), admin("mqsc", "DISPLAY QLOCAL(*)")];
+        assert!(ask(&mut rig, &log, meanwhile).is_empty(), "{command} is on its way");
+        assert_eq!(ask(&mut rig, &log, vec![admin("status", "")]), ["administrator"], "figures");
+        let tail = Lsn(log.tail.get());
+        assert!(durable(&mut rig, &log, Lsn(tail.0 - 1)).is_empty());
+        let answers = durable(&mut rig, &log, tail);
+        assert_eq!(answers, ["administrator", opened, "administrator"]);
+        assert_eq!(rig.instance.runs_pending(), 0);
+    }
 }
 
 #[test]
@@ -120,13 +156,14 @@ fn nothing_overtakes_a_run_that_waits_for_space_in_the_log() {
     assert_eq!(staged, ["put true", "put true"]);
     let discharge = Request::Discharge { token: 4, unit, fail: false };
     assert!(ask(&mut rig, &journal, vec![discharge]).is_empty(), "it waits for space");
-    assert!(ask(&mut rig, &journal, vec![open_producer()]).is_empty());
+    assert_eq!(ask(&mut rig, &journal, vec![open_producer("Q")]), ["producer true"]);
+    assert!(ask(&mut rig, &journal, vec![admin("mqsc", "DELETE QLOCAL(P)")]).is_empty());
     let tail = Lsn(log.tail.get());
     assert!(durable(&mut rig, &journal, tail).is_empty(), "and what came behind it waits too");
     journal.facts_max.set(usize::MAX);
     rig.instance.step(rig.now, Input::Tick, &journal, &mut rig.out);
     let tail = Lsn(log.tail.get());
-    assert_eq!(durable(&mut rig, &journal, tail), ["discharged true", "producer"]);
+    assert_eq!(durable(&mut rig, &journal, tail), ["discharged true", "administrator"]);
 }
 
 #[test]

@@ -398,7 +398,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     fn step_node(&mut self, now: Time) -> bool {
         let count = portion::of_step(&self.requests);
         let requests = self.requests.get(..count).unwrap_or_default();
-        self.waits_for_log = self.log_is_behind && portion::adds_to_log(requests);
+        self.waits_for_log =
+            self.log_is_behind && portion::adds_to_log(requests) && !self.is_within_share();
         if count == 0 || self.waits_for_log || self.is_shut {
             return false;
         }
@@ -410,6 +411,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.door.step(now, self.id, &mut self.portion);
         self.turn_was_long = true;
         true
+    }
+
+    /// Whether it has so little on its way that it does not wait in turn with those that fill the
+    /// log.
+    fn is_within_share(&self) -> bool {
+        let bytes = self.front.incoming_bytes() as u64;
+        bytes <= limits::LOG_SHARE_BYTES && self.door.log_takes_shares()
     }
 
     /// Has the task woken when the log has caught up, if anything waits for that. True when it has

@@ -1,6 +1,8 @@
 //! What ordinary clients do not do: links with any terminus, deliveries with any bytes.
 
 use towline_amqp::types::Coordinator;
+use towline_core::ConsumerId;
+use towline_node::{ConsumerOpened, LinkToken};
 
 use super::*;
 
@@ -28,6 +30,52 @@ impl Rig {
         let link = client.machine.attach(client.session, request).unwrap();
         self.exchange(client);
         link
+    }
+
+    /// A receiver of which the instance is not asked: this answers for it. The token of the link.
+    pub(crate) fn receiver_by_token(
+        &mut self,
+        client: &mut Client,
+        consumer: ConsumerId,
+    ) -> (LinkId, LinkToken) {
+        let request = AttachRequest {
+            name: Arc::from(format!("{consumer:?}")),
+            role: Role::Receiver,
+            source: Some(Box::new(Source { address: Some(Arc::from("Q")), ..Source::default() })),
+            target: Some(Box::new(LinkTarget::Target(Target::default()))),
+            sender_settle_mode: SenderSettleMode::Unsettled,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            message_bytes_max: 0,
+            desired_capabilities: Default::default(),
+            properties: Map::default(),
+        };
+        let id = client.machine.attach(client.session, request).unwrap();
+        let requests = self.asked_by(client);
+        let [Request::OpenConsumer { link, .. }] = requests[..] else { panic!("{requests:?}") };
+        let opened = ConsumerOpened { consumer, address: "Q".into(), goes_with_link: false };
+        let response = Response::ConsumerOpened { link, result: Ok(opened) };
+        assert!(self.asked_after(client, response).is_empty());
+        (id, link)
+    }
+
+    /// What the front asks for when it has what the client wrote.
+    pub(crate) fn asked_by(&mut self, client: &mut Client) -> Vec<Request> {
+        let (mut bytes, mut requests) = (flush(&mut client.machine), Vec::new());
+        client.front.receive(self.now, &mut bytes, &mut requests);
+        requests
+    }
+
+    /// What it asks for when it has this response.
+    pub(crate) fn asked_after(&self, client: &mut Client, response: Response) -> Vec<Request> {
+        let mut requests = Vec::new();
+        client.front.respond(self.now, response, None, &mut requests);
+        requests
+    }
+
+    /// The client detaches a link; what the front asks for then.
+    pub(crate) fn asked_at_detach(&mut self, client: &mut Client, link: LinkId) -> Vec<Request> {
+        client.machine.detach(link, true, None);
+        self.asked_by(client)
     }
 
     /// A client with this container id, which asks to be the only one of it or does not.

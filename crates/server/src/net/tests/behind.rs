@@ -83,15 +83,20 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>, OpenInstance) {
     (Bench::around(door, None), disk, relay, open)
 }
 
+impl Bench {
+    /// Whether a put to the queue was decided.
+    fn has_message(&self, queue: &str) -> bool {
+        self.door.status().queues.iter().any(|row| row.name == queue && row.depth > 0)
+    }
+}
+
 #[test]
 fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
     let (bench, disk, _relay, _threads) = bench();
     run_on(bench, false, async |bench| {
         let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let link = writer.sender("DEV.QUEUE.1").await;
-        // A link that opens says that all before it is durable, so this one opens before.
         let (mut other, served) = bench.connect(ClientLogin::Anonymous, WIDE);
-        let unlogged = other.sender("DEV.QUEUE.2").await;
         disk.hold_syncs();
         let _gate = OpenedAtTheEnd(&disk);
         for key in 0..MESSAGES {
@@ -104,20 +109,31 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         while !bench.door.log_is_behind(false) {
             yield_now().await;
         }
+        let unlogged = other.sender("DEV.QUEUE.2").await;
         for key in 0..100 {
             other.send(unlogged, key, false, 1_000);
         }
         other.accepted(100).await;
         let (mut third, _) = bench.connect(ClientLogin::Anonymous, WIDE);
-        third.opened().await;
-        third.close().await;
+        let links = third.receivers("DEV.QUEUE.2", 1).await;
+        third.machine.set_credit(links[0], 1);
+        while !matches!(third.event().await, Some(Event::Transfer(_))) {}
+        let small = third.one_more_sender("DEV.DEAD.LETTER.QUEUE").await;
+        third.send(small, 0, true, 1_000);
+        let mut accepted = Box::pin(third.accepted(1));
+        while !bench.has_message("DEV.DEAD.LETTER.QUEUE") {
+            assert!(is_pending(&mut accepted).await, "nothing is durable");
+        }
         let log = bench.door.log();
         let one_step = (limits::STEP_BYTES_MAX + MESSAGE_BYTES) as u64;
         assert!(log.unsynced_bytes() < limits::LOG_BEHIND_BYTES + 2 * one_step);
+        assert!(bench.door.log_is_behind(false), "and one that has little on its way went on");
         assert!(!bench.door.look(|instance| instance.waits_for_log()), "no request got so far");
         assert!(!written.is_finished());
         disk.open_gate();
         let writer = written.await.unwrap();
+        accepted.await;
+        third.close().await;
         other.close().await;
         drop(other);
         assert_eq!(served.await.unwrap(), End::Orderly);
