@@ -87,9 +87,9 @@ pub const LOG_HOLD_PERCENT: u64 = 80;
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// Open units of work of one connection.
 pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
-/// Connections that begin on one I/O thread before its sockets are asked again, some three hundred
-/// microseconds of them.
-pub const ARRIVALS_PER_ROUND: usize = 4;
+/// Connections that begin on one I/O thread before its sockets are asked again, about a millisecond
+/// of them: fewer would keep those that wait for a slot waiting longer, until some are refused.
+pub const ARRIVALS_PER_ROUND: usize = 16;
 /// The same of connections that end.
 pub const ENDS_PER_ROUND: usize = 16;
 /// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
