@@ -87,6 +87,11 @@ pub const LOG_HOLD_PERCENT: u64 = 80;
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// Open units of work of one connection.
 pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
+/// Connections that begin on one I/O thread before its sockets are asked again, about a millisecond
+/// of them: fewer would keep those that wait for a slot waiting longer, until some are refused.
+pub const ARRIVALS_PER_ROUND: usize = 16;
+/// The same of connections that end.
+pub const ENDS_PER_ROUND: usize = 16;
 /// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
 /// oldest of them may come to it again. As many as a unit of work may have gets by default.
 pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
@@ -143,10 +148,11 @@ pub const UNSETTLED_DELIVERY_BYTES: u64 = 352;
 /// Memory counted for one delivery that is settled before an older one of its session.
 pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 /// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
-/// to it waits with its connection, and producers of persistent messages get no further credit.
-pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;
+/// to it waits with its connection, and producers of persistent messages get no further credit. The
+/// put of another client waits until so much is written: 16 ms at 250 MB/s.
+pub const LOG_BEHIND_BYTES: u64 = 4 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
-pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
+pub const LOG_CAUGHT_UP_BYTES: u64 = 2 * 1024 * 1024;
 /// Messages without an answer, in bytes, up to which a connection does not wait for a log that is
 /// behind: one step. In turn with those that fill the log, each of which adds a step, a small
 /// message would wait for as many steps as there are of them.
@@ -238,8 +244,9 @@ pub const COMMITTED_AT_ONCE_MAX: usize = 1_000;
 pub const OPERATIONS_PER_PART: usize = 128;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
-/// Link credit that we keep granted to a producer.
-pub const PRODUCER_CREDIT: u32 = 1_000;
+/// Link credit that we keep granted to a producer: so much that one link keeps up with a connection
+/// of a thousand, although each message of both waits as long for the log.
+pub const PRODUCER_CREDIT: u32 = 4_000;
 /// The same for all producers of a connection together, in equal shares.
 pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
 /// The least share: so few messages are less work than the link that they come on.
@@ -262,6 +269,8 @@ const _: () = assert!(UNIT_STAGED_BYTES_MAX <= CONNECTION_STAGED_BYTES_MAX);
 // The changelog names it.
 const _: () = assert!(CONNECTION_STAGED_PUTS_MAX == 262_144);
 const _: () = assert!(PRODUCER_CREDIT_MIN <= PRODUCER_CREDIT);
+// One link is not much weaker than a thousand.
+const _: () = assert!(CREDIT_OF_CONNECTION_MAX <= 3 * PRODUCER_CREDIT);
 const _: () = assert!(PRODUCER_CREDIT <= CREDIT_OF_CONNECTION_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);

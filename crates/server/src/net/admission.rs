@@ -289,11 +289,17 @@ impl AdmissionState {
         let Some(pending) = from.and_then(|from| self.pending.get_mut(&from)) else { return };
         let now = Instant::now();
         let silent = SILENCE_MAX.min(limits.login_timeout() / 4);
+        let age = |one: &Pending| now.saturating_duration_since(one.since);
+        // Each of thousands that wait asks in its turn, and most often the oldest has not been here
+        // for long either.
+        if pending.front().is_none_or(|oldest| age(oldest) < silent) {
+            return;
+        }
         let told = pending.iter().filter(|one| one.give_way.is_none()).count();
         let due = pending.iter_mut().filter(|one| {
             // A login on its way may wait for its password to be compared.
             let patience = if one.spoke { limits.login_timeout() / 2 } else { silent };
-            one.give_way.is_some() && now.saturating_duration_since(one.since) >= patience
+            one.give_way.is_some() && age(one) >= patience
         });
         for one in due.take(wanted.saturating_sub(told)) {
             if let Some(give_way) = one.give_way.take() {

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -34,6 +35,7 @@ use towline_types::{Payload, Time, limits};
 
 use self::checks::MessageAnswer;
 use crate::net::admission::ConnectionSlot;
+use crate::net::pace::Paces;
 use crate::net::parting::part;
 use crate::net::portion;
 use crate::net::turn::{self, Turns};
@@ -76,6 +78,8 @@ pub(crate) struct EnteringClient {
     pub(crate) place: ConnectionSlot,
     /// Decides on its login.
     pub(crate) gate: Arc<Gate>,
+    /// Of its thread.
+    pub(super) paces: Rc<Paces>,
 }
 
 /// The answer to a login, when it comes.
@@ -88,6 +92,7 @@ pub(crate) struct ConnectionTask<S> {
     front: Front,
     id: ConnectionId,
     place: ConnectionSlot,
+    paces: Rc<Paces>,
     arrival: Arrival,
     departure: Departure,
     account: AccountShare,
@@ -156,6 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             front,
             id,
             place: entrance.place,
+            paces: entrance.paces,
             arrival: door.arrivals().join(),
             departure: door.departures().join(),
             account: door.connections().join(),
@@ -200,6 +206,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.door.step(self.clock.now(), self.id, &mut self.requests);
         }
         self.door.disconnect(self.id, end != End::Orderly);
+        // All but the instance's part may wait: a client that comes again sees that it was gone.
+        self.paces.ends.turn().await;
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
             // Everything but the socket and its slot is given back before.
             let ConnectionTask { socket, place, .. } = self;

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -25,6 +26,7 @@ use super::admission::{Admission, AdmissionAnswer, ConnectionSlot};
 use super::away::Away;
 use super::connection::{ConnectionTask, End, EnteringClient};
 use super::local::{LocalAccess, LocalRight};
+use super::pace::Paces;
 use super::tls::TlsSettings;
 use towline_access::{LoginPolicy, Peer};
 use towline_engine::Door;
@@ -150,6 +152,13 @@ enum Host {
     Door(Arc<Door>),
     /// No instance is active; clients wait for one.
     Away(Arc<Away>),
+}
+
+/// What a connection finds in its thread.
+#[derive(Clone)]
+struct ServingThread {
+    host: Host,
+    paces: Rc<Paces>,
 }
 
 /// The threads that serve connections; they end with the process.
@@ -345,11 +354,14 @@ pub(crate) fn called(address: Option<IpAddr>) -> String {
 }
 
 async fn serve(mut accepted: mpsc::Receiver<AcceptedClient>, host: Host) {
+    let thread = ServingThread { host, paces: Rc::default() };
+    let paces = Rc::clone(&thread.paces);
+    tokio::task::spawn_local(async move { paces.run().await });
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             next = accepted.recv() => match next {
-                Some(next) => { tasks.spawn_local(serve_one(next, host.clone())); }
+                Some(next) => { tasks.spawn_local(serve_one(next, thread.clone())); }
                 None => break,
             },
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
@@ -358,8 +370,12 @@ async fn serve(mut accepted: mpsc::Receiver<AcceptedClient>, host: Host) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve_one(accepted: AcceptedClient, host: Host) {
+async fn serve_one(accepted: AcceptedClient, thread: ServingThread) {
     let AcceptedClient { socket, address, mut kind, place } = accepted;
+    // However many clients come, an administrator of this machine gets in.
+    if !matches!(socket, ClientSocket::Local { .. }) {
+        thread.paces.arrivals.turn().await;
+    }
     if !matches!(socket, ClientSocket::Relayed(_)) {
         // It has come to where it would be sent.
         kind.elsewhere = None;
@@ -369,7 +385,7 @@ async fn serve_one(accepted: AcceptedClient, host: Host) {
             Ok(socket) => {
                 let tuned = socket.set_nodelay(true);
                 if tuned.is_ok() {
-                    enter(socket, (address, false), kind, place, host).await;
+                    enter(socket, (address, false), kind, place, thread).await;
                 }
                 tuned
             }
@@ -377,7 +393,7 @@ async fn serve_one(accepted: AcceptedClient, host: Host) {
         },
         ClientSocket::Local { socket, owner } => match UnixStream::from_std(socket) {
             Ok(socket) => {
-                enter(socket, (address, owner), kind, place, host).await;
+                enter(socket, (address, owner), kind, place, thread).await;
                 Ok(())
             }
             Err(error) => Err(error),
@@ -386,7 +402,7 @@ async fn serve_one(accepted: AcceptedClient, host: Host) {
         ClientSocket::Relayed(mut stream) => {
             let settled = stream.settle();
             if settled.is_ok() {
-                enter(stream, (address, false), kind, place, host).await;
+                enter(stream, (address, false), kind, place, thread).await;
             }
             settled
         }
@@ -402,16 +418,16 @@ async fn enter<S>(
     (address, owner): (Option<IpAddr>, bool),
     kind: ListenerKind,
     mut place: ConnectionSlot,
-    host: Host,
+    thread: ServingThread,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(address) = address else {
-        return run(socket, Peer::Local { owner }, &kind, place, host).await;
+        return run(socket, Peer::Local { owner }, &kind, place, thread).await;
     };
     let Some(tls) = &kind.tls else {
         let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
-        return run(socket, peer, &kind, place, host).await;
+        return run(socket, peer, &kind, place, thread).await;
     };
     let handshake = TlsAcceptor::from(tls.current()).accept(socket);
     let handshake = tokio::time::timeout(kind.policy.login_timeout(), handshake);
@@ -428,17 +444,23 @@ async fn enter<S>(
         Err(error) => return log_seldom(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
     };
     let tls_identity = towline_tls::common_name(socket.get_ref().1.peer_certificates());
-    run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, host).await;
+    run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, thread).await;
 }
 
 fn gave_way(address: IpAddr) {
     log_seldom(&LOGIN_GAVE_WAY, &[&address.to_string()]);
 }
 
-async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: ConnectionSlot, host: Host)
-where
+async fn run<S>(
+    socket: S,
+    peer: Peer,
+    kind: &ListenerKind,
+    place: ConnectionSlot,
+    thread: ServingThread,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let ServingThread { host, paces } = thread;
     let door = match host {
         Host::Door(door) => door,
         Host::Away(away) => {
@@ -454,7 +476,8 @@ where
     let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
     let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
     let front = Front::new(options, door.clock().now());
-    let task = ConnectionTask::new(socket, front, id, EnteringClient { place, gate }, door, outbox);
+    let entrance = EnteringClient { place, gate, paces };
+    let task = ConnectionTask::new(socket, front, id, entrance, door, outbox);
     let address = match peer {
         Peer::Tcp { address, .. } => Some(address),
         Peer::Local { .. } => None,
@@ -468,22 +491,77 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
     use towline_access::Attempts;
     use towline_access::Users;
     use towline_config::{LimitsConfig, ListenerConfig};
     use towline_link::testing::burst;
+    use towline_process::Clock;
+    use towline_types::limits;
+
+    /// A thread that turns clients away, and gives no more turns to those that come.
+    fn busy_thread() -> ServingThread {
+        let why = Box::new(|| "busy".to_owned());
+        let host = Host::Away(Arc::new(Away { clock: Clock::start(), why }));
+        let paces = Rc::<Paces>::default();
+        for _ in 0..limits::ARRIVALS_PER_ROUND {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(pin!(paces.arrivals.turn()).poll(&mut context).is_ready());
+        }
+        ServingThread { host, paces }
+    }
+
+    /// Whether a client that comes and goes at once is served by a busy thread.
+    fn is_served(socket: ClientSocket, address: Option<IpAddr>) -> bool {
+        let policy = policy("127.0.0.1:0".parse().unwrap());
+        let kind = ListenerKind { tls: None, policy: Arc::new(policy), elsewhere: None };
+        let admission = Admission::new(LimitsConfig::default(), usize::MAX);
+        let Ok(AdmissionAnswer::Now(place)) = admission.admit(address) else {
+            panic!("there is a slot")
+        };
+        let client = AcceptedClient { socket, address, kind, place };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let served = serve_one(client, busy_thread());
+        // The clock stands until there is nothing else to do.
+        runtime
+            .block_on(async { tokio::time::timeout(Duration::from_secs(1), served).await.is_ok() })
+    }
+
+    #[test]
+    fn clients_that_come_wait_for_their_turn_and_those_of_this_machine_do_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        drop(client);
+        let (socket, from) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        assert!(!is_served(ClientSocket::Tcp(socket), Some(from.ip())));
+        let (socket, client) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(client);
+        socket.set_nonblocking(true).unwrap();
+        assert!(is_served(ClientSocket::Local { socket, owner: true }, None));
+    }
+
+    fn policy(any: SocketAddr) -> LoginPolicy {
+        let users = Arc::new(Users::of("alice", "right"));
+        let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(any) };
+        let (limits, attempts) = (LimitsConfig::default(), Arc::<Attempts>::default());
+        LoginPolicy::new("QM1", &listener, &limits, &users, &attempts).unwrap()
+    }
 
     #[test]
     fn a_burst_of_clients_waits_at_each_kind_of_listener_from_the_first_start_on() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let plain = std::net::TcpListener::bind(any).unwrap();
         for socket in [plain, bind_floating(any).unwrap()] {
-            let users = Arc::new(Users::of("alice", "right"));
-            let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(any) };
-            let (limits, attempts) = (LimitsConfig::default(), Arc::<Attempts>::default());
-            let policy = LoginPolicy::new("QM1", &listener, &limits, &users, &attempts).unwrap();
-            let kind = ListenerKind { tls: None, policy: Arc::new(policy), elsewhere: None };
+            let kind = ListenerKind { tls: None, policy: Arc::new(policy(any)), elsewhere: None };
             let (_listening, address) = Listening::tcp(socket, kind).unwrap();
             let (connected, came) = burst::connected(address);
             assert_eq!(connected, came, "connected of those that came");

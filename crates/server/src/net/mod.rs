@@ -6,6 +6,7 @@ mod connection;
 mod drain;
 mod listener;
 mod local;
+mod pace;
 mod parting;
 mod portion;
 mod reception;

@@ -6,6 +6,7 @@
 
 mod behind;
 mod checks;
+mod ends;
 mod full;
 mod links;
 
@@ -14,6 +15,7 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 
@@ -32,6 +34,7 @@ use towline_node::Front;
 
 use super::admission::{Admission, AdmissionAnswer};
 use super::connection::{ConnectionTask, End, EnteringClient};
+use super::pace::Paces;
 use towline_access::Attempts;
 use towline_access::Users;
 use towline_access::{LoginPolicy, Peer};
@@ -50,6 +53,7 @@ struct Bench {
     users: Arc<Users>,
     policy: LoginPolicy,
     admission: Arc<Admission>,
+    paces: Rc<Paces>,
     _folder: Option<TempDir>,
 }
 
@@ -76,7 +80,8 @@ impl Bench {
         let policy =
             LoginPolicy::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
         let admission = Admission::new(limits, usize::MAX);
-        Bench { door, users, policy: policy.unwrap(), admission, _folder: folder }
+        let paces = Rc::default();
+        Bench { door, users, policy: policy.unwrap(), admission, paces, _folder: folder }
     }
 
     /// Serves the other end of a client's socket.
@@ -93,7 +98,7 @@ impl Bench {
         let gate = self.policy.gate(&peer, self.door.clock());
         let front =
             Front::new(self.policy.front_options(&peer, &gate, "MODEL"), self.door.clock().now());
-        let entrance = EnteringClient { place, gate };
+        let entrance = EnteringClient { place, gate, paces: Rc::clone(&self.paces) };
         let task = ConnectionTask::new(socket, front, id, entrance, self.door.clone(), outbox);
         tokio::task::spawn_local(task.run())
     }
@@ -126,7 +131,11 @@ fn run_on<F: Future<Output = ()>>(bench: Bench, clock_stands: bool, test: impl F
         .start_paused(clock_stands)
         .build()
         .unwrap();
-    runtime.block_on(LocalSet::new().run_until(test(bench)));
+    let paces = Rc::clone(&bench.paces);
+    runtime.block_on(LocalSet::new().run_until(async {
+        tokio::task::spawn_local(async move { paces.run().await });
+        test(bench).await;
+    }));
 }
 
 /// An AMQP client on any socket.
