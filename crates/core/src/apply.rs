@@ -91,10 +91,9 @@ impl QueueManager {
                 outputs.effects.push(Effect::Stored { location });
             }
             Fact::Abandoned { first, bodies } => {
-                let locations = self.spilled_bodies.take_range(first, bodies);
-                if !locations.is_empty() {
-                    outputs.effects.push(Effect::RemovedMany { locations });
-                }
+                // There may be a million: they are given up in slices.
+                let abandoned = self.spilled_bodies.take_range(first, bodies);
+                self.garbage.add_abandoned(abandoned);
             }
             Fact::Defined { definition } => self.apply_definition(*definition),
             Fact::Deleted { queue } => self.apply_deleted(queue, outputs),

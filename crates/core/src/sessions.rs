@@ -12,6 +12,7 @@ use crate::message::Header;
 use crate::principal::Principal;
 use crate::queue::{Attention, Rank, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
+use crate::staged_puts::StagedPuts;
 use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
 /// A connection, and what it has open.
@@ -193,7 +194,7 @@ impl EndedUnit {
 pub(crate) struct UnitOfWork {
     pub(crate) connection: ConnectionId,
     pub(crate) opened_at: Time,
-    pub(crate) puts: Vec<StagedPut>,
+    pub(crate) puts: StagedPuts,
     pub(crate) gets: Vec<StagedGet>,
     pub(crate) get_places: GetPlaces,
     /// Of all puts.
@@ -213,7 +214,7 @@ impl UnitOfWork {
         UnitOfWork {
             connection,
             opened_at,
-            puts: Vec::new(),
+            puts: StagedPuts::default(),
             gets: Vec::new(),
             get_places: GetPlaces::default(),
             bytes: 0,

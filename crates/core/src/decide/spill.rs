@@ -84,7 +84,7 @@ impl QueueManager {
     fn spill(&mut self, id: UnitId, out: &mut Decision) {
         let Some(unit) = self.units.get_mut(&id) else { return };
         let first = BodyId(self.next.body);
-        for put in unit.puts.iter_mut().skip(unit.spilled_puts) {
+        for put in unit.puts.iter_mut_from(unit.spilled_puts) {
             let bytes = put.bytes_to_spill();
             if bytes == 0 {
                 continue;

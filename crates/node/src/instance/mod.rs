@@ -217,7 +217,7 @@ impl Instance {
             }
             Input::LogPressed(percent) => {
                 // It would give nothing back before the log takes runs, and then the next one went.
-                if !self.waits_for_log() {
+                if !self.waits_for_log() && !self.gives_log_back() {
                     self.end_oldest_unit(now, percent, journal, out);
                 }
             }
