@@ -91,9 +91,8 @@ impl QueueManager {
                 outputs.effects.push(Effect::Stored { location });
             }
             Fact::Abandoned { first, bodies } => {
-                // There may be a million: they are given up in slices.
                 let abandoned = self.spilled_bodies.take_range(first, bodies);
-                self.garbage.add_abandoned(abandoned);
+                self.give_up_abandoned(abandoned, outputs);
             }
             Fact::Defined { definition } => self.apply_definition(*definition),
             Fact::Deleted { queue } => self.apply_deleted(queue, outputs),

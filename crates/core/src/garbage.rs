@@ -31,10 +31,6 @@ impl Garbage {
         self.queues.is_empty() && self.abandoned.is_empty()
     }
 
-    pub(crate) fn add_abandoned(&mut self, blocks: Vec<Arc<SpilledBlock>>) {
-        self.abandoned.extend(blocks);
-    }
-
     pub(crate) fn add(&mut self, removed: RemovedQueue) {
         self.queues.push_back(removed);
     }
@@ -51,6 +47,20 @@ impl Garbage {
 }
 
 impl QueueManager {
+    /// No put will refer to these. There may be a million: more than a block is given up in slices.
+    pub(crate) fn give_up_abandoned(
+        &mut self,
+        blocks: Vec<Arc<SpilledBlock>>,
+        outputs: &mut Outputs,
+    ) {
+        if let [few] = blocks.as_slice() {
+            let locations = few.locations().collect();
+            outputs.effects.push(Effect::RemovedMany { locations });
+        } else {
+            self.garbage.abandoned.extend(blocks);
+        }
+    }
+
     /// Whether bodies are to be given up: the log needs less soon.
     #[must_use]
     pub fn has_garbage(&self) -> bool {

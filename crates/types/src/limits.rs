@@ -147,6 +147,10 @@ pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 pub const LOG_BEHIND_BYTES: u64 = 8 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
 pub const LOG_CAUGHT_UP_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of large messages, and of commits in parts, that the log has taken and its disk has not
+/// written, beyond which the next piece waits: about ten milliseconds of writing, for which what
+/// others log waits as well.
+pub const PIECES_AHEAD_BYTES: u64 = 2 * 1024 * 1024;
 /// A persistent message longer than this goes to the log in pieces, with the turns of others
 /// between them.
 pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
@@ -241,6 +245,9 @@ pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
 const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
+// One batch is written while the next one fills.
+const _: () = assert!(PIECES_AHEAD_BYTES >= 2 * PUT_AT_ONCE_BYTES_MAX as u64);
+const _: () = assert!(PIECES_AHEAD_BYTES < LOG_CAUGHT_UP_BYTES);
 const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector finds properties of ordinary length.

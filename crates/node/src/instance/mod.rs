@@ -11,6 +11,7 @@ mod decide;
 mod defaults;
 mod holdings;
 mod image;
+mod pieces_ahead;
 mod step;
 mod units;
 mod waiting_image;
@@ -287,7 +288,7 @@ impl Instance {
     /// Whether [`Input::Work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.rules.has_work() || (!self.client_work.is_empty() && self.stalled.is_empty())
+        self.rules.has_work() || self.has_work_for_log()
     }
 
     /// Where the body of a fetch is now; see [`Instance::body_now`].
@@ -315,6 +316,7 @@ impl Instance {
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
         // Two log writers may report in either order; the later report says it all.
         self.durable = self.durable.max(upto);
+        self.client_work.durable(self.durable);
         let mut facts = std::mem::take(&mut self.durable_facts);
         while let Some(run) = self.pending.take_durable(self.durable, &mut facts) {
             let DurableRun { end, reply } = run;
