@@ -90,7 +90,7 @@ mod tests {
     fn put(number: u64) -> StagedPut {
         let body = StagedBody::Here(Payload::default());
         let header = Header { group: number, ..Header::default() };
-        StagedPut { queue: QueueId(u32::from(number % 3 == 0)), header, body }
+        StagedPut { queue: QueueId(u32::from(number.is_multiple_of(3))), header, body }
     }
 
     fn of(count: u64) -> StagedPuts {
