@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::decide::parts::CommitInParts;
 use crate::queue::{Attention, EntryState, Queue};
 use crate::returns::ReturningMessage;
-use crate::sessions::{Cursor, GetPlaces, LargePut, StagedBody, StagedGet, StagedPut, UnitOfWork};
+use crate::sessions::{Cursor, GetPlaces, LargePut, StagedGet, UnitOfWork};
+use crate::staged_puts::{StagedBody, StagedPut};
 use crate::{ConsumerId, QueueManager};
 
 impl QueueManager {

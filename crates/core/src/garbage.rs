@@ -1,5 +1,5 @@
-//! Messages that left their queue all at once, by CLEAR or DELETE, and bodies in the log to which no
-//! put will refer (a large unit of work was rolled back): what is not given up yet. There may be
+//! Messages that left their queue all at once, by CLEAR or DELETE, and bodies in the log to which
+//! no put will refer (a large unit of work was rolled back): what is not given up yet. There may be
 //! millions: that is done in slices (`work`).
 //!
 //! Not here: which messages leave (`apply`). Replicas and replay have no clients that would wait,

@@ -17,8 +17,8 @@ use towline_types::Time;
 
 use crate::effect::Outputs;
 use crate::queue::Spot;
-use crate::sessions::{StagedGet, StagedPut};
-use crate::staged_puts::StagedPuts;
+use crate::sessions::StagedGet;
+use crate::staged_puts::{StagedPut, StagedPuts};
 use crate::{QueueId, QueueManager};
 
 /// How many have their turn together.

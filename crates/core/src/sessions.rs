@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use towline_types::{Payload, Time, limits};
+use towline_types::{Payload, Time};
 
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
@@ -86,46 +86,6 @@ impl Consumer {
     /// Whether it can be given a message.
     pub(crate) fn wants(&self) -> bool {
         self.credit > 0 && !self.closing && self.fetching.is_none()
-    }
-}
-
-/// A put that waits for its unit of work to commit.
-#[derive(Debug)]
-pub(crate) struct StagedPut {
-    pub(crate) queue: QueueId,
-    pub(crate) header: Header,
-    pub(crate) body: StagedBody,
-}
-
-/// Where the body of a staged put is.
-#[derive(Debug)]
-pub(crate) enum StagedBody {
-    Here(Payload),
-    /// On its way to the log, or there, in chunks.
-    Spilled {
-        body: BodyId,
-        chunks: u32,
-        bytes: u64,
-    },
-}
-
-impl StagedPut {
-    /// Bytes of the body that are in memory.
-    pub(crate) fn bytes_here(&self) -> u64 {
-        match &self.body {
-            StagedBody::Here(content) => content.len() as u64,
-            StagedBody::Spilled { .. } => 0,
-        }
-    }
-
-    /// Bytes of memory that are counted for it.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.bytes_here() + limits::STAGED_PUT_BYTES
-    }
-
-    /// Bytes that could be in the log instead of in memory.
-    pub(crate) fn bytes_to_spill(&self) -> u64 {
-        if self.header.persistent { self.bytes_here() } else { 0 }
     }
 }
 

@@ -9,8 +9,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::QueueId;
-use crate::sessions::StagedPut;
+use towline_types::{Payload, limits};
+
+use crate::message::Header;
+use crate::{BodyId, QueueId};
 
 /// Puts of one chunk: some 120 KiB.
 const CHUNK_PUTS: usize = 1_024;
@@ -22,6 +24,46 @@ pub(crate) struct StagedPuts {
     len: usize,
     /// How many puts to which queue are in chunks that are full.
     counted: BTreeMap<QueueId, u64>,
+}
+
+/// A put that waits for its unit of work to commit.
+#[derive(Debug)]
+pub(crate) struct StagedPut {
+    pub(crate) queue: QueueId,
+    pub(crate) header: Header,
+    pub(crate) body: StagedBody,
+}
+
+/// Where the body of a staged put is.
+#[derive(Debug)]
+pub(crate) enum StagedBody {
+    Here(Payload),
+    /// On its way to the log, or there, in chunks.
+    Spilled {
+        body: BodyId,
+        chunks: u32,
+        bytes: u64,
+    },
+}
+
+impl StagedPut {
+    /// Bytes of the body that are in memory.
+    pub(crate) fn bytes_here(&self) -> u64 {
+        match &self.body {
+            StagedBody::Here(content) => content.len() as u64,
+            StagedBody::Spilled { .. } => 0,
+        }
+    }
+
+    /// Bytes of memory that are counted for it.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.bytes_here() + limits::STAGED_PUT_BYTES
+    }
+
+    /// Bytes that could be in the log instead of in memory.
+    pub(crate) fn bytes_to_spill(&self) -> u64 {
+        if self.header.persistent { self.bytes_here() } else { 0 }
+    }
 }
 
 impl StagedPuts {
@@ -81,11 +123,7 @@ impl StagedPuts {
 
 #[cfg(test)]
 mod tests {
-    use towline_types::Payload;
-
     use super::*;
-    use crate::message::Header;
-    use crate::sessions::StagedBody;
 
     fn put(number: u64) -> StagedPut {
         let body = StagedBody::Here(Payload::default());

@@ -19,8 +19,8 @@ use crate::log_room::{log_room_of, log_room_of_gets};
 use crate::message::{Body, BodyName, Message};
 use crate::record::fields::LEVEL_OF_FIELDS;
 use crate::request::{Decision, Outcome};
-use crate::sessions::{StagedBody, StagedGet, StagedPut, UnitOfWork};
-use crate::staged_puts::StagedPuts;
+use crate::sessions::{StagedGet, UnitOfWork};
+use crate::staged_puts::{StagedBody, StagedPut, StagedPuts};
 use crate::{CommitId, ConnectionId, MessageSequence, QueueId, QueueManager, Refusal, UnitId};
 
 /// A commit that has begun.

@@ -18,7 +18,8 @@ use super::put::push_chunks;
 use crate::fact::Durability;
 use crate::message::BodyName;
 use crate::request::{Decision, PutTarget};
-use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
+use crate::sessions::UnitOfWork;
+use crate::staged_puts::{StagedBody, StagedPut};
 use crate::{BodyId, ConnectionId, QueueManager, Refusal, UnitId};
 
 /// A staged body up to this size is copied, so that it does not keep a whole read buffer alive: all

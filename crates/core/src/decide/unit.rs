@@ -11,7 +11,8 @@ use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
 use crate::request::{Decision, Outcome};
 use crate::returns::ReturningMessage;
-use crate::sessions::{EndedUnit, HeldMessage, StagedGet, StagedPut, UnitOfWork};
+use crate::sessions::{EndedUnit, HeldMessage, StagedGet, UnitOfWork};
+use crate::staged_puts::StagedPut;
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
