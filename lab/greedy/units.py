@@ -10,6 +10,7 @@ from greedy.client import Unit, until
 from greedy.producer import Producer
 
 STAYS = "the message stays in memory"
+RAISED = "MAXUMSGS is raised: some 200 bytes for each put of a unit that commits"
 # What a connection may have at most with its default memory (64 MiB) is some 190,000.
 UNSETTLED = 150_000
 
@@ -60,7 +61,8 @@ def lost(bench, persistent):
 
 CASES = [
     *both("large", "one put of {megabytes} MB", large, why_memory=STAYS),
-    *both("commit", "a commit of {depth} puts", functools.partial(unit, fail=False), weight=20),
+    *both("commit", "a commit of {depth} puts", functools.partial(unit, fail=False), weight=20,
+          why_memory=RAISED),
     *both("rollback", "a roll-back of {depth} puts", functools.partial(unit, fail=True), weight=20),
     Case("unit", "a unit of {depth} persistent puts, from the first to its commit", unit_under_way, weight=20,
          why_memory="256 bytes for each put of an open unit"),

@@ -91,10 +91,8 @@ impl QueueManager {
                 outputs.effects.push(Effect::Stored { location });
             }
             Fact::Abandoned { first, bodies } => {
-                let locations = self.spilled_bodies.take_range(first, bodies);
-                if !locations.is_empty() {
-                    outputs.effects.push(Effect::RemovedMany { locations });
-                }
+                let abandoned = self.spilled_bodies.take_range(first, bodies);
+                self.give_up_abandoned(abandoned, outputs);
             }
             Fact::Defined { definition } => self.apply_definition(*definition),
             Fact::Deleted { queue } => self.apply_deleted(queue, outputs),

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::decide::parts::CommitInParts;
 use crate::queue::{Attention, EntryState, Queue};
 use crate::returns::ReturningMessage;
-use crate::sessions::{Cursor, GetPlaces, LargePut, StagedBody, StagedGet, StagedPut, UnitOfWork};
+use crate::sessions::{Cursor, GetPlaces, LargePut, StagedGet, UnitOfWork};
+use crate::staged_puts::{StagedBody, StagedPut};
 use crate::{ConsumerId, QueueManager};
 
 impl QueueManager {
@@ -31,7 +32,7 @@ impl QueueManager {
         let stored: u64 = self.queues.values().map(|queue| non_persistent(queue)).sum();
         let rolled_back = || self.returns.puts();
         let in_no_part = || self.commits.values().flat_map(CommitInParts::puts);
-        let of_units = || self.units.values().flat_map(|unit| &unit.puts);
+        let of_units = || self.units.values().flat_map(|unit| unit.puts.iter());
         let puts = || of_units().chain(rolled_back()).chain(in_no_part());
         let staged: u64 = puts().map(StagedPut::memory_bytes).sum();
         let to_spill: u64 = puts().map(StagedPut::bytes_to_spill).sum();
@@ -119,7 +120,7 @@ impl QueueManager {
         assert_eq!(uncommitted, queue.uncommitted_gets, "uncommitted gets");
         let back: Vec<u64> = back().map(ReturningMessage::sequence).collect();
         assert_eq!(back.len() as u64, queue.returning, "messages that come back");
-        let puts = self.units.values().flat_map(|unit| &unit.puts);
+        let puts = self.units.values().flat_map(|unit| unit.puts.iter());
         let large = self.large_puts.values().filter(|put| put.queue == id).count();
         let in_no_part = self.commits.values().flat_map(CommitInParts::puts);
         let puts = puts.chain(in_no_part);

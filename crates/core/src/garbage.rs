@@ -1,29 +1,34 @@
-//! Messages that left their queue all at once, by CLEAR or DELETE, and with bodies that are not
-//! given up yet. There may be millions: that is done in slices (`work`).
+//! Messages that left their queue all at once, by CLEAR or DELETE, and bodies in the log to which
+//! no put will refer (a large unit of work was rolled back): what is not given up yet. There may be
+//! millions: that is done in slices (`work`).
 //!
 //! Not here: which messages leave (`apply`). Replicas and replay have no clients that would wait,
 //! and give them up at once.
 //!
-//! Invariant: none of it is in a queue, an index or a count any more, but for the extents of the
-//! log, which stay as long as a body counts as live there.
+//! Invariant: none of it is in a queue, an index, a count or an image any more, but for the extents
+//! of the log, which stay as long as a body counts as live there.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use towline_types::BodyLocation;
 
 use crate::message::Body;
 use crate::queue::{RemovedBlock, RemovedQueue};
+use crate::spilled_bodies::SpilledBlock;
 use crate::{Effect, Outputs, QueueManager};
 
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     queues: VecDeque<RemovedQueue>,
+    /// Bodies without a message.
+    abandoned: VecDeque<Arc<SpilledBlock>>,
 }
 
 impl Garbage {
     pub(crate) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.queues.is_empty() && self.abandoned.is_empty()
     }
 
     pub(crate) fn add(&mut self, removed: RemovedQueue) {
@@ -53,33 +58,62 @@ enum Piece {
 }
 
 impl QueueManager {
-    /// Gives up the bodies of some hundred messages, or as many keys; yields how many. 0: there are
-    /// none.
+    /// No put will refer to these. There may be a million: more than a block is given up in slices.
+    pub(crate) fn give_up_abandoned(
+        &mut self,
+        blocks: Vec<Arc<SpilledBlock>>,
+        outputs: &mut Outputs,
+    ) {
+        if let [few] = blocks.as_slice() {
+            let locations = few.locations().collect();
+            outputs.effects.push(Effect::RemovedMany { locations });
+        } else {
+            self.garbage.abandoned.extend(blocks);
+        }
+    }
+
+    /// Whether bodies are to be given up: the log needs less soon.
+    #[must_use]
+    pub fn has_garbage(&self) -> bool {
+        !self.garbage.is_empty()
+    }
+
+    /// Gives up some hundred bodies of each kind, or as many keys; yields how many. 0: there are none.
     pub(crate) fn give_up_some(&mut self, outputs: &mut Outputs) -> u32 {
-        let block = match self.garbage.next() {
-            None => return 0,
-            Some(Piece::Keys(keys)) => return u32::try_from(keys).unwrap_or(u32::MAX),
-            Some(Piece::Messages(block)) => block,
-        };
+        let mut count = 0;
         let mut locations: Vec<BodyLocation> = Vec::new();
-        let mut count = 1;
-        for message in block.into_messages() {
-            count += 1;
-            if !message.entry.persistent {
-                continue;
+        if let Some(block) = self.garbage.abandoned.pop_front() {
+            locations.extend(block.locations());
+            count += 1 + locations.len();
+        }
+        let block = match self.garbage.next() {
+            None => None,
+            Some(Piece::Keys(keys)) => {
+                count += 1 + keys;
+                None
             }
-            match message.body() {
-                Body::Log(location) => locations.push(location),
-                Body::Chunks(chunks) => locations.extend(chunks.iter()),
-                Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
-                    unreachable!("the body of a persistent message is in the log")
+            Some(Piece::Messages(block)) => Some(block),
+        };
+        if let Some(block) = block {
+            count += 1;
+            for message in block.into_messages() {
+                count += 1;
+                if !message.entry.persistent {
+                    continue;
+                }
+                match message.body() {
+                    Body::Log(location) => locations.push(location),
+                    Body::Chunks(chunks) => locations.extend(chunks.iter()),
+                    Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
+                        unreachable!("the body of a persistent message is in the log")
+                    }
                 }
             }
         }
         if !locations.is_empty() {
             outputs.effects.push(Effect::RemovedMany { locations });
         }
-        count
+        towline_types::fitting(count)
     }
 
     /// Gives up all of it.

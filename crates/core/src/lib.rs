@@ -43,6 +43,7 @@ pub mod selector;
 mod sessions;
 pub mod snapshot;
 mod spilled_bodies;
+mod staged_puts;
 mod status;
 mod work;
 

@@ -17,7 +17,8 @@ use towline_types::Time;
 
 use crate::effect::Outputs;
 use crate::queue::Spot;
-use crate::sessions::{StagedGet, StagedPut};
+use crate::sessions::StagedGet;
+use crate::staged_puts::{StagedPut, StagedPuts};
 use crate::{QueueId, QueueManager};
 
 /// How many have their turn together.
@@ -27,7 +28,7 @@ const PER_TURN: usize = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Returns {
     /// Puts that were rolled back.
-    puts: VecDeque<std::vec::IntoIter<StagedPut>>,
+    puts: VecDeque<StagedPuts>,
     messages: VecDeque<std::vec::IntoIter<ReturningMessage>>,
 }
 
@@ -74,7 +75,7 @@ impl Returns {
 
     /// Puts that still take memory.
     pub(crate) fn puts(&self) -> impl Iterator<Item = &StagedPut> {
-        self.puts.iter().flat_map(|puts| puts.as_slice())
+        self.puts.iter().flat_map(StagedPuts::iter)
     }
 
     /// Messages that are still on their way.
@@ -90,9 +91,9 @@ impl QueueManager {
     }
 
     /// The memory of these puts, which their queues do not count any more, is given back later.
-    pub(crate) fn give_puts_up(&mut self, puts: Vec<StagedPut>) {
+    pub(crate) fn give_puts_up(&mut self, puts: StagedPuts) {
         if !puts.is_empty() {
-            self.returns.puts.push_back(puts.into_iter());
+            self.returns.puts.push_back(puts);
         }
     }
 
@@ -120,8 +121,8 @@ impl QueueManager {
     pub(crate) fn return_some(&mut self, now: Time, outputs: &mut Outputs) -> u32 {
         let mut count = 0;
         if let Some(puts) = self.returns.puts.front_mut() {
-            let some: Vec<StagedPut> = puts.by_ref().take(PER_TURN).collect();
-            if puts.as_slice().is_empty() {
+            let some: Vec<StagedPut> = (0..PER_TURN).map_while(|_| puts.pop()).collect();
+            if puts.is_empty() {
                 self.returns.puts.pop_front();
             }
             some.iter().for_each(|put| self.unstage(put, false));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use towline_types::{Payload, Time, limits};
+use towline_types::{Payload, Time};
 
 use crate::hash::FastMap;
 use crate::log_room::log_room_of;
@@ -12,6 +12,7 @@ use crate::message::Header;
 use crate::principal::Principal;
 use crate::queue::{Attention, KeyCursor, ScanCursor, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
+use crate::staged_puts::StagedPuts;
 use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
 /// A connection, and what it has open.
@@ -93,46 +94,6 @@ impl Consumer {
     }
 }
 
-/// A put that waits for its unit of work to commit.
-#[derive(Debug)]
-pub(crate) struct StagedPut {
-    pub(crate) queue: QueueId,
-    pub(crate) header: Header,
-    pub(crate) body: StagedBody,
-}
-
-/// Where the body of a staged put is.
-#[derive(Debug)]
-pub(crate) enum StagedBody {
-    Here(Payload),
-    /// On its way to the log, or there, in chunks.
-    Spilled {
-        body: BodyId,
-        chunks: u32,
-        bytes: u64,
-    },
-}
-
-impl StagedPut {
-    /// Bytes of the body that are in memory.
-    pub(crate) fn bytes_here(&self) -> u64 {
-        match &self.body {
-            StagedBody::Here(content) => content.len() as u64,
-            StagedBody::Spilled { .. } => 0,
-        }
-    }
-
-    /// Bytes of memory that are counted for it.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.bytes_here() + limits::STAGED_PUT_BYTES
-    }
-
-    /// Bytes that could be in the log instead of in memory.
-    pub(crate) fn bytes_to_spill(&self) -> u64 {
-        if self.header.persistent { self.bytes_here() } else { 0 }
-    }
-}
-
 /// A put with a body that goes to the log in pieces before it is decided.
 #[derive(Debug)]
 pub(crate) struct LargePut {
@@ -198,7 +159,7 @@ impl EndedUnit {
 pub(crate) struct UnitOfWork {
     pub(crate) connection: ConnectionId,
     pub(crate) opened_at: Time,
-    pub(crate) puts: Vec<StagedPut>,
+    pub(crate) puts: StagedPuts,
     pub(crate) gets: Vec<StagedGet>,
     pub(crate) get_places: GetPlaces,
     /// Of all puts.
@@ -218,7 +179,7 @@ impl UnitOfWork {
         UnitOfWork {
             connection,
             opened_at,
-            puts: Vec::new(),
+            puts: StagedPuts::default(),
             gets: Vec::new(),
             get_places: GetPlaces::default(),
             bytes: 0,

@@ -36,7 +36,7 @@ use crate::record::{
     put_varint, read_level,
 };
 use crate::request::Limits;
-use crate::spilled_bodies::Pieces;
+use crate::spilled_bodies::{Pieces, SpilledBlock};
 use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
@@ -49,9 +49,12 @@ const VERSION_WITHOUT_MESSAGES: u8 = 1;
 const OUTLINE_HAS_FIELDS: u8 = 0x80;
 
 /// What is to be written of an image. Taken in a moment; written and encoded without the rules.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ImagePlan {
     bytes: Vec<u8>,
+    /// Where in `bytes` the bodies go of which no put has come.
+    ahead_at: usize,
+    ahead: Vec<Arc<SpilledBlock>>,
     /// Where in `bytes` the outlines of a queue go.
     outlines: Vec<(usize, Vec<BlockPlan>)>,
     jobs: Vec<PageJob>,
@@ -89,7 +92,9 @@ impl ImagePlan {
     pub fn encode(&self, stored: &[Option<StoredPage>]) -> Vec<u8> {
         assert_eq!(stored.len(), self.jobs.len(), "each job has an outcome");
         let mut out = Vec::with_capacity(self.bytes.len() + 64 * self.jobs.len());
-        let mut from = 0;
+        out.extend_from_slice(self.between(0, self.ahead_at));
+        self.ahead.iter().for_each(|block| put_ahead(block, &mut out));
+        let mut from = self.ahead_at;
         for (at, blocks) in &self.outlines {
             out.extend_from_slice(self.between(from, *at));
             from = *at;
@@ -121,6 +126,18 @@ impl ImagePlan {
         match self.bytes.get(from..to) {
             Some(bytes) => bytes,
             None => unreachable!("no bytes {from} to {to} in a plan of {}", self.bytes.len()),
+        }
+    }
+}
+
+/// Bodies of which no put has come.
+fn put_ahead(block: &SpilledBlock, out: &mut Vec<u8>) {
+    for (body, chunks) in block.iter() {
+        put_varint(body.0, out);
+        put_varint(chunks.len() as u64, out);
+        for chunk in chunks {
+            put_varint(chunk.lsn.0, out);
+            put_varint(u64::from(chunk.bytes), out);
         }
     }
 }
@@ -161,8 +178,7 @@ impl QueueManager {
     pub fn plan_image(&mut self) -> ImagePlan {
         assert!(!self.has_parts(), "an image within a commit would lose a part of it");
         let obsolete = self.take_obsolete_pages();
-        let mut plan =
-            ImagePlan { bytes: Vec::new(), outlines: Vec::new(), jobs: Vec::new(), obsolete };
+        let mut plan = ImagePlan { obsolete, ..ImagePlan::default() };
         let out = &mut plan.bytes;
         out.extend_from_slice(MAGIC);
         let has_fields = self.level >= LEVEL_OF_FIELDS;
@@ -174,16 +190,11 @@ impl QueueManager {
         put_varint(u64::from(self.next.queue), out);
         put_varint(self.next.body, out);
         put_varint(self.spilled_bodies.len() as u64, out);
-        for (body, chunks) in self.spilled_bodies.iter() {
-            // What is carried forward goes to the log in one run with its put.
-            assert!(matches!(body, BodyName::Own(_)), "{body:?} is between runs");
-            put_varint(body.number(), out);
-            put_varint(chunks.len() as u64, out);
-            for chunk in chunks {
-                put_varint(chunk.lsn.0, out);
-                put_varint(u64::from(chunk.bytes), out);
-            }
-        }
+        // What is carried forward goes to the log in one run with its put.
+        assert!(!self.spilled_bodies.has_carried(), "a body is between runs");
+        plan.ahead_at = plan.bytes.len();
+        plan.ahead = self.spilled_bodies.blocks().map(Arc::clone).collect();
+        let out = &mut plan.bytes;
         put_varint(self.catalogue.durable().count() as u64, out);
         for definition in self.catalogue.durable() {
             encode_definition(definition, &mut plan.bytes);

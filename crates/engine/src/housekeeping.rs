@@ -95,9 +95,11 @@ impl Pressure {
     /// oldest position: one, then the next one only if that did not help.
     fn relieve(&mut self, door: &Door) {
         let (oldest, keep_from, waits) = door.look(|instance| {
-            (instance.oldest_of_units(), instance.keep_from(), instance.waits_for_log())
+            let waits = instance.waits_for_log() || instance.gives_log_back();
+            (instance.oldest_of_units(), instance.keep_from(), waits)
         });
-        // The end of a unit would wait as well, and one after the other went for nothing.
+        // The end of a unit would wait as well, or that of the last one has given back a part only:
+        // one after the other went for nothing.
         let Some(oldest) = oldest.filter(|_| !waits) else { return };
         let log = door.log();
         let tail = log.tail();

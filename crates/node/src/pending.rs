@@ -70,6 +70,11 @@ impl Pending {
         Some(DurableRun { end: run.end, reply: run.reply })
     }
 
+    /// Where the newest run ends.
+    pub(crate) fn end(&self) -> Option<Lsn> {
+        self.runs.back().map(|run| run.end)
+    }
+
     /// Whether nothing is on its way.
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()

@@ -152,13 +152,17 @@ pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 /// put of another client waits until so much is written: 16 ms at 250 MB/s.
 pub const LOG_BEHIND_BYTES: u64 = 4 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
-pub const LOG_CAUGHT_UP_BYTES: u64 = 2 * 1024 * 1024;
+pub const LOG_CAUGHT_UP_BYTES: u64 = 3 * 1024 * 1024;
 /// Messages without an answer, in bytes, up to which a connection does not wait for a log that is
 /// behind: one step. In turn with those that fill the log, each of which adds a step, a small
 /// message would wait for as many steps as there are of them.
 pub const LOG_SHARE_BYTES: u64 = STEP_BYTES_MAX as u64;
 /// So much beyond [`LOG_BEHIND_BYTES`] all connections within their shares may add.
 pub const LOG_SHARES_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of large messages, and of commits in parts, that the log has taken and its disk has not
+/// written, beyond which the next piece waits: about ten milliseconds of writing, for which what
+/// others log waits as well.
+pub const PIECES_AHEAD_BYTES: u64 = 2 * 1024 * 1024;
 /// A persistent message longer than this goes to the log in pieces, with the turns of others
 /// between them.
 pub const PUT_AT_ONCE_BYTES_MAX: usize = 1024 * 1024;
@@ -255,6 +259,10 @@ pub const PRODUCER_CREDIT_MIN: u32 = 10;
 const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
 const _: () = assert!(LOG_SHARE_BYTES <= LOG_SHARES_BYTES_MAX / 16);
+// One batch is written while the next one fills.
+const _: () = assert!(PIECES_AHEAD_BYTES >= 2 * PUT_AT_ONCE_BYTES_MAX as u64);
+// Pieces alone never keep a log from having caught up.
+const _: () = assert!(PIECES_AHEAD_BYTES + PUT_AT_ONCE_BYTES_MAX as u64 <= LOG_CAUGHT_UP_BYTES);
 const _: () = assert!(BODY_CHUNK_BYTES <= PUT_AT_ONCE_BYTES_MAX);
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector finds properties of ordinary length.

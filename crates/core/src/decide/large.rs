@@ -17,7 +17,8 @@ use crate::fact::{Durability, Fact};
 use crate::log_room::log_room_of;
 use crate::message::{Body, BodyName, NewMessage};
 use crate::request::{Decision, PutTarget};
-use crate::sessions::{LargePut, StagedBody, StagedPut};
+use crate::sessions::LargePut;
+use crate::staged_puts::{StagedBody, StagedPut};
 use crate::{BodyId, LargePutId, QueueId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {

@@ -19,14 +19,15 @@ use crate::log_room::{log_room_of, log_room_of_gets};
 use crate::message::{Body, BodyName, Message};
 use crate::record::fields::LEVEL_OF_FIELDS;
 use crate::request::{Decision, Outcome};
-use crate::sessions::{StagedBody, StagedGet, StagedPut, UnitOfWork};
+use crate::sessions::{StagedGet, UnitOfWork};
+use crate::staged_puts::{StagedBody, StagedPut, StagedPuts};
 use crate::{CommitId, ConnectionId, MessageSequence, QueueId, QueueManager, Refusal, UnitId};
 
 /// A commit that has begun.
 #[derive(Debug)]
 pub(crate) struct CommitInParts {
     /// What is in no part yet.
-    puts: std::vec::IntoIter<StagedPut>,
+    puts: StagedPuts,
     gets: std::vec::IntoIter<StagedGet>,
     /// Deliveries that were settled, but not accepted: decided with the completion.
     others: Vec<StagedGet>,
@@ -50,7 +51,7 @@ struct Decided {
 impl CommitInParts {
     fn of(unit: UnitOfWork) -> CommitInParts {
         CommitInParts {
-            puts: unit.puts.into_iter(),
+            puts: unit.puts,
             gets: unit.gets.into_iter(),
             others: Vec::new(),
             decided: FastMap::default(),
@@ -67,8 +68,8 @@ impl CommitInParts {
     }
 
     /// Puts that are in no part yet.
-    pub(crate) fn puts(&self) -> &[StagedPut] {
-        self.puts.as_slice()
+    pub(crate) fn puts(&self) -> impl Iterator<Item = &StagedPut> {
+        self.puts.iter()
     }
 
     /// Gets that are in no part yet.
@@ -86,7 +87,7 @@ impl CommitInParts {
     #[cfg(test)]
     pub(crate) fn bodies_ahead(&self) -> u64 {
         let ahead = |put: &&StagedPut| matches!(put.body, StagedBody::Spilled { .. });
-        self.puts().iter().filter(ahead).count() as u64
+        self.puts().filter(ahead).count() as u64
     }
 }
 
@@ -146,7 +147,7 @@ impl QueueManager {
         let (mut part, mut count, mut bytes) = (Part::default(), 0, 0);
         while count < limits::OPERATIONS_PER_PART && bytes < limits::PUT_AT_ONCE_BYTES_MAX as u64 {
             count += 1;
-            if let Some(put) = commit.puts.next() {
+            if let Some(put) = commit.puts.pop() {
                 bytes += put.bytes_here();
                 self.put_in_part(&mut commit, put, &mut part, out);
             } else if let Some(get) = commit.gets.next() {

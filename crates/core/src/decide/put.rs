@@ -7,7 +7,7 @@ use crate::message::{Body, BodyName, Header, Message, NewMessage};
 use crate::object::QueueKind;
 use crate::record::fields::LEVEL_OF_FIELDS;
 use crate::request::{Decision, PutTarget};
-use crate::sessions::{StagedBody, StagedPut};
+use crate::staged_puts::{StagedBody, StagedPut};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {

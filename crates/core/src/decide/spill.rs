@@ -18,7 +18,8 @@ use super::put::push_chunks;
 use crate::fact::Durability;
 use crate::message::BodyName;
 use crate::request::{Decision, PutTarget};
-use crate::sessions::{StagedBody, StagedPut, UnitOfWork};
+use crate::sessions::UnitOfWork;
+use crate::staged_puts::{StagedBody, StagedPut};
 use crate::{BodyId, ConnectionId, QueueManager, Refusal, UnitId};
 
 /// A staged body up to this size is copied, so that it does not keep a whole read buffer alive: all
@@ -84,7 +85,7 @@ impl QueueManager {
     fn spill(&mut self, id: UnitId, out: &mut Decision) {
         let Some(unit) = self.units.get_mut(&id) else { return };
         let first = BodyId(self.next.body);
-        for put in unit.puts.iter_mut().skip(unit.spilled_puts) {
+        for put in unit.puts.iter_mut_from(unit.spilled_puts) {
             let bytes = put.bytes_to_spill();
             if bytes == 0 {
                 continue;

@@ -11,7 +11,8 @@ use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
 use crate::request::{Decision, Outcome};
 use crate::returns::ReturningMessage;
-use crate::sessions::{EndedUnit, HeldMessage, StagedGet, StagedPut, UnitOfWork};
+use crate::sessions::{EndedUnit, HeldMessage, StagedGet, UnitOfWork};
+use crate::staged_puts::StagedPut;
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
@@ -150,14 +151,14 @@ impl QueueManager {
         }
     }
 
-    fn commit(&mut self, now: Time, unit: UnitOfWork, out: &mut Decision) {
+    fn commit(&mut self, now: Time, mut unit: UnitOfWork, out: &mut Decision) {
         let mut unlogged = Vec::new();
         let waits = |put: &StagedPut| {
             self.queues.get(&put.queue).is_some_and(|queue| queue.must_wait_its_turn())
         };
         let behind = unit.puts.iter().any(waits);
         out.facts.reserve(unit.puts.len() + unit.gets.len() + 1);
-        for put in unit.puts {
+        while let Some(put) = unit.puts.pop() {
             self.unstage(&put, true);
             if put.header.persistent {
                 self.push_put(put, out);
@@ -206,9 +207,8 @@ impl QueueManager {
     /// Of a large unit that is done in slices.
     pub(crate) fn roll_back(&mut self, now: Time, unit: UnitOfWork, facts: &mut dyn LazyFacts) {
         let in_slices = self.return_in_slices(unit.messages());
-        for of_queue in unit.puts.chunk_by(|put, next| put.queue == next.queue) {
-            let Some(queue) = of_queue.first().map(|put| put.queue) else { continue };
-            self.queue_mut(queue).reserved -= of_queue.len() as u64;
+        for (queue, puts) in unit.puts.by_queue() {
+            self.queue_mut(queue).reserved -= puts;
             self.reap(queue);
         }
         if in_slices {

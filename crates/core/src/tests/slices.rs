@@ -9,10 +9,11 @@ use towline_types::limits::{
     RETURNED_PLACES_MAX,
 };
 
-use super::rig::{Rig, first_byte, message, spec};
+use super::rig::{CLIENT, Rig, first_byte, message, persistent, spec};
 use crate::object::ObjectType;
 use crate::{
-    ConsumerId, ConsumerMode, ConsumerSpec, Delivery, Effect, FilterKey, NewMessage, Outcome,
+    ConsumerId, ConsumerMode, ConsumerSpec, Delivery, Effect, FilterKey, Limits, NewMessage,
+    Outcome,
 };
 
 /// A consumer of messages that begin with this byte.
@@ -400,6 +401,46 @@ fn a_queue_of_many_messages_is_cleared_or_deleted_at_once_and_its_bodies_go_in_s
         if !deletes {
             assert_eq!(rig.browse("Q"), ["later"]);
         }
+    }
+}
+
+/// The fact says it of all of them at once; what the log needs less is counted in slices.
+#[test]
+fn bodies_of_a_large_unit_that_is_rolled_back_are_given_up_in_slices_however_it_ends() {
+    for end in ["discharge", "lost", "age", "press"] {
+        let mut rig = Rig::with(Limits { unit_staged_bytes_max: 0, ..Limits::default() });
+        rig.keeps_garbage = true;
+        rig.define("Q");
+        let target = rig.open_put("Q").unwrap();
+        let unit = rig.declare();
+        for _ in 0..3_000 {
+            rig.send(&target, persistent("x"), Some(unit)).unwrap();
+        }
+        assert_eq!(rig.stored.len(), 3_000);
+        match end {
+            "discharge" => rig.discharge(unit, true).unwrap(),
+            "lost" => rig.disconnect(CLIENT, true),
+            "age" => {
+                rig.now = rig.now + Limits::default().unit_age_max;
+                rig.core.tick(rig.now, &mut rig.outputs);
+            }
+            _ => assert!(rig.press()),
+        }
+        rig.take_outputs();
+        rig.sync();
+        assert_eq!((rig.stored.len(), rig.depth("Q")), (3_000, 0), "{end}");
+        let image = rig.image();
+        let again = rig.restart_whole(&image, rig.durable, rig.log.len());
+        assert!(again.stored.is_empty() && again.shares().is_empty(), "{end}: not in an image");
+        rig.core.audit();
+        while rig.core.has_garbage() {
+            let before = rig.stored.len();
+            rig.slice(1);
+            rig.take_outputs();
+            assert!(before - rig.stored.len() <= 512, "{end}: too many in one turn");
+        }
+        assert!(rig.stored.is_empty(), "{end}: each of them");
+        rig.core.audit();
     }
 }
 

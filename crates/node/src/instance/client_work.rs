@@ -12,9 +12,10 @@
 
 use std::collections::VecDeque;
 
-use towline_core::{CommitId, ConnectionId, FastMap, LargePutId, UnitId};
-use towline_types::{Time, limits};
+use towline_core::{CommitId, ConnectionId, Decision, Fact, FastMap, LargePutId, UnitId};
+use towline_types::{Lsn, Time, limits};
 
+use super::pieces_ahead::PiecesAhead;
 use super::{Instance, Outbound};
 use crate::journal::Journal;
 use crate::request::{Request, Response};
@@ -29,6 +30,7 @@ pub(super) struct ClientWork {
     turns: VecDeque<ConnectionId>,
     /// Clients that wait with a commit until an image is taken.
     postponed: Vec<ConnectionId>,
+    ahead: PiecesAhead,
 }
 
 #[derive(Debug, Default)]
@@ -79,11 +81,6 @@ impl BusyClient {
 }
 
 impl ClientWork {
-    /// Whether no client has any.
-    pub(super) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
     /// How many clients have some, those among them that wait for an image.
     pub(super) fn len(&self) -> usize {
         self.clients.len()
@@ -115,6 +112,16 @@ impl ClientWork {
         self.clients.entry(connection).or_default().waiting.push_front(request);
         self.turns.retain(|known| *known != connection);
         self.postponed.push(connection);
+    }
+
+    /// Whether one of them can go on, as far as they know.
+    pub(super) fn can_go_on(&self) -> bool {
+        !self.turns.is_empty() && !self.ahead.are_enough()
+    }
+
+    /// The log is durable up to here.
+    pub(super) fn durable(&mut self, upto: Lsn) {
+        self.ahead.are_durable(upto);
     }
 
     /// What was postponed has its turn.
@@ -153,16 +160,17 @@ impl Instance {
         self.request(now, connection, request, journal, out);
     }
 
-    /// Whether [`Instance::do_client_work`] has anything to do now: not while the log is behind.
+    /// Whether [`Instance::do_client_work`] has anything to do now: not while the log is behind, or
+    /// has enough of it that is not written.
     pub(super) fn has_client_work(&self, journal: &dyn Journal) -> bool {
-        !self.client_work.is_empty() && !self.is_stalled() && !journal.is_behind()
+        self.has_work_for_log() && !journal.is_behind()
     }
 
     /// Whether clients have work that waits until the log has caught up. Behind runs that wait for
-    /// the log it waits for them.
+    /// the log it waits for them, and behind enough pieces until some are durable.
     #[must_use]
     pub fn has_work_for_log(&self) -> bool {
-        !self.client_work.is_empty() && !self.is_stalled()
+        self.client_work.can_go_on() && !self.is_stalled()
     }
 
     /// Whether clients wait with their commits for an image: [`super::Input::Tick`] must come.
@@ -261,7 +269,11 @@ impl Instance {
                 LongRequest::Commit(commit) => self.rules.next_part(commit.id, &mut self.decision),
             };
             if goes_on {
+                let bytes = bytes_to_log(&self.decision);
                 self.carry_out(now, None, journal, out);
+                if let Some(end) = self.pending.end().filter(|_| bytes > 0 && !self.is_stalled()) {
+                    self.client_work.ahead.went(end, bytes);
+                }
                 return UNITS_PER_PIECE;
             }
             client.doing = None;
@@ -414,4 +426,10 @@ impl Instance {
             self.holdings.doomed.insert(connection, unit);
         }
     }
+}
+
+/// Bytes that the log takes of a decision, about.
+fn bytes_to_log(decision: &Decision) -> u64 {
+    let logged = decision.facts.iter().take(decision.logged);
+    logged.map(Fact::log_room).sum::<u64>() / 2
 }

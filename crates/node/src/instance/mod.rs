@@ -11,6 +11,7 @@ mod decide;
 mod defaults;
 mod holdings;
 mod image;
+mod pieces_ahead;
 mod step;
 mod units;
 mod waiting_image;
@@ -219,7 +220,7 @@ impl Instance {
             }
             Input::LogPressed(percent) => {
                 // It would give nothing back before the log takes runs, and then the next one went.
-                if !self.waits_for_log() {
+                if !self.waits_for_log() && !self.gives_log_back() {
                     self.end_oldest_unit(now, percent, journal, out);
                 }
             }
@@ -289,7 +290,7 @@ impl Instance {
     /// Whether [`Input::Work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.rules.has_work() || (!self.client_work.is_empty() && self.stalled.is_empty())
+        self.rules.has_work() || self.has_work_for_log()
     }
 
     /// Where the body of a fetch is now; see [`Instance::body_now`].
@@ -317,6 +318,7 @@ impl Instance {
     fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
         // Two log writers may report in either order; the later report says it all.
         self.durable = self.durable.max(upto);
+        self.client_work.durable(self.durable);
         let mut facts = std::mem::take(&mut self.durable_facts);
         while let Some(run) = self.pending.take_durable(self.durable, &mut facts) {
             let DurableRun { end, reply } = run;

@@ -38,6 +38,13 @@ impl Instance {
         self.rules.has_bodies_ahead()
     }
 
+    /// Whether bodies are being given up, in slices: it is not known yet how much of the log is
+    /// needed.
+    #[must_use]
+    pub fn gives_log_back(&self) -> bool {
+        self.rules.has_garbage()
+    }
+
     /// What units of work take.
     #[must_use]
     pub fn units_status(&self) -> UnitsStatus {

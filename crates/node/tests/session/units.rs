@@ -6,7 +6,8 @@ use std::time::Duration;
 use towline_amqp::LinkId;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::types::{DeliveryState, Outcome, Symbol, TxnId, condition};
-use towline_types::limits;
+use towline_node::Input;
+use towline_types::{Lsn, limits};
 
 use crate::rig::{Client, Got, Received, Rig};
 use crate::text::message;
@@ -86,6 +87,35 @@ fn what_is_settled_in_a_unit_that_was_given_up_goes_back_at_once_when_it_is_too_
     rig.credit(&mut client, back, 2);
     assert_eq!(rig.received(&mut client), [Got::text("more")], "the last one");
     rejected_with(rig.discharge(&mut client, &unit, false), &condition::TRANSACTION_TIMEOUT);
+}
+
+#[test]
+fn no_other_unit_is_ended_for_the_log_while_the_bodies_of_the_last_one_are_given_up() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let body = "x".repeat(2_000);
+    for number in 0..2 {
+        let unit = rig.declare(&mut client);
+        for put in 0..1_100 {
+            let delivery = number * 1_100 + put;
+            rig.send_in(&mut client, sender, delivery, message(&body).durable(), &unit);
+        }
+    }
+    assert!(rig.units_status().log_bytes > 4_000_000, "both are there, in several blocks");
+    let open_after = |rig: &mut Rig, input: Input<'_>| {
+        rig.instance.step(rig.now, input, &rig.log, &mut rig.out);
+        rig.units_status().open
+    };
+    assert_eq!(open_after(&mut rig, Input::LogPressed(85)), 1);
+    let durable = Lsn(rig.log.durable.get());
+    assert_eq!(open_after(&mut rig, Input::Durable(durable)), 1);
+    assert!(rig.instance.gives_log_back());
+    assert_eq!(open_after(&mut rig, Input::LogPressed(85)), 1, "what that gives is not known yet");
+    rig.slices();
+    assert!(!rig.instance.gives_log_back());
+    assert_eq!(open_after(&mut rig, Input::LogPressed(85)), 0);
 }
 
 #[test]
