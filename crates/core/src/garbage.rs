@@ -50,6 +50,25 @@ impl Garbage {
     }
 }
 
+/// Adds where the bodies of a block are; yields how many messages it has.
+fn give_up_bodies(block: RemovedBlock, locations: &mut Vec<BodyLocation>) -> usize {
+    let mut count = 0;
+    for message in block.into_messages() {
+        count += 1;
+        if !message.entry.persistent {
+            continue;
+        }
+        match message.body() {
+            Body::Log(location) => locations.push(location),
+            Body::Chunks(chunks) => locations.extend(chunks.iter()),
+            Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
+                unreachable!("the body of a persistent message is in the log")
+            }
+        }
+    }
+    count
+}
+
 /// What one step gives up.
 enum Piece {
     Messages(RemovedBlock),
@@ -78,7 +97,8 @@ impl QueueManager {
         !self.garbage.is_empty()
     }
 
-    /// Gives up some hundred bodies of each kind, or as many keys; yields how many. 0: there are none.
+    /// Gives up some hundred bodies of each kind, or as many keys; yields how many. 0: there are
+    /// none.
     pub(crate) fn give_up_some(&mut self, outputs: &mut Outputs) -> u32 {
         let mut count = 0;
         let mut locations: Vec<BodyLocation> = Vec::new();
@@ -86,29 +106,10 @@ impl QueueManager {
             locations.extend(block.locations());
             count += 1 + locations.len();
         }
-        let block = match self.garbage.next() {
-            None => None,
-            Some(Piece::Keys(keys)) => {
-                count += 1 + keys;
-                None
-            }
-            Some(Piece::Messages(block)) => Some(block),
-        };
-        if let Some(block) = block {
-            count += 1;
-            for message in block.into_messages() {
-                count += 1;
-                if !message.entry.persistent {
-                    continue;
-                }
-                match message.body() {
-                    Body::Log(location) => locations.push(location),
-                    Body::Chunks(chunks) => locations.extend(chunks.iter()),
-                    Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
-                        unreachable!("the body of a persistent message is in the log")
-                    }
-                }
-            }
+        match self.garbage.next() {
+            None => {}
+            Some(Piece::Keys(keys)) => count += 1 + keys,
+            Some(Piece::Messages(block)) => count += 1 + give_up_bodies(block, &mut locations),
         }
         if !locations.is_empty() {
             outputs.effects.push(Effect::RemovedMany { locations });
