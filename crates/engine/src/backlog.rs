@@ -8,7 +8,7 @@
 //! is kept of a connection that has ended.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::task::{Context, Waker};
 
 use towline_core::{ConnectionId, FastMap};
@@ -24,6 +24,8 @@ pub(crate) struct Backlog {
     has_work: AtomicBool,
     /// A task waits.
     is_awaited: AtomicBool,
+    /// What connections within their shares added since the log had caught up.
+    shares_bytes: AtomicU64,
     waiting: Mutex<WaitingTasks>,
 }
 
@@ -53,13 +55,23 @@ impl Backlog {
     /// has caught up well: clients are not to be stopped for each batch.
     pub(crate) fn is_behind(&self, unsynced_bytes: u64, was: bool) -> bool {
         let most = if was { limits::LOG_CAUGHT_UP_BYTES } else { limits::LOG_BEHIND_BYTES };
+        if unsynced_bytes <= limits::LOG_CAUGHT_UP_BYTES
+            && self.shares_bytes.load(Ordering::Relaxed) > 0
+        {
+            self.shares_bytes.store(0, Ordering::Relaxed);
+        }
         unsynced_bytes > most || self.is_stalled.load(Ordering::SeqCst)
     }
 
-    /// Whether a log that is behind takes more of connections that have little on their way.
-    pub(crate) fn takes_shares(&self, unsynced_bytes: u64) -> bool {
-        const MOST: u64 = limits::LOG_BEHIND_BYTES + limits::LOG_SHARES_BYTES_MAX;
-        unsynced_bytes <= MOST && !self.is_stalled.load(Ordering::SeqCst)
+    /// Whether a log that is behind takes so much of a connection that has little on its way. Not
+    /// without end: so many of them may come that the log would never catch up, and those that wait
+    /// in turn would wait for ever.
+    pub(crate) fn takes_share(&self, bytes: u64) -> bool {
+        if self.is_stalled.load(Ordering::SeqCst) {
+            return false;
+        }
+        let before = self.shares_bytes.fetch_add(bytes, Ordering::Relaxed);
+        before + bytes <= limits::LOG_SHARES_BYTES_MAX
     }
 
     /// Wakes the task when the log has caught up. False: it has already.
@@ -150,12 +162,18 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_taken_up_to_a_bound_of_their_own_and_not_while_runs_wait() {
+    fn shares_are_taken_up_to_a_bound_until_the_log_has_caught_up_and_not_while_runs_wait() {
         let backlog = Backlog::default();
-        let most = HIGH + limits::LOG_SHARES_BYTES_MAX;
-        assert!(backlog.takes_shares(most) && !backlog.takes_shares(most + 1));
+        let share = limits::LOG_SHARES_BYTES_MAX / 4;
+        for _ in 0..2 {
+            assert!((0..4).all(|_| backlog.takes_share(share)));
+            assert!(!backlog.takes_share(1), "those that wait in turn have theirs first");
+            assert!(backlog.is_behind(LOW + 1, true));
+            assert!(!backlog.takes_share(1), "it has not caught up");
+            assert!(!backlog.is_behind(LOW, true));
+        }
         backlog.stalls(true);
-        assert!(!backlog.takes_shares(0));
+        assert!(!backlog.takes_share(0));
     }
 
     /// Notes in which order tasks are woken.

@@ -149,9 +149,9 @@ impl Door {
         self.backlog.is_behind(self.running_log().unsynced_bytes(), was)
     }
 
-    /// Whether a log that is behind takes more of connections that have little on their way.
-    pub fn log_takes_shares(&self) -> bool {
-        self.backlog.takes_shares(self.running_log().unsynced_bytes())
+    /// Whether a log that is behind takes so much of a connection that has little on its way.
+    pub fn log_takes_share(&self, bytes: u64) -> bool {
+        self.backlog.takes_share(bytes)
     }
 
     /// Wakes the task of a connection when the log has caught up. False: it has already.

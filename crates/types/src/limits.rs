@@ -157,7 +157,8 @@ pub const LOG_CAUGHT_UP_BYTES: u64 = 3 * 1024 * 1024;
 /// behind: one step. In turn with those that fill the log, each of which adds a step, a small
 /// message would wait for as many steps as there are of them.
 pub const LOG_SHARE_BYTES: u64 = STEP_BYTES_MAX as u64;
-/// So much beyond [`LOG_BEHIND_BYTES`] all connections within their shares may add.
+/// So much all connections within their shares may add to a log that is behind, until it has caught
+/// up and those that wait in turn have theirs.
 pub const LOG_SHARES_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Bytes of large messages, and of commits in parts, that the log has taken and its disk has not
 /// written, beyond which the next piece waits: about ten milliseconds of writing, for which what

@@ -407,7 +407,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let count = portion::of_step(&self.requests);
         let requests = self.requests.get(..count).unwrap_or_default();
         self.waits_for_log =
-            self.log_is_behind && portion::adds_to_log(requests) && !self.is_within_share();
+            self.log_is_behind && portion::adds_to_log(requests) && !self.is_within_share(count);
         if count == 0 || self.waits_for_log || self.is_shut {
             return false;
         }
@@ -422,10 +422,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     /// Whether it has so little on its way that it does not wait in turn with those that fill the
-    /// log.
-    fn is_within_share(&self) -> bool {
-        let bytes = self.front.incoming_bytes() as u64;
-        bytes <= limits::LOG_SHARE_BYTES && self.door.log_takes_shares()
+    /// log. What has no body is a record as well.
+    fn is_within_share(&self, requests: usize) -> bool {
+        const RECORD_BYTES: u64 = 128;
+        let bytes = (self.front.incoming_bytes() as u64).max(requests as u64 * RECORD_BYTES);
+        bytes <= limits::LOG_SHARE_BYTES && self.door.log_takes_share(bytes)
     }
 
     /// Has the task woken when the log has caught up, if anything waits for that. True when it has
