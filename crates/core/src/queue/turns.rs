@@ -2,8 +2,9 @@
 //! its consumers in turn. A connection with a thousand consumers gets no more than one
 //! with a single one.
 //!
-//! Invariants: a connection that has a consumer here is the current one, or stands once in the order
-//! and in `lines`; there is a current one unless none is here; a consumer is here at most once.
+//! Invariants: a connection that has a consumer here is the current one, or stands once in the
+//! order and in `lines`; there is a current one unless none is here; a consumer is here at most
+//! once.
 
 use std::collections::VecDeque;
 
