@@ -346,13 +346,16 @@ impl Service<'_> {
             return Look::OutOfLooks;
         }
         loop {
+            // A search may use up all looks to index a block. What it found there is looked at all
+            // the same: the block may have left when this consumer has its next turn.
+            let may_search = self.budget.looks > 0;
             let Some(search) = self.search(attention, cursor) else { return Look::OutOfLooks };
             let spot = match search {
                 Search::Found(spot) => spot,
                 Search::OnPage(away) => return Look::Page(away),
                 Search::Nothing => return Look::Nothing,
             };
-            if !self.budget.spend_look() {
+            if !self.budget.spend_look() && !may_search {
                 return Look::OutOfLooks;
             }
             if self.queue.is_expired(spot, self.now) {
@@ -413,6 +416,9 @@ impl Service<'_> {
                 KeySearch::Found(spot) => return Some(Search::Found(spot)),
                 KeySearch::OnPage(away) => return Some(Search::OnPage(away)),
                 KeySearch::Nothing => return Some(Search::Nothing),
+                KeySearch::Further(_) | KeySearch::ToIndex(_) if self.budget.looks <= 0 => {
+                    return None;
+                }
                 KeySearch::Further(rank) => {
                     cursor.search_on(rank);
                     self.budget.looks -= 1;
@@ -422,9 +428,6 @@ impl Service<'_> {
                     begins.into_iter().for_each(|rank| cursor.search_on(rank));
                     self.budget.looks -= self.queue.index_block(block);
                 }
-            }
-            if self.budget.looks <= 0 {
-                return None;
             }
         }
     }

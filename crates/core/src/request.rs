@@ -220,7 +220,7 @@ impl fmt::Debug for Filter {
 }
 
 /// A key of a message, hashed as in its [`Header`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterKey {
     /// [`Header::correlation_hash`].
     Correlation(u64),

@@ -22,6 +22,9 @@ use towline_logging::log;
 
 /// How often blocks are evicted while there are too many, and few of them may leave.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Blocks that leave while all others wait: what is in the index of keys of each goes with it, 256
+/// messages or as many for both kinds of keys.
+const LEAVING_AT_ONCE: usize = 8;
 /// So many rounds in a row in which no block could leave are a reason to wait for the next step of
 /// the instance: a round examines 256 blocks, and a block stays for two rounds after it was read.
 /// A thousand queues with two blocks each may be more than there should be, for days.
@@ -108,7 +111,9 @@ fn evict_some(door: &Door, pages: &Pages) -> Result<bool, LogError> {
     if jobs.is_empty() {
         return Ok(false);
     }
-    let stored = write(pages, &jobs)?;
-    door.look(|instance| instance.pages_stored(stored.into_iter().flatten().collect(), true));
+    let stored: Vec<_> = write(pages, &jobs)?.into_iter().flatten().collect();
+    for some in stored.chunks(LEAVING_AT_ONCE) {
+        door.look(|instance| instance.pages_stored(some.to_vec(), true));
+    }
     Ok(true)
 }

@@ -4,7 +4,7 @@
 //!
 //! Invariants: a connection that has a consumer here is the current one, or stands once in the
 //! order and in `lines`; there is a current one unless none is here; a consumer is here at most
-//! once.
+//! once; `consumers` counts them.
 
 use std::collections::VecDeque;
 
@@ -22,6 +22,8 @@ pub(crate) struct Turns {
     /// The others; the first one is next.
     order: VecDeque<ConnectionId>,
     lines: FastMap<ConnectionId, Line>,
+    /// Of all of them: asked at each consumer that closes, beside thousands of connections.
+    consumers: usize,
 }
 
 /// The consumers of one connection. Most connections have one: it needs no allocation.
@@ -42,14 +44,14 @@ impl Turns {
     /// Takes out the next one. Its connection goes behind the others, if it has another consumer
     /// here.
     pub(crate) fn take_front(&mut self) {
-        if self.urgent.pop_front().is_none() && self.remove_first() {
+        if !self.take_urgent() && self.remove_first() {
             self.next_connection();
         }
     }
 
     /// Takes out the next one, which wants nothing: that was no turn of its connection.
     pub(crate) fn skip_front(&mut self) {
-        if self.urgent.pop_front().is_none() {
+        if !self.take_urgent() {
             self.remove_first();
         }
     }
@@ -67,6 +69,7 @@ impl Turns {
 
     /// Adds one that is not here, behind the others of its connection.
     pub(crate) fn push_back(&mut self, connection: ConnectionId, id: ConsumerId) {
+        self.consumers += 1;
         if let Some(line) = self.line_of(connection) {
             line.others.push_back(id);
             return;
@@ -81,6 +84,7 @@ impl Turns {
 
     /// Adds one that is not here, before all others.
     pub(crate) fn push_front(&mut self, id: ConsumerId) {
+        self.consumers += 1;
         self.urgent.push_front(id);
     }
 
@@ -93,13 +97,20 @@ impl Turns {
             self.current = None;
             self.fill_current();
         }
+        self.consumers = self.count();
     }
 
     /// Takes out one consumer of this connection, if it is here.
     pub(crate) fn remove(&mut self, connection: ConnectionId, id: ConsumerId) {
+        let urgent = self.urgent.len();
         self.urgent.retain(|other| *other != id);
+        self.consumers -= urgent - self.urgent.len();
         let Some(line) = self.line_of(connection) else { return };
-        if line.retain(|other| other != id) {
+        let before = line.len();
+        let stays = line.retain(|other| other != id);
+        let gone = if stays { before - line.len() } else { before };
+        self.consumers -= gone;
+        if stays {
             return;
         }
         if self.lines.remove(&connection).is_some() {
@@ -114,10 +125,22 @@ impl Turns {
         self.urgent.is_empty() && self.current.is_none()
     }
 
-    /// How many consumers are here. It walks through the connections.
+    /// How many consumers are here.
     pub(crate) fn len(&self) -> usize {
+        self.consumers
+    }
+
+    /// The same, by a walk through the connections.
+    fn count(&self) -> usize {
         let all = self.current.iter().chain(self.lines.values());
-        self.urgent.len() + all.map(|line| 1 + line.others.len()).sum::<usize>()
+        self.urgent.len() + all.map(Line::len).sum::<usize>()
+    }
+
+    /// False: there is no urgent one.
+    fn take_urgent(&mut self) -> bool {
+        let is_there = self.urgent.pop_front().is_some();
+        self.consumers -= usize::from(is_there);
+        is_there
     }
 
     fn line_of(&mut self, connection: ConnectionId) -> Option<&mut Line> {
@@ -160,6 +183,7 @@ impl Turns {
     /// Removes the first consumer of the current connection, and that with its last one: false.
     fn remove_first(&mut self) -> bool {
         let Some(line) = &mut self.current else { return false };
+        self.consumers -= 1;
         if let Some(next) = line.others.pop_front() {
             line.first = next;
             return true;
@@ -176,6 +200,7 @@ impl Turns {
         let mut all: Vec<_> = lines().flat_map(of).chain(self.urgent.clone()).collect();
         all.sort_unstable();
         assert!(all.is_sorted_by(|one, next| one < next), "a consumer waits once");
+        assert_eq!(all.len(), self.consumers, "consumers are counted");
         assert_eq!(self.order.len(), self.lines.len(), "a connection has one turn");
         assert!(self.current.is_some() || self.lines.is_empty(), "one of those here is current");
         for connection in &self.order {
@@ -188,6 +213,10 @@ impl Turns {
 }
 
 impl Line {
+    fn len(&self) -> usize {
+        1 + self.others.len()
+    }
+
     /// Removes all others. False: none is left.
     fn retain(&mut self, stays: impl Fn(ConsumerId) -> bool) -> bool {
         self.others.retain(|id| stays(*id));

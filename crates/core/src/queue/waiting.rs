@@ -7,7 +7,7 @@
 //!
 //! Invariant: a consumer is at most once in each of `plain`, `ring` and `draining`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Hashes;
 use super::returned::ReturnedPlaces;
@@ -33,6 +33,10 @@ pub(crate) struct WaitingConsumers {
     keyed: FastMap<FilterKey, BTreeSet<ConsumerId>>,
     /// To be added to `ring` by the next dispatch.
     woken: Vec<WokenConsumer>,
+    /// Keys of which messages came, and the first position of each: its consumers are woken by the
+    /// next dispatch. Not noted for each of them: thousands may wait for a key of which a unit of
+    /// work has thousands of messages.
+    keys_woken: BTreeMap<FilterKey, Rank>,
     scanners_woken: bool,
     /// Closed, and still in one of the rings, perhaps.
     closed: BTreeSet<ConsumerId>,
@@ -134,11 +138,11 @@ impl WaitingConsumers {
         if !self.keyed.is_empty() {
             let correlation = FilterKey::Correlation(hashes.correlation);
             for key in [correlation, FilterKey::MessageId(hashes.message_id)] {
-                let rank = Some(Rank::new(spot.lane, spot.sequence));
-                let waiters = self.keyed.get(&key).into_iter().flatten();
-                let woken =
-                    |waiter: &ConsumerId| WokenConsumer { consumer: *waiter, rank, first: false };
-                self.woken.extend(waiters.map(woken));
+                if self.keyed.contains_key(&key) {
+                    let rank = Rank::new(spot.lane, spot.sequence);
+                    let first = self.keys_woken.entry(key).or_insert(rank);
+                    *first = rank.min(*first);
+                }
             }
         }
     }
@@ -146,6 +150,15 @@ impl WaitingConsumers {
     /// The consumers that must look again.
     pub(crate) fn take_woken(&mut self) -> Vec<WokenConsumer> {
         let mut woken = std::mem::take(&mut self.woken);
+        for (key, rank) in std::mem::take(&mut self.keys_woken) {
+            let waiters = self.keyed.get(&key).into_iter().flatten();
+            let wakes = |waiter: &ConsumerId| WokenConsumer {
+                consumer: *waiter,
+                rank: Some(rank),
+                first: false,
+            };
+            woken.extend(waiters.map(wakes));
+        }
         if std::mem::take(&mut self.scanners_woken) {
             let resting = std::mem::take(&mut self.resting).into_iter();
             let looks = |consumer| WokenConsumer { consumer, rank: None, first: false };
@@ -157,7 +170,8 @@ impl WaitingConsumers {
     /// Entries in the rings, those of closed consumers too.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.plain.len() + self.ring.len() + self.woken.len() + self.closed.len()
+        let woken = self.woken.len() + self.keys_woken.len();
+        self.plain.len() + self.ring.len() + woken + self.closed.len()
     }
 
     /// Notes that content of a message is needed; true when it was not requested before.

@@ -205,6 +205,58 @@ fn the_index_of_a_queue_that_is_cleared_goes_in_slices_and_is_begun_anew() {
     rig.core.audit();
 }
 
+/// Others look meanwhile, and blocks leave as soon as they may.
+#[test]
+fn a_page_that_is_gone_again_at_the_next_turn_was_indexed_and_looked_at_in_this_one() {
+    let mut rig = deep(40, true);
+    rig.put_with("Q", of_letter(b'y', 0, true)).unwrap();
+    let target = rig.open_put("Q").unwrap();
+    (0..40).for_each(|number| rig.send(&target, of_letter(b'x', number, true), None).unwrap());
+    rig.evict();
+    asking(&mut rig, ConsumerMode::Consume, b'y', 1);
+    rig.serve();
+    rig.take_outputs();
+    let urgent = |number| NewMessage { priority: Some(9), ..of_letter(b'x', number, false) };
+    (0..1_000).for_each(|number| rig.send(&target, urgent(number), None).unwrap());
+    for _ in 0..3 {
+        let spec = ConsumerSpec { filter: first_byte(b'z', None), ..spec("Q") };
+        let id = rig.open_get(&spec).unwrap();
+        rig.core.set_credit(id, 1, false);
+    }
+    for _ in 0..100 {
+        rig.load();
+        assert!(rig.slice(1), "the others still look");
+        rig.take_outputs();
+        rig.evict();
+    }
+    let got = std::mem::take(&mut rig.deliveries);
+    assert_eq!(got.iter().map(|got| rig.text(got)).collect::<Vec<_>>(), ["y0"]);
+    rig.core.audit();
+}
+
+#[test]
+fn however_many_messages_of_a_key_come_each_that_waits_for_it_is_woken_once_and_misses_none() {
+    const CONSUMERS: u64 = 100;
+    let mut rig = deep(0, false);
+    for _ in 0..CONSUMERS {
+        asking(&mut rig, ConsumerMode::Consume, b'y', 2);
+    }
+    let put = |rig: &mut Rig, numbers: std::ops::Range<u64>, priority| {
+        for number in numbers {
+            let sent = NewMessage { priority, ..of_letter(b'y', number, false) };
+            rig.put_with("Q", sent).unwrap();
+        }
+    };
+    put(&mut rig, 0..CONSUMERS, Some(0));
+    assert_eq!(rig.dispatch().len() as u64, CONSUMERS);
+    put(&mut rig, 1_000..2_000, Some(4));
+    let noted = rig.core.queue(rig.status("Q").queue).waiting.len();
+    assert!(noted as u64 <= CONSUMERS, "{noted}");
+    let wanted = (1_000..1_000 + CONSUMERS).map(|number| format!("y{number}"));
+    assert_eq!(rig.delivered(), wanted.collect::<Vec<_>>());
+    rig.core.audit();
+}
+
 /// `SplitMix64`.
 struct Random(u64);
 
