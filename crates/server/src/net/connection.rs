@@ -210,7 +210,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         self.door.disconnect(self.id, end != End::Orderly);
         // All but the instance's part may wait: a client that comes again sees that it was gone.
-        self.paces.ends.turn().await;
+        // Not an administrator's: there are few slots for them.
+        if !self.place.is_local() {
+            self.paces.ends.turn().await;
+        }
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
             // Everything but the socket and its slot is given back before.
             let ConnectionTask { socket, place, .. } = self;
