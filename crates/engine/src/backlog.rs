@@ -26,7 +26,16 @@ pub(crate) struct Backlog {
     is_awaited: AtomicBool,
     /// What connections within their shares added since the log had caught up.
     shares_bytes: AtomicU64,
+    /// How often it had caught up after they had added something.
+    rounds: AtomicU64,
     waiting: Mutex<WaitingTasks>,
+}
+
+/// What one connection added within its share since the log had caught up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogShare {
+    round: u64,
+    bytes: u64,
 }
 
 /// In the order in which they came: those for which nothing was left the last time wait again
@@ -59,19 +68,30 @@ impl Backlog {
             && self.shares_bytes.load(Ordering::Relaxed) > 0
         {
             self.shares_bytes.store(0, Ordering::Relaxed);
+            self.rounds.fetch_add(1, Ordering::Relaxed);
         }
         unsynced_bytes > most || self.is_stalled.load(Ordering::SeqCst)
     }
 
-    /// Whether a log that is behind takes so much of a connection that has little on its way. Not
-    /// without end: so many of them may come that the log would never catch up, and those that wait
-    /// in turn would wait for ever.
-    pub(crate) fn takes_share(&self, bytes: u64) -> bool {
+    /// Whether a log that is behind takes so much of a connection that has little on its way and
+    /// has added `own` already. Not without end: so many of them may come that the log would never
+    /// catch up, and those that wait in turn would wait for ever. And one of them, whose messages
+    /// are answered at once (in units of work), would leave nothing to the others.
+    pub(crate) fn takes_share(&self, own: &mut LogShare, bytes: u64) -> bool {
         if self.is_stalled.load(Ordering::SeqCst) {
             return false;
         }
-        let before = self.shares_bytes.fetch_add(bytes, Ordering::Relaxed);
-        before + bytes <= limits::LOG_SHARES_BYTES_MAX
+        let round = self.rounds.load(Ordering::Relaxed);
+        if own.round != round {
+            *own = LogShare { round, bytes: 0 };
+        }
+        let fits = |all: u64| Some(all + bytes).filter(|all| *all <= limits::LOG_SHARES_BYTES_MAX);
+        let takes = own.bytes + bytes <= limits::LOG_SHARE_BYTES
+            && self.shares_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if takes {
+            own.bytes += bytes;
+        }
+        takes
     }
 
     /// Wakes the task when the log has caught up. False: it has already.
@@ -164,16 +184,32 @@ mod tests {
     #[test]
     fn shares_are_taken_up_to_a_bound_until_the_log_has_caught_up_and_not_while_runs_wait() {
         let backlog = Backlog::default();
-        let share = limits::LOG_SHARES_BYTES_MAX / 4;
+        let count = limits::LOG_SHARES_BYTES_MAX / limits::LOG_SHARE_BYTES;
+        let takes = |bytes| backlog.takes_share(&mut LogShare::default(), bytes);
         for _ in 0..2 {
-            assert!((0..4).all(|_| backlog.takes_share(share)));
-            assert!(!backlog.takes_share(1), "those that wait in turn have theirs first");
+            assert!((1..count).all(|_| takes(limits::LOG_SHARE_BYTES)));
+            assert!(takes(limits::LOG_SHARE_BYTES - 1));
+            assert!(!takes(limits::LOG_SHARE_BYTES), "those that wait in turn have theirs first");
+            assert!(takes(1), "what was refused was not added");
+            assert!(!takes(1));
             assert!(backlog.is_behind(LOW + 1, true));
-            assert!(!backlog.takes_share(1), "it has not caught up");
+            assert!(!takes(1), "it has not caught up");
             assert!(!backlog.is_behind(LOW, true));
         }
         backlog.stalls(true);
-        assert!(!backlog.takes_share(0));
+        assert!(!takes(0));
+    }
+
+    #[test]
+    fn a_connection_has_one_share_until_the_log_has_caught_up() {
+        let (backlog, mut own) = (Backlog::default(), LogShare::default());
+        for _ in 0..2 {
+            assert!(backlog.takes_share(&mut own, limits::LOG_SHARE_BYTES - 1));
+            assert!(!backlog.takes_share(&mut own, 2), "the others would have nothing");
+            assert!(backlog.takes_share(&mut own, 1));
+            assert!(backlog.takes_share(&mut LogShare::default(), limits::LOG_SHARE_BYTES));
+            assert!(!backlog.is_behind(LOW, true));
+        }
     }
 
     /// Notes in which order tasks are woken.

@@ -38,7 +38,7 @@ use towline_node::{
 use towline_process::Clock;
 use towline_types::{FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time};
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, LogShare};
 use crate::connection_accounts::ConnectionAccounts;
 use crate::journal::LogJournal;
 use crate::large::{Arrivals, Departures};
@@ -144,14 +144,15 @@ impl Door {
     }
 
     /// Whether the log has taken much more than its disk has written, or was and has not caught up:
-    /// what adds to it is to wait. Reads two atomics.
+    /// what adds to it is to wait. A few atomics.
     pub fn log_is_behind(&self, was: bool) -> bool {
         self.backlog.is_behind(self.running_log().unsynced_bytes(), was)
     }
 
-    /// Whether a log that is behind takes so much of a connection that has little on its way.
-    pub fn log_takes_share(&self, bytes: u64) -> bool {
-        self.backlog.takes_share(bytes)
+    /// Whether a log that is behind takes so much of a connection that has little on its way and
+    /// has added `own` already.
+    pub fn log_takes_share(&self, own: &mut LogShare, bytes: u64) -> bool {
+        self.backlog.takes_share(own, bytes)
     }
 
     /// Wakes the task of a connection when the log has caught up. False: it has already.

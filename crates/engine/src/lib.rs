@@ -50,6 +50,7 @@ mod wake_ups;
 mod workers;
 
 pub use admin_jobs::AdminJobs;
+pub use backlog::LogShare;
 pub use backup_folders::BackupFolders;
 pub use connection_accounts::{AccountShare, ConnectionAccounts};
 pub use door::Door;

@@ -149,7 +149,8 @@ pub const UNSETTLED_DELIVERY_BYTES: u64 = 352;
 pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 /// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
 /// to it waits with its connection, and producers of persistent messages get no further credit. The
-/// put of another client waits until so much is written: 16 ms at 250 MB/s.
+/// put of another client waits until so much is written, and what was added within shares: 16 ms at
+/// 250 MB/s, and as long again with many connections.
 pub const LOG_BEHIND_BYTES: u64 = 4 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
 pub const LOG_CAUGHT_UP_BYTES: u64 = 3 * 1024 * 1024;

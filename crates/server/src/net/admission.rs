@@ -71,7 +71,8 @@ struct AdmissionState {
 #[derive(Debug)]
 struct Pending {
     number: u64,
-    since: Instant,
+    /// Since when it is listened to; `None`: it waits for its turn.
+    since: Option<Instant>,
     /// The client has sent its name.
     spoke: bool,
     /// `None`: its task was notified already.
@@ -213,7 +214,7 @@ impl AdmissionState {
         let number = self.next_number;
         self.next_number += 1;
         let (give_way, gives_way) = oneshot::channel();
-        let (since, give_way) = (Instant::now(), Some(give_way));
+        let (since, give_way) = (Some(Instant::now()), Some(give_way));
         let pending = Pending { number, since, spoke: false, give_way };
         self.pending.entry(address).or_default().push_back(pending);
         self.pending_count += 1;
@@ -289,17 +290,18 @@ impl AdmissionState {
         let Some(pending) = from.and_then(|from| self.pending.get_mut(&from)) else { return };
         let now = Instant::now();
         let silent = SILENCE_MAX.min(limits.login_timeout() / 4);
-        let age = |one: &Pending| now.saturating_duration_since(one.since);
+        // One that waits for its turn is silent only for us.
+        let age = |one: &Pending| Some(now.saturating_duration_since(one.since?));
         // Each of thousands that wait asks in its turn, and most often the oldest has not been here
         // for long either.
-        if pending.front().is_none_or(|oldest| age(oldest) < silent) {
+        if pending.iter().find_map(age).is_none_or(|oldest| oldest < silent) {
             return;
         }
         let told = pending.iter().filter(|one| one.give_way.is_none()).count();
         let due = pending.iter_mut().filter(|one| {
             // A login on its way may wait for its password to be compared.
             let patience = if one.spoke { limits.login_timeout() / 2 } else { silent };
-            one.give_way.is_some() && age(one) >= patience
+            one.give_way.is_some() && age(one).is_some_and(|age| age >= patience)
         });
         for one in due.take(wanted.saturating_sub(told)) {
             if let Some(give_way) = one.give_way.take() {
@@ -386,12 +388,33 @@ impl ConnectionSlot {
         self.admission.grant(&mut state);
     }
 
+    /// It is of the local socket, here or of the instance that relays it.
+    pub(super) fn is_local(&self) -> bool {
+        self.address.is_none()
+    }
+
+    /// The client is not listened to before it has its turn: it is not to pass for silent.
+    pub(super) fn waits_for_turn(&mut self) {
+        self.note(|pending| pending.since = None);
+    }
+
+    /// It is listened to from now on.
+    pub(super) fn has_turn(&mut self) {
+        self.note(|pending| pending.since = Some(Instant::now()));
+    }
+
     /// The client has sent its name.
     pub(crate) fn spoke(&mut self) {
+        self.note(|pending| pending.spoke = true);
+    }
+
+    fn note(&mut self, note: impl FnOnce(&mut Pending)) {
         let (Some(address), Some(ticket)) = (self.address, &self.pending) else { return };
         let mut state = self.admission.state.lock();
-        let own = state.pending.get_mut(&client_network(address)).into_iter().flatten();
-        own.filter(|one| one.number == ticket.number).for_each(|one| one.spoke = true);
+        let mut own = state.pending.get_mut(&client_network(address)).into_iter().flatten();
+        if let Some(one) = own.find(|one| one.number == ticket.number) {
+            note(one);
+        }
     }
 
     /// Whether the connection gives way to others that wait; if not, its task is woken when it

@@ -40,7 +40,7 @@ use crate::net::parting::part;
 use crate::net::portion;
 use crate::net::turn::{self, Turns};
 use towline_access::Gate;
-use towline_engine::{AccountShare, Arrival, Departure, Door, Outbox};
+use towline_engine::{AccountShare, Arrival, Departure, Door, LogShare, Outbox};
 use towline_link::scratch;
 use towline_process::Clock;
 
@@ -115,6 +115,8 @@ pub(crate) struct ConnectionTask<S> {
     portion: Vec<Request>,
     /// The log has taken much more than its disk has written.
     log_is_behind: bool,
+    /// What it added meanwhile without having waited in turn.
+    log_share: LogShare,
     /// The requests add to a log that is behind: they wait, and nothing is read meanwhile.
     waits_for_log: bool,
     /// The instance takes no requests: they wait, and nothing is read meanwhile.
@@ -177,6 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             requests: Vec::new(),
             portion: Vec::new(),
             log_is_behind: false,
+            log_share: LogShare::default(),
             waits_for_log: false,
             is_shut: false,
             responses: VecDeque::new(),
@@ -207,7 +210,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         self.door.disconnect(self.id, end != End::Orderly);
         // All but the instance's part may wait: a client that comes again sees that it was gone.
-        self.paces.ends.turn().await;
+        // Not an administrator's: there are few slots for them.
+        if !self.place.is_local() {
+            self.paces.ends.turn().await;
+        }
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
             // Everything but the socket and its slot is given back before.
             let ConnectionTask { socket, place, .. } = self;
@@ -406,8 +412,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     fn step_node(&mut self, now: Time) -> bool {
         let count = portion::of_step(&self.requests);
         let requests = self.requests.get(..count).unwrap_or_default();
-        self.waits_for_log =
-            self.log_is_behind && portion::adds_to_log(requests) && !self.is_within_share(count);
+        self.waits_for_log = self.log_is_behind
+            && portion::adds_to_log(requests)
+            && (self.is_shut || !self.takes_share(count));
         if count == 0 || self.waits_for_log || self.is_shut {
             return false;
         }
@@ -422,11 +429,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     /// Whether it has so little on its way that it does not wait in turn with those that fill the
-    /// log. What has no body is a record as well.
-    fn is_within_share(&self, requests: usize) -> bool {
+    /// log: then the next requests are in its share of that. What has no body is a record as well.
+    fn takes_share(&mut self, count: usize) -> bool {
         const RECORD_BYTES: u64 = 128;
-        let bytes = (self.front.incoming_bytes() as u64).max(requests as u64 * RECORD_BYTES);
-        bytes <= limits::LOG_SHARE_BYTES && self.door.log_takes_share(bytes)
+        if self.front.incoming_bytes() as u64 > limits::LOG_SHARE_BYTES {
+            return false;
+        }
+        let requests = self.requests.get(..count).unwrap_or_default();
+        let bytes = (portion::bytes(requests) as u64).max(count as u64 * RECORD_BYTES);
+        self.door.log_takes_share(&mut self.log_share, bytes)
     }
 
     /// Has the task woken when the log has caught up, if anything waits for that. True when it has

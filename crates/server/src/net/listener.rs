@@ -371,10 +371,12 @@ async fn serve(mut accepted: mpsc::Receiver<AcceptedClient>, host: Host) {
 }
 
 async fn serve_one(accepted: AcceptedClient, thread: ServingThread) {
-    let AcceptedClient { socket, address, mut kind, place } = accepted;
-    // However many clients come, an administrator of this machine gets in.
-    if !matches!(socket, ClientSocket::Local { .. }) {
+    let AcceptedClient { socket, address, mut kind, mut place } = accepted;
+    // However many clients come, an administrator gets in, also through another instance.
+    if !place.is_local() {
+        place.waits_for_turn();
         thread.paces.arrivals.turn().await;
+        place.has_turn();
     }
     if !matches!(socket, ClientSocket::Relayed(_)) {
         // It has come to where it would be sent.
@@ -490,81 +492,4 @@ async fn run<S>(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Waker};
-
-    use super::*;
-    use towline_access::Attempts;
-    use towline_access::Users;
-    use towline_config::{LimitsConfig, ListenerConfig};
-    use towline_link::testing::burst;
-    use towline_process::Clock;
-    use towline_types::limits;
-
-    /// A thread that turns clients away, and gives no more turns to those that come.
-    fn busy_thread() -> ServingThread {
-        let why = Box::new(|| "busy".to_owned());
-        let host = Host::Away(Arc::new(Away { clock: Clock::start(), why }));
-        let paces = Rc::<Paces>::default();
-        for _ in 0..limits::ARRIVALS_PER_ROUND {
-            let mut context = Context::from_waker(Waker::noop());
-            assert!(pin!(paces.arrivals.turn()).poll(&mut context).is_ready());
-        }
-        ServingThread { host, paces }
-    }
-
-    /// Whether a client that comes and goes at once is served by a busy thread.
-    fn is_served(socket: ClientSocket, address: Option<IpAddr>) -> bool {
-        let policy = policy("127.0.0.1:0".parse().unwrap());
-        let kind = ListenerKind { tls: None, policy: Arc::new(policy), elsewhere: None };
-        let admission = Admission::new(LimitsConfig::default(), usize::MAX);
-        let Ok(AdmissionAnswer::Now(place)) = admission.admit(address) else {
-            panic!("there is a slot")
-        };
-        let client = AcceptedClient { socket, address, kind, place };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let served = serve_one(client, busy_thread());
-        // The clock stands until there is nothing else to do.
-        runtime
-            .block_on(async { tokio::time::timeout(Duration::from_secs(1), served).await.is_ok() })
-    }
-
-    #[test]
-    fn clients_that_come_wait_for_their_turn_and_those_of_this_machine_do_not() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        drop(client);
-        let (socket, from) = listener.accept().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        assert!(!is_served(ClientSocket::Tcp(socket), Some(from.ip())));
-        let (socket, client) = std::os::unix::net::UnixStream::pair().unwrap();
-        drop(client);
-        socket.set_nonblocking(true).unwrap();
-        assert!(is_served(ClientSocket::Local { socket, owner: true }, None));
-    }
-
-    fn policy(any: SocketAddr) -> LoginPolicy {
-        let users = Arc::new(Users::of("alice", "right"));
-        let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(any) };
-        let (limits, attempts) = (LimitsConfig::default(), Arc::<Attempts>::default());
-        LoginPolicy::new("QM1", &listener, &limits, &users, &attempts).unwrap()
-    }
-
-    #[test]
-    fn a_burst_of_clients_waits_at_each_kind_of_listener_from_the_first_start_on() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let plain = std::net::TcpListener::bind(any).unwrap();
-        for socket in [plain, bind_floating(any).unwrap()] {
-            let kind = ListenerKind { tls: None, policy: Arc::new(policy(any)), elsewhere: None };
-            let (_listening, address) = Listening::tcp(socket, kind).unwrap();
-            let (connected, came) = burst::connected(address);
-            assert_eq!(connected, came, "connected of those that came");
-        }
-    }
-}
+mod tests;

@@ -8,14 +8,22 @@
 //!
 //! Not here: how connections that live share the thread (`turn`), how many may come (`admission`).
 //!
-//! Invariants: turns are given in the order in which they were asked for; whoever asks gets one,
-//! unless it gives up before.
+//! Invariants: turns are given in the order in which they were asked for; each request gets one,
+//! unless it is given up before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 use towline_types::limits;
+
+/// Milliseconds of one round: four times what its turns take, so that they never make the next one
+/// longer.
+const ROUND_MS: usize = 4;
+/// As many turns as so many rounds have are given in a longer one.
+const ROUNDS_MAX: usize = 16;
 
 /// Those of one thread.
 #[derive(Debug)]
@@ -46,7 +54,7 @@ impl Paces {
 #[derive(Debug)]
 pub(super) struct Pace {
     per_round: usize,
-    /// Turns of this round that nobody has taken. None, while anyone waits.
+    /// Turns of this round that are not taken. None, while any connection waits.
     left: Cell<usize>,
     waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
     /// A turn was taken, or is waited for.
@@ -80,15 +88,19 @@ impl Pace {
         loop {
             self.wanted.notified().await;
             while self.left.get() < self.per_round {
+                let began = Instant::now();
                 // Goes on when the sockets were asked (see `turn`).
                 tokio::task::yield_now().await;
-                self.begin_round();
+                self.begin_round(began.elapsed());
             }
         }
     }
 
-    fn begin_round(&self) {
-        let mut left = self.per_round;
+    /// The last round took so long. On a busy thread it is long whatever few begin or end, and more
+    /// of them do: thousands would wait for each connection that lives again and again.
+    fn begin_round(&self, last: Duration) {
+        let parts = usize::try_from(last.as_millis()).unwrap_or(usize::MAX) / ROUND_MS;
+        let mut left = self.per_round * parts.clamp(1, ROUNDS_MAX);
         let mut waiting = self.waiting.borrow_mut();
         while left > 0
             && let Some(first) = waiting.pop_front()
@@ -97,7 +109,7 @@ impl Pace {
             left -= usize::from(first.send(()).is_ok());
         }
         assert!(left == 0 || waiting.is_empty(), "a turn is left while others wait");
-        self.left.set(left);
+        self.left.set(left.min(self.per_round));
     }
 }
 
@@ -157,6 +169,47 @@ mod tests {
         assert_eq!(order, (0..200).collect::<Vec<_>>());
     }
 
+    /// Turns that each of so many busy connections has until all of `wanted` had one, when theirs
+    /// take a millisecond.
+    fn turns_of_busy(busy: usize, wanted: usize) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(LocalSet::new().run_until(async move {
+            let pace = Rc::new(Pace::of(limits::ARRIVALS_PER_ROUND));
+            let giving = Rc::clone(&pace);
+            spawn_local(async move { giving.run().await });
+            let turns = Rc::new(Cell::new(0));
+            for _ in 0..busy {
+                let turns = Rc::clone(&turns);
+                spawn_local(async move {
+                    loop {
+                        turns.set(turns.get() + 1);
+                        tokio::time::advance(Duration::from_millis(1)).await;
+                    }
+                });
+            }
+            let tasks: Vec<_> = (0..wanted)
+                .map(|_| {
+                    let pace = Rc::clone(&pace);
+                    spawn_local(async move { pace.turn().await })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            turns.get() / busy
+        }))
+    }
+
+    #[test]
+    fn many_that_come_do_not_wait_for_a_busy_thread_again_and_again() {
+        let turns = turns_of_busy(100, 512);
+        assert!(turns <= 8, "{turns} turns of a tenth of a second");
+    }
+
     #[test]
     fn a_turn_is_had_at_once_until_those_of_the_round_are_taken() {
         let pace = Pace::of(PER_ROUND);
@@ -168,10 +221,10 @@ mod tests {
         assert!(gives_up.as_mut().poll(&mut context).is_pending());
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
         drop(gives_up);
-        pace.begin_round();
+        pace.begin_round(Duration::ZERO);
         assert!(waits.poll(&mut context).is_ready());
         assert_eq!(pace.left.get(), PER_ROUND - 1, "one that gave up takes no turn");
-        pace.begin_round();
+        pace.begin_round(Duration::from_secs(1));
         assert_eq!(pace.left.get(), PER_ROUND);
     }
 }

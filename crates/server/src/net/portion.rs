@@ -27,6 +27,11 @@ pub(super) fn adds_to_log(requests: &[Request]) -> bool {
     })
 }
 
+/// Bytes of what they bring.
+pub(super) fn bytes(requests: &[Request]) -> usize {
+    requests.iter().map(content_bytes).sum()
+}
+
 fn content_bytes(request: &Request) -> usize {
     match request {
         Request::Put { message, .. } => message.content.len(),

@@ -89,9 +89,19 @@ impl Bench {
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let address = IpAddr::from([127, 0, 0, 1]);
-        let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
-        let Ok(AdmissionAnswer::Now(place)) = self.admission.admit(Some(address)) else {
+        self.serve_from(socket, Some(IpAddr::from([127, 0, 0, 1])))
+    }
+
+    /// The same of a client from somewhere; `None`: from the local socket.
+    fn serve_from<S>(&self, socket: S, address: Option<IpAddr>) -> JoinHandle<End>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        let peer = match address {
+            Some(address) => Peer::Tcp { address, tls_identity: None, encrypted: false },
+            None => Peer::Local { owner: true },
+        };
+        let Ok(AdmissionAnswer::Now(place)) = self.admission.admit(address) else {
             panic!("there is no place")
         };
         let (id, outbox) = self.door.connect();

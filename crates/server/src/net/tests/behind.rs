@@ -86,7 +86,12 @@ fn bench() -> (Bench, MemoryDisk, Arc<Relay>, OpenInstance) {
 impl Bench {
     /// Whether a put to the queue was decided.
     fn has_message(&self, queue: &str) -> bool {
-        self.door.status().queues.iter().any(|row| row.name == queue && row.depth > 0)
+        self.depth(queue) > 0
+    }
+
+    fn depth(&self, queue: &str) -> u64 {
+        let status = self.door.status();
+        status.queues.iter().find(|row| row.name == queue).map_or(0, |row| row.depth)
     }
 }
 
@@ -138,6 +143,47 @@ fn who_adds_to_a_log_that_is_behind_waits_unread_and_others_go_on() {
         drop(other);
         assert_eq!(served.await.unwrap(), End::Orderly);
         drop(writer);
+    });
+}
+
+#[test]
+fn who_has_little_on_its_way_takes_as_much_of_what_a_log_that_is_behind_has_for_all_as_it_adds() {
+    const PUTS: u64 = 50;
+    let (bench, disk, _relay, _threads) = bench();
+    run_on(bench, false, async |bench| {
+        let (mut writer, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let link = writer.sender("DEV.QUEUE.1").await;
+        disk.hold_syncs();
+        let _gate = OpenedAtTheEnd(&disk);
+        for key in 0..MESSAGES {
+            writer.send(link, key, true, MESSAGE_BYTES);
+        }
+        let _written = spawn_local(async move { writer.accepted(MESSAGES).await });
+        while !bench.door.log_is_behind(false) {
+            yield_now().await;
+        }
+        let (mut other, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let small = other.sender("DEV.QUEUE.2").await;
+        for key in 0..PUTS {
+            other.send(small, key, true, 5_000);
+            other.flush().await.unwrap();
+            let mut looks = 0;
+            while bench.depth("DEV.QUEUE.2") <= key {
+                yield_now().await;
+                looks += 1;
+                assert!(looks < 10_000, "message {key} waits for the log");
+            }
+        }
+        let (mut third, _) = bench.connect(ClientLogin::Anonymous, WIDE);
+        let small = third.sender("DEV.DEAD.LETTER.QUEUE").await;
+        third.send(small, 0, true, 1_000);
+        third.flush().await.unwrap();
+        let mut looks = 0;
+        while !bench.has_message("DEV.DEAD.LETTER.QUEUE") {
+            yield_now().await;
+            looks += 1;
+            assert!(looks < 10_000, "250 KB of another client are as much as 6 MB");
+        }
     });
 }
 

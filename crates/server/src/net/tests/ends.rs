@@ -26,3 +26,20 @@ fn a_client_that_is_gone_has_left_the_instance_before_its_socket_has_its_turn() 
         assert_eq!(bench.admission.connections(), 0);
     });
 }
+
+#[test]
+fn an_administrator_of_this_machine_leaves_its_slot_whatever_else_waits() {
+    run(false, async |mut bench| {
+        bench.paces = Rc::default();
+        for _ in 0..limits::ENDS_PER_ROUND {
+            bench.paces.ends.turn().await;
+        }
+        let (ours, theirs) = duplex(WIDE);
+        let mut client = Client::new(theirs, ClientLogin::Anonymous);
+        let mut served = bench.serve_from(ours, None);
+        client.opened().await;
+        drop(client);
+        assert!(!is_pending(&mut served).await, "there are only 64 slots");
+        assert_eq!(bench.admission.connections(), 0);
+    });
+}
