@@ -150,7 +150,7 @@ pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 /// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
 /// to it waits with its connection, and producers of persistent messages get no further credit. The
 /// put of another client waits until so much is written, and what was added within shares: 16 ms at
-/// 250 MB/s, and as long again with many connections.
+/// 250 MB/s, and half as long again with many connections.
 pub const LOG_BEHIND_BYTES: u64 = 4 * 1024 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
 pub const LOG_CAUGHT_UP_BYTES: u64 = 3 * 1024 * 1024;
@@ -160,7 +160,7 @@ pub const LOG_CAUGHT_UP_BYTES: u64 = 3 * 1024 * 1024;
 pub const LOG_SHARE_BYTES: u64 = STEP_BYTES_MAX as u64;
 /// So much all connections within their shares may add to a log that is behind, until it has caught
 /// up and those that wait in turn have theirs.
-pub const LOG_SHARES_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub const LOG_SHARES_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Bytes of large messages, and of commits in parts, that the log has taken and its disk has not
 /// written, beyond which the next piece waits: about ten milliseconds of writing, for which what
 /// others log waits as well.
@@ -260,7 +260,7 @@ pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
 const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
-const _: () = assert!(LOG_SHARE_BYTES <= LOG_SHARES_BYTES_MAX / 16);
+const _: () = assert!(LOG_SHARE_BYTES <= LOG_SHARES_BYTES_MAX / 8);
 // One batch is written while the next one fills.
 const _: () = assert!(PIECES_AHEAD_BYTES >= 2 * PUT_AT_ONCE_BYTES_MAX as u64);
 // Pieces alone never keep a log from having caught up.
