@@ -32,8 +32,8 @@ pub(crate) struct Cache {
     read_bytes: usize,
     /// By the position of the first byte.
     blocks: BTreeMap<Lsn, Block>,
-    written: Order,
-    read: Order,
+    written: BlockOrder,
+    read: BlockOrder,
     inserted: u64,
     starts: VecDeque<Lsn>,
     /// How often a part of the log was cut off.
@@ -43,7 +43,7 @@ pub(crate) struct Cache {
 }
 
 /// Blocks in order of insertion or second chance; may name some that are gone.
-type Order = VecDeque<(Lsn, u64)>;
+type BlockOrder = VecDeque<(Lsn, u64)>;
 
 /// How a block came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Cache {
             bytes: 0,
             read_bytes: 0,
             blocks: BTreeMap::new(),
-            written: Order::new(),
-            read: Order::new(),
+            written: BlockOrder::new(),
+            read: BlockOrder::new(),
             inserted: 0,
             starts: VecDeque::new(),
             cuts: 0,
@@ -134,7 +134,7 @@ impl Cache {
         }
     }
 
-    fn order(&mut self, origin: Origin) -> &mut Order {
+    fn order(&mut self, origin: Origin) -> &mut BlockOrder {
         match origin {
             Origin::Written => &mut self.written,
             Origin::Read => &mut self.read,
