@@ -2,8 +2,8 @@
 //!
 //! Not here: reading from disk (`read`).
 //!
-//! A walk through a deep queue reads much that is wanted once. It takes the space that is free, and a
-//! quarter of what others use: their messages, which were written lately, stay.
+//! A walk through a deep queue reads much that is wanted once. It takes the space that is free, and
+//! a quarter of what others use: their messages, which were written lately, stay.
 //!
 //! Invariants: a block is a piece of the log that passed its checksums (or was just written); what
 //! is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
