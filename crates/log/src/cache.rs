@@ -2,9 +2,6 @@
 //!
 //! Not here: reading from disk (`read`).
 //!
-//! A walk through a deep queue reads much that is wanted once. It takes the space that is free, and
-//! a quarter of what others use: their messages, which were written lately, stay.
-//!
 //! Invariants: a block is a piece of the log that passed its checksums (or was just written); what
 //! is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
 //! insertion. What was handed out keeps its block alive, uncounted: holders bound it by how many
@@ -17,9 +14,6 @@ use towline_types::{BodyLocation, Lsn};
 
 use crate::format::size;
 
-/// The part of the cache (one in so many) that blocks which were read from disk may have although
-/// what was written needs it.
-const SHARE_OF_READ: usize = 4;
 /// Ends of read-ahead blocks, remembered as positions where a batch begins.
 const STARTS_MAX: usize = 64;
 
@@ -28,28 +22,16 @@ const STARTS_MAX: usize = 64;
 pub(crate) struct Cache {
     bytes_max: usize,
     bytes: usize,
-    /// Of these: of blocks that were read from disk.
-    read_bytes: usize,
     /// By the position of the first byte.
     blocks: BTreeMap<Lsn, Block>,
-    written: BlockOrder,
-    read: BlockOrder,
+    /// In order of insertion or second chance; may name blocks that are gone.
+    order: VecDeque<(Lsn, u64)>,
     inserted: u64,
     starts: VecDeque<Lsn>,
     /// How often a part of the log was cut off.
     cuts: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-}
-
-/// Blocks in order of insertion or second chance; may name some that are gone.
-type BlockOrder = VecDeque<(Lsn, u64)>;
-
-/// How a block came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    Written,
-    Read,
 }
 
 #[derive(Debug)]
@@ -59,7 +41,6 @@ struct Block {
     cost: usize,
     number: u64,
     used: bool,
-    origin: Origin,
 }
 
 impl Cache {
@@ -67,10 +48,8 @@ impl Cache {
         Cache {
             bytes_max,
             bytes: 0,
-            read_bytes: 0,
             blocks: BTreeMap::new(),
-            written: BlockOrder::new(),
-            read: BlockOrder::new(),
+            order: VecDeque::new(),
             inserted: 0,
             starts: VecDeque::new(),
             cuts: 0,
@@ -94,7 +73,7 @@ impl Cache {
     pub(crate) fn insert_read(&mut self, lsn: Lsn, cuts: u64, bytes: Bytes, cost: usize) {
         if cuts == self.cuts {
             let end = lsn.after(bytes.len() as u64);
-            self.enter(lsn, bytes, cost, Origin::Read);
+            self.insert(lsn, bytes, cost);
             self.remember_start(end);
         }
     }
@@ -104,68 +83,42 @@ impl Cache {
         self.cuts += 1;
         self.starts.retain(|start| *start <= end);
         for (_, block) in self.blocks.split_off(&end) {
-            self.is_gone(&block);
+            self.bytes -= block.cost;
         }
         for (lsn, block) in &mut self.blocks {
             block.bytes.truncate(size(end.0 - lsn.0));
         }
     }
 
-    /// Puts in a piece of the log that begins at `lsn`, as it was written.
+    /// Puts in a piece of the log that begins at `lsn`.
     pub(crate) fn insert(&mut self, lsn: Lsn, bytes: Bytes, cost: usize) {
-        self.enter(lsn, bytes, cost, Origin::Written);
-    }
-
-    fn enter(&mut self, lsn: Lsn, bytes: Bytes, cost: usize, origin: Origin) {
         if cost > self.bytes_max {
             return;
         }
         self.inserted += 1;
         let number = self.inserted;
-        let block = Block { bytes, cost, number, used: false, origin };
+        let block = Block { bytes, cost, number, used: false };
         if let Some(old) = self.blocks.insert(lsn, block) {
-            self.is_gone(&old);
+            self.bytes -= old.cost;
         }
         self.bytes += cost;
-        self.read_bytes += if origin == Origin::Read { cost } else { 0 };
-        self.order(origin).push_back((lsn, number));
+        self.order.push_back((lsn, number));
         while self.bytes > self.bytes_max {
             self.evict();
         }
     }
 
-    fn order(&mut self, origin: Origin) -> &mut BlockOrder {
-        match origin {
-            Origin::Written => &mut self.written,
-            Origin::Read => &mut self.read,
-        }
-    }
-
-    /// A block was taken out.
-    fn is_gone(&mut self, block: &Block) {
-        self.bytes -= block.cost;
-        self.read_bytes -= if block.origin == Origin::Read { block.cost } else { 0 };
-    }
-
     fn evict(&mut self) {
-        let reads_have_more = self.read_bytes > self.bytes_max / SHARE_OF_READ;
-        let origin = match reads_have_more || self.written.is_empty() {
-            true => Origin::Read,
-            false => Origin::Written,
-        };
-        let oldest = self.order(origin).pop_front();
-        assert!(oldest.is_some(), "what has bytes in the cache stands in an order");
-        let Some((lsn, number)) = oldest else { return };
+        let Some((lsn, number)) = self.order.pop_front() else { return };
         match self.blocks.get_mut(&lsn) {
             Some(block) if block.number != number => {}
             Some(block) if block.used => {
                 block.used = false;
-                self.order(origin).push_back((lsn, number));
+                self.order.push_back((lsn, number));
             }
-            Some(_) => {
-                if let Some(block) = self.blocks.remove(&lsn) {
-                    self.is_gone(&block);
-                }
+            Some(block) => {
+                self.bytes -= block.cost;
+                self.blocks.remove(&lsn);
             }
             None => {}
         }
@@ -240,33 +193,6 @@ mod tests {
         assert_eq!(cache.bytes(), 300);
         cache.insert(Lsn(400), Bytes::from(vec![0; 100]), 301);
         assert_eq!(cache.bytes(), 300);
-    }
-
-    #[test]
-    fn a_walk_through_the_log_takes_free_space_and_a_quarter_of_what_was_written() {
-        let mut cache = Cache::new(800);
-        let block = || Bytes::from(vec![0; 100]);
-        for place in 0..8 {
-            cache.insert(Lsn(place * 100), block(), 100);
-        }
-        for place in 100..150 {
-            cache.insert_read(Lsn(place * 100), 0, block(), 100);
-            assert!(cache.bytes() <= 800);
-        }
-        let here = |cache: &mut Cache, places: std::ops::Range<u64>| {
-            places.filter(|place| cache.get(body(place * 100, 1)).is_some()).collect::<Vec<_>>()
-        };
-        assert_eq!(here(&mut cache, 0..8), [2, 3, 4, 5, 6, 7]);
-        assert_eq!(here(&mut cache, 100..150), [148, 149]);
-        let mut empty = Cache::new(800);
-        for place in 0..20 {
-            empty.insert_read(Lsn(place * 100), 0, block(), 100);
-        }
-        assert_eq!(here(&mut empty, 0..20), (12..20).collect::<Vec<_>>(), "all of it is free");
-        empty.insert(Lsn(9_000), block(), 100);
-        assert_eq!(here(&mut empty, 90..91), [90]);
-        empty.cut(Lsn(0));
-        assert_eq!((empty.bytes, empty.read_bytes), (0, 0));
     }
 
     #[test]
