@@ -80,7 +80,7 @@ impl StagedPuts {
         match self.chunks.back_mut() {
             Some(last) if last.len() < CHUNK_PUTS => last.push_back(put),
             Some(_) | None => {
-                // One look at each put in all: whoever rolls back a million counts a chunk.
+                // One look at each put in all: a roll-back of a million counts one chunk.
                 let full = self.chunks.back().into_iter().flatten();
                 full.for_each(|put| *self.counted.entry(put.queue).or_default() += 1);
                 self.chunks.push_back(VecDeque::from([put]));

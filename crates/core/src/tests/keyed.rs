@@ -152,7 +152,7 @@ fn a_page_that_was_read_for_a_key_and_has_it_not_stays_away() {
 }
 
 #[test]
-fn a_page_that_another_consumer_needs_too_comes_whoever_asked_first() {
+fn a_page_that_another_consumer_needs_too_comes_in_either_order() {
     let mut rig = deep(80, true);
     rig.evict();
     asking(&mut rig, ConsumerMode::Consume, b'y', 1);
