@@ -25,8 +25,8 @@ use towline_types::Lsn;
 use super::weather::OPERATORS;
 use super::{Alone, AloneEvent, AlonePhase, process, restored};
 use crate::history::History;
-use crate::served::compare::{self, SeenQueues, SeenSlot};
-use crate::served::look;
+use crate::served::compare;
+use crate::served::look::{self, SeenQueues, SeenSlot};
 
 const BACKUP: &str = "/backup";
 const RESTORED: &str = "/restored";
@@ -286,6 +286,5 @@ fn restore_and_look(
     let open = open.map_err(|error| format!("no start after a restore: {error}"))?;
     let running = open.start(config, process::jobs(), &Handle::current());
     let running = running.map_err(|error| error.to_string())?;
-    let rows = look::browse(running.door(), queues)?;
-    Ok((rows, look::depths(running.door())))
+    look::see(running.door(), queues)
 }

@@ -8,8 +8,8 @@ use towline_os::simulated::Process;
 
 use super::weather::OPERATORS;
 use super::{Alone, AloneEvent, AlonePhase, PEACE_US};
-use crate::served::compare::{self, SeenSlot};
-use crate::served::look;
+use crate::served::compare;
+use crate::served::look::{self, SeenSlot};
 use crate::view::Row;
 
 /// How long the looks may take together.
@@ -133,8 +133,7 @@ impl Alone {
         let observer = Process(OPERATORS + self.operators);
         self.world.mount(observer, &self.disk);
         self.world.start(observer, "look", move || {
-            let rows = look::browse(&door, &queues);
-            *result.lock() = Some(rows.map(|rows| (rows, look::depths(&door))));
+            *result.lock() = Some(look::see(&door, &queues));
         });
         self.looks.begun = Some((process, slot));
     }

@@ -13,7 +13,8 @@ use towline_os::simulated::Process;
 
 use super::{Cluster, ClusterEvent, LOOK_US, PEACE_US, RunPhase, look};
 use crate::client::queue_name;
-use crate::served::compare::{self, SeenSlot};
+use crate::served::compare;
+use crate::served::look::SeenSlot;
 use crate::view::Row;
 
 /// The process of the looks at the first instance, and so on.
@@ -185,9 +186,7 @@ impl Cluster {
         self.world.mount(observer, &self.machines[node].disk);
         self.world.start(observer, "look", move || {
             look::until_clients_are_gone(&door);
-            let rows = look::browse(&door, &queues);
-            let seen = rows.map(|rows| (rows, look::depths(&door)));
-            *result.lock() = Some(seen);
+            *result.lock() = Some(look::see(&door, &queues));
         });
         self.looks.content = Some((node, process.0, slot));
     }

@@ -3,20 +3,11 @@
 //! Not here: looking; the promises themselves (`history`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use parking_lot::Mutex as Plain;
 
 use super::look::DEAD_LETTERS;
 use crate::client::queue_name;
 use crate::history::History;
 use crate::view::Row;
-
-/// What was seen of the queues: messages, and depths by the status.
-pub(crate) type SeenQueues = Result<(Vec<Row>, Vec<(String, u64)>), String>;
-
-/// Where a look puts what it saw.
-pub(crate) type SeenSlot = Arc<Plain<Option<SeenQueues>>>;
 
 /// Which messages of the clients there are, in the order of each queue. One whose content could not
 /// be read for a while may be a dead letter instead, and is whole again.

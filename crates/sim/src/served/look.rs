@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex as Plain;
 use towline_engine::Door;
 use towline_node::{LinkToken, Request, Response, Terminus};
 use towline_os::task::{Handle, sleep, timeout};
@@ -22,16 +23,33 @@ use crate::view::Row;
 /// The queue of messages that could not be read: the default configuration names it.
 pub(crate) const DEAD_LETTERS: &str = "DEV.DEAD.LETTER.QUEUE";
 
+/// What was seen of the queues: messages, and depths by the status.
+pub(crate) type SeenQueues = Result<(Vec<Row>, Vec<(String, u64)>), String>;
+
+/// Where a look puts what it saw.
+pub(crate) type SeenSlot = Arc<Plain<Option<SeenQueues>>>;
+
 /// A browser that is not answered for so long has found a fault.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CREDIT: u64 = 1_000_000;
-/// How often it is looked whether clients are gone.
-const LEAVING: Duration = Duration::from_millis(5);
+/// How often it is looked whether clients are gone, and what they asked for is carried out.
+const SETTLING: Duration = Duration::from_millis(5);
 /// How often it is looked whether the queues are defined.
 const DEFINE_AGAIN: Duration = Duration::from_millis(200);
 
-/// Looks into all these queues, and into the one of dead letters.
-pub(crate) fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
+/// What is in all these queues, and in the one of dead letters, and their depths. Not before what
+/// was decided is applied: a put counts in the depth from its decision, cannot be browsed before it
+/// is durable, and no link waits for it to open
+/// (docs/adr/2026-11-26-answers-wait-for-what-they-say.md).
+pub(crate) fn see(door: &Arc<Door>, queues: &[String]) -> SeenQueues {
+    if !becomes_true(|| door.look(|instance| instance.runs_pending()) == 0) {
+        return Err("what was decided is not applied".to_owned());
+    }
+    let rows = browse(door, queues)?;
+    Ok((rows, depths(door)))
+}
+
+fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let dead_letters = DEAD_LETTERS.to_owned();
     for queue in queues.iter().chain([&dead_letters]) {
@@ -123,14 +141,23 @@ pub(crate) fn administer(door: &Arc<Door>, kind: &str, text: String) -> Result<S
 /// Waits until the instance has noticed that all clients are gone: what they held is in its queue
 /// again then.
 pub(crate) fn until_clients_are_gone(door: &Arc<Door>) {
+    becomes_true(|| door.status().connections == 0);
+}
+
+/// Waits for it. False: it was not so for too long.
+fn becomes_true(holds: impl Fn() -> bool) -> bool {
     let began = since_boot();
-    while door.status().connections > 0 && since_boot() - began < PATIENCE {
-        Handle::current().block_on(sleep(LEAVING));
+    while !holds() {
+        if since_boot() - began >= PATIENCE {
+            return false;
+        }
+        Handle::current().block_on(sleep(SETTLING));
     }
+    true
 }
 
 /// Depths by the status.
-pub(crate) fn depths(door: &Arc<Door>) -> Vec<(String, u64)> {
+fn depths(door: &Arc<Door>) -> Vec<(String, u64)> {
     door.status().queues.into_iter().map(|queue| (queue.name, queue.depth)).collect()
 }
 
