@@ -14,6 +14,7 @@ use towline_admin::catalogue::PAGE_WRITE_FAILED;
 use towline_core::PageRequest;
 use towline_log::{LogError, Pages};
 use towline_types::PageRef;
+use towline_types::limits::BLOCKS_LEAVING_MAX;
 
 use crate::door::Door;
 use crate::page_writer::{PAGES_AT_ONCE, write};
@@ -22,9 +23,6 @@ use towline_logging::log;
 
 /// How often blocks are evicted while there are too many, and few of them may leave.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Blocks that leave while all others wait: what is in the index of keys of each goes with it, 256
-/// messages or as many for both kinds of keys.
-const LEAVING_AT_ONCE: usize = 8;
 /// So many rounds in a row in which no block could leave are a reason to wait for the next step of
 /// the instance: a round examines 256 blocks, and a block stays for two rounds after it was read.
 /// A thousand queues with two blocks each may be more than there should be, for days.
@@ -71,9 +69,9 @@ struct Eviction {
 
 impl Eviction {
     fn round(&mut self, door: &Door, pages: &Pages) {
-        let mut some_left = false;
-        match evict_some(door, pages) {
-            Ok(some) => (some_left, self.complained) = (some, false),
+        let (some_left, written) = evict_some(door, pages);
+        match written {
+            Ok(()) => self.complained = false,
             Err(error) if !self.complained => {
                 // Blocks that cannot be written stay in memory; it is tried again.
                 self.complained = true;
@@ -102,18 +100,27 @@ fn read(door: &Door, pages: &Pages, requests: &[PageRequest]) {
     }
 }
 
-/// Evicts some of what is too much in memory; yields whether there may be more.
-fn evict_some(door: &Door, pages: &Pages) -> Result<bool, LogError> {
+/// Evicts some of what is too much in memory; yields whether there may be more, and why pages could
+/// not be written. What has its page already leaves all the same.
+fn evict_some(door: &Door, pages: &Pages) -> (bool, Result<(), LogError>) {
     if !door.look(|instance| instance.wants_eviction()) {
-        return Ok(false);
+        return (false, Ok(()));
     }
-    let jobs = door.look(|instance| instance.plan_eviction(PAGES_AT_ONCE));
-    if jobs.is_empty() {
-        return Ok(false);
+    let mut gone = 0;
+    loop {
+        let plan = door.look_in_turn(|instance| instance.plan_eviction(PAGES_AT_ONCE));
+        gone += plan.left + plan.jobs.len();
+        let written = write(pages, &plan.jobs);
+        let some_left = plan.more || (written.is_ok() && !plan.jobs.is_empty());
+        let written = written.map(|stored| {
+            let stored: Vec<_> = stored.into_iter().flatten().collect();
+            for some in stored.chunks(BLOCKS_LEAVING_MAX) {
+                door.look_in_turn(|instance| instance.pages_stored(some.to_vec(), true));
+            }
+        });
+        // Requests do not wait until all is gone, but as many blocks go as one batch of them brings.
+        if !plan.more || gone >= PAGES_AT_ONCE {
+            return (some_left, written);
+        }
     }
-    let stored: Vec<_> = write(pages, &jobs)?.into_iter().flatten().collect();
-    for some in stored.chunks(LEAVING_AT_ONCE) {
-        door.look(|instance| instance.pages_stored(some.to_vec(), true));
-    }
-    Ok(true)
 }
