@@ -8,7 +8,7 @@ use towline_admin::catalogue::PAGE_WRITE_FAILED;
 use towline_core::{PageJob, StoredPage};
 use towline_log::{LogError, Pages};
 use towline_logging::log;
-use towline_node::Restart;
+use towline_node::{Instance, Restart};
 use towline_types::PageRef;
 use towline_types::limits::BLOCKS_LEAVING_MAX;
 
@@ -53,7 +53,11 @@ pub(crate) fn give_back(pages: &Pages, stored: &[Option<StoredPage>]) {
 /// Moves out of memory what replay does not need there. False: pages cannot be written (the disk
 /// may be full), which must not keep a queue manager from starting, because gets free space.
 pub fn evict(restart: &mut Restart, pages: &Pages) -> bool {
-    let instance = restart.instance();
+    evict_from(restart.instance(), pages)
+}
+
+/// The same for the instance itself.
+pub(crate) fn evict_from(instance: &mut Instance, pages: &Pages) -> bool {
     while instance.wants_eviction() {
         let plan = instance.plan_eviction(PAGES_AT_ONCE);
         if plan.jobs.is_empty() && !plan.more {

@@ -124,3 +124,93 @@ fn evict_some(door: &Door, pages: &Pages) -> (bool, Result<(), LogError>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use towline_config::Config;
+    use towline_core::NewMessage;
+    use towline_node::{PutTo, Request};
+    use towline_process::Clock;
+    use towline_standby::Home;
+    use towline_types::{Payload, limits};
+
+    use super::*;
+    use crate::page_writer::evict_from;
+    use crate::replay::StartOptions;
+    use crate::running::OpenInstance;
+
+    /// Messages of a block.
+    const BLOCK: usize = 256;
+    /// Blocks that stay in memory, with the least limit.
+    const BLOCKS_MIN: usize = 64;
+    const BLOCKS: usize = BLOCKS_MIN + 2 * PAGES_AT_ONCE;
+
+    /// An instance with the least memory and many blocks in it, whose pages an image has written;
+    /// nothing evicts them.
+    fn full(folder: &std::path::Path) -> OpenInstance {
+        let mut config = Config::default();
+        config.queue_manager.index_bytes_max = 0;
+        config.log.extent_bytes = 4 << 20;
+        let (home, options) = (Home::single(folder), StartOptions::default());
+        let open = OpenInstance::open("QM1", &home, &config, options, Clock::start()).unwrap();
+        let door = Arc::clone(open.door());
+        door.define_defaults();
+        let (connection, _) = door.connect();
+        for _ in 0..BLOCKS * BLOCK / limits::STEP_REQUESTS_MAX {
+            let put = |token| Request::Put {
+                token: token as u64,
+                target: PutTo::Name("DEV.QUEUE.1".into()),
+                message: NewMessage {
+                    persistent: Some(true),
+                    content: Payload::from(bytes::Bytes::from_static(b"content")),
+                    ..NewMessage::default()
+                },
+                unit: None,
+                reply_wanted: false,
+            };
+            let mut requests: Vec<Request> = (0..limits::STEP_REQUESTS_MAX).map(put).collect();
+            door.step(door.clock().now(), connection, &mut requests);
+            while door.look(|instance| instance.runs_pending()) > 0 {
+                std::thread::yield_now();
+            }
+        }
+        while open.images().take(door.as_ref()).unwrap().is_none() {}
+        open
+    }
+
+    /// What is in memory, in blocks about.
+    fn blocks_over(door: &Door) -> u64 {
+        let status = door.look(|instance| instance.paging_status());
+        status.index_bytes.saturating_sub(status.index_bytes_max) / (19 * 1024)
+    }
+
+    #[test]
+    fn between_two_batches_of_reads_as_many_blocks_leave_as_one_of_them_brings() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = full(folder.path());
+        let (door, pages) = (open.door(), open.images().pages());
+        let mut over = blocks_over(door);
+        assert!(over >= PAGES_AT_ONCE as u64, "{over}");
+        while over > 0 {
+            let (some_left, written) = evict_some(door, pages);
+            written.unwrap();
+            let now = blocks_over(door);
+            assert_eq!(now, over.saturating_sub(PAGES_AT_ONCE as u64), "of {over}");
+            assert_eq!(some_left, now > 0, "the thread goes on at once while there is more");
+            over = now;
+        }
+        assert!(!door.look(|instance| instance.wants_eviction()));
+        door.log().shutdown();
+    }
+
+    #[test]
+    fn a_start_goes_on_while_blocks_leave_that_need_no_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = full(folder.path());
+        let (door, pages) = (open.door(), open.images().pages());
+        assert!(blocks_over(door) > 0);
+        assert!(door.look(|instance| evict_from(instance, pages)));
+        assert_eq!(blocks_over(door), 0);
+        door.log().shutdown();
+    }
+}

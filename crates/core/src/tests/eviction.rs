@@ -129,6 +129,27 @@ fn a_page_just_read_stays_for_all_calls_of_the_round_and_of_the_next_one() {
     rig.core.audit();
 }
 
+#[test]
+fn pages_that_were_read_leave_when_two_rounds_are_over() {
+    let mut rig = cramped(&["Q"]);
+    fill(&mut rig, "Q", 100, plain);
+    rig.evict();
+    let mut cursor = RelocationCursor::default();
+    loop {
+        match rig.core.find_old(Lsn(u64::MAX), &mut cursor, 1_000, &mut Vec::new()) {
+            RelocationSearch::Needs(request) => rig.arrive(request),
+            RelocationSearch::More => {}
+            RelocationSearch::All => break,
+        }
+    }
+    assert_eq!(blocks_here(&rig), 100);
+    round(&mut rig);
+    assert_eq!(blocks_here(&rig), 100, "each of them was wanted a moment ago");
+    round(&mut rig);
+    assert_eq!(blocks_here(&rig) as u64, BLOCKS_MIN);
+    rig.core.audit();
+}
+
 /// What leaves is more than what a search reads, at each of its steps.
 #[test]
 fn a_search_for_a_key_comes_a_block_further_with_each_read_however_many_blocks_leave_meanwhile() {
