@@ -118,7 +118,7 @@ fn evict_some(door: &Door, pages: &Pages) -> (bool, Result<(), LogError>) {
                 door.look_in_turn(|instance| instance.pages_stored(some.to_vec(), true));
             }
         });
-        // Requests do not wait until all is gone, but as many blocks go as one batch of them brings.
+        // Requests do not wait for all of it, but as many blocks leave as one batch of them reads.
         if !plan.more || gone >= PAGES_AT_ONCE {
             return (some_left, written);
         }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_batches_of_reads_as_many_blocks_leave_as_one_of_them_brings() {
+    fn between_two_batches_of_reads_as_many_blocks_leave_as_one_of_them_reads() {
         let folder = tempfile::tempdir().unwrap();
         let open = full(folder.path());
         let (door, pages) = (open.door(), open.images().pages());

@@ -505,8 +505,7 @@ impl Lane {
         }
     }
 
-    /// The queue indexes these kinds of keys as well from now on. What is here already is not, so
-    /// nothing is counted: of a kind that is new, the index lacks every block that is here.
+    /// The queue indexes these kinds of keys as well from now on, and what is here already is not.
     pub(crate) fn index_also(&mut self, kinds: KeyKinds) {
         if !kinds.without(self.kinds).is_empty() {
             self.kinds = self.kinds.with(kinds);
