@@ -56,7 +56,7 @@ pub use ids::{
     BodyId, CommitId, ConnectionId, ConsumerId, LargePutId, MessageSequence, QueueId, UnitId,
 };
 pub use message::{Body, BodyName, DeadLetter, DeadLetterReason, Header, Message, NewMessage};
-pub use page_cache::{PageDraft, PageJob, PagingStatus, StoredPage};
+pub use page_cache::{EvictionPlan, PageDraft, PageJob, PagingStatus, StoredPage};
 pub use page_key::{PageKey, PageRequest};
 pub use principal::Principal;
 pub use queue::page::VERSION as PAGE_VERSION;

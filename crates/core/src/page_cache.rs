@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use towline_types::PageRef;
+use towline_types::limits::BLOCKS_LEAVING_MAX;
 
 use crate::QueueManager;
 use crate::effect::{Effect, Outputs};
@@ -34,6 +35,19 @@ const FRONT_BLOCKS: usize = 2;
 const ROUNDS_STAYING: u64 = 2;
 /// Blocks kept here in any case: below this, paging would cost more than it saves.
 const BLOCKS_MIN: usize = 64;
+/// Candidates that one call finds to be gone; each costs a search for its block.
+const STALE_MAX: usize = 1_024;
+
+/// What one call of [`QueueManager::plan_eviction`] came to.
+#[derive(Debug, Default)]
+pub struct EvictionPlan {
+    /// Pages to write, so that their blocks can leave.
+    pub jobs: Vec<PageJob>,
+    /// Blocks that left: at most [`BLOCKS_LEAVING_MAX`].
+    pub left: usize,
+    /// It ended at a bound, and too much is still here: the next call goes on in the same round.
+    pub more: bool,
+}
 
 /// A block to be written to a page.
 #[derive(Clone, Debug)]
@@ -101,6 +115,8 @@ pub(crate) struct PageCache {
     candidates: VecDeque<PageKey>,
     /// Rounds of eviction so far.
     round: u64,
+    /// The last call ended at a bound, and the next one goes on in its round.
+    round_goes_on: bool,
     /// Pages of queues that are gone.
     obsolete: Vec<PageRef>,
 }
@@ -112,6 +128,7 @@ impl Default for PageCache {
             front_blocks: FRONT_BLOCKS,
             candidates: VecDeque::new(),
             round: ROUNDS_STAYING,
+            round_goes_on: false,
             obsolete: Vec::new(),
         }
     }
@@ -163,27 +180,37 @@ impl QueueManager {
         self.is_too_large_without(0, 0)
     }
 
-    /// Evicts blocks with written pages, and says which pages to write so that more blocks can go:
-    /// at most `jobs_max`. Call [`QueueManager::pages_stored`] with what came of them.
-    pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
-        let mut jobs = Vec::new();
-        self.page_cache.round += 1;
+    /// Evicts blocks with written pages, at most [`BLOCKS_LEAVING_MAX`], and says which pages to
+    /// write so that more blocks can go: at most `jobs_max`. Call [`QueueManager::pages_stored`]
+    /// with what came of them.
+    ///
+    /// Calls that end at a bound are one round: however small the bound is, a page just read is
+    /// not asked to leave any sooner.
+    pub fn plan_eviction(&mut self, jobs_max: usize) -> EvictionPlan {
+        let mut plan = EvictionPlan::default();
+        self.page_cache.round += u64::from(!self.page_cache.round_goes_on);
         self.tidy_candidates();
         let looks = self.page_cache.candidates.len().min(jobs_max * 4);
         let mut kept = Vec::new();
+        let mut stale = 0;
         // What is planned counts as gone: it goes when it is written.
         let mut leaving_bytes = 0;
-        while self.is_too_large_without(jobs.len(), leaving_bytes)
-            && jobs.len() < jobs_max
+        while self.is_too_large_without(plan.jobs.len(), leaving_bytes)
+            && plan.jobs.len() < jobs_max
             && kept.len() <= looks
         {
+            plan.more = plan.left == BLOCKS_LEAVING_MAX || stale == STALE_MAX;
+            if plan.more {
+                break;
+            }
             let Some(key) = self.page_cache.candidates.pop_back() else { break };
             match self.try_evict(key) {
-                Eviction::Gone => {}
+                Eviction::Stale => stale += 1,
+                Eviction::Left => plan.left += 1,
                 Eviction::Stays => kept.push(key),
                 Eviction::Write(job) => {
                     leaving_bytes += BLOCK_BYTES + job.sheet.extras.bytes();
-                    jobs.push(job);
+                    plan.jobs.push(job);
                     kept.push(key);
                 }
             }
@@ -192,15 +219,16 @@ impl QueueManager {
         for key in kept {
             self.page_cache.candidates.push_front(key);
         }
-        jobs
+        self.page_cache.round_goes_on = plan.more;
+        plan
     }
 
     fn try_evict(&mut self, key: PageKey) -> Eviction {
         let extent_bytes = self.limits.extent_bytes;
-        let Some(queue) = self.queues.get_mut(&key.queue) else { return Eviction::Gone };
+        let Some(queue) = self.queues.get_mut(&key.queue) else { return Eviction::Stale };
         let is_completing = queue.completing > 0;
-        let Some((away, block, from_end)) = queue.block_here(key) else { return Eviction::Gone };
-        if from_end == 0 || away.block < self.page_cache.front_blocks || !block.can_leave() {
+        let Some((away, block, from_end)) = queue.block_here(key) else { return Eviction::Stale };
+        if from_end == 0 || away.block < self.page_cache.front_blocks {
             return Eviction::Stays;
         }
         if is_completing {
@@ -209,11 +237,15 @@ impl QueueManager {
         if self.page_cache.round < block.came_in + ROUNDS_STAYING {
             return Eviction::Stays; // It was wanted a moment ago.
         }
+        // Last, because it looks at all messages.
+        if !block.can_leave() {
+            return Eviction::Stays;
+        }
         if block.current {
             queue.send_away(away);
-            return Eviction::Gone;
+            return Eviction::Left;
         }
-        let Some(sheet) = block.sheet() else { return Eviction::Gone };
+        let Some(sheet) = block.sheet() else { return Eviction::Stale };
         Eviction::Write(PageJob::of(key, block.version, sheet, extent_bytes))
     }
 
@@ -254,7 +286,11 @@ impl QueueManager {
 
     /// These pages were written. With `evict`, blocks that did not change meanwhile leave if they
     /// still should.
+    ///
+    /// # Panics
+    /// With `evict`, when these are more than [`BLOCKS_LEAVING_MAX`].
     pub fn pages_stored(&mut self, stored: Vec<StoredPage>, evict: bool) {
+        assert!(!evict || stored.len() <= BLOCKS_LEAVING_MAX, "all clients wait for what leaves");
         for StoredPage { key, version, outline } in stored {
             let page = outline.page;
             let Some(queue) = self.queues.get_mut(&key.queue) else {
@@ -263,7 +299,7 @@ impl QueueManager {
             };
             if queue.page_stored(key, version, outline) && evict {
                 match self.try_evict(key) {
-                    Eviction::Gone | Eviction::Stays | Eviction::Write(_) => {}
+                    Eviction::Left | Eviction::Stale | Eviction::Stays | Eviction::Write(_) => {}
                 }
             }
         }
@@ -405,8 +441,10 @@ impl QueueManager {
 }
 
 enum Eviction {
-    /// It left, or is no more.
-    Gone,
+    /// It left.
+    Left,
+    /// It is away already, or no more.
+    Stale,
     /// It cannot leave now.
     Stays,
     /// It can leave when this is written.

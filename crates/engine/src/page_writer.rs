@@ -8,8 +8,9 @@ use towline_admin::catalogue::PAGE_WRITE_FAILED;
 use towline_core::{PageJob, StoredPage};
 use towline_log::{LogError, Pages};
 use towline_logging::log;
-use towline_node::Restart;
+use towline_node::{Instance, Restart};
 use towline_types::PageRef;
+use towline_types::limits::BLOCKS_LEAVING_MAX;
 
 /// Pages written, or read, at once.
 pub(crate) const PAGES_AT_ONCE: usize = 64;
@@ -52,15 +53,22 @@ pub(crate) fn give_back(pages: &Pages, stored: &[Option<StoredPage>]) {
 /// Moves out of memory what replay does not need there. False: pages cannot be written (the disk
 /// may be full), which must not keep a queue manager from starting, because gets free space.
 pub fn evict(restart: &mut Restart, pages: &Pages) -> bool {
-    let instance = restart.instance();
+    evict_from(restart.instance(), pages)
+}
+
+/// The same for the instance itself.
+pub(crate) fn evict_from(instance: &mut Instance, pages: &Pages) -> bool {
     while instance.wants_eviction() {
-        let jobs = instance.plan_eviction(PAGES_AT_ONCE);
-        if jobs.is_empty() {
+        let plan = instance.plan_eviction(PAGES_AT_ONCE);
+        if plan.jobs.is_empty() && !plan.more {
             break;
         }
-        match write(pages, &jobs) {
+        match write(pages, &plan.jobs) {
             Ok(stored) => {
-                instance.pages_stored(stored.into_iter().flatten().collect(), true);
+                let stored: Vec<_> = stored.into_iter().flatten().collect();
+                for some in stored.chunks(BLOCKS_LEAVING_MAX) {
+                    instance.pages_stored(some.to_vec(), true);
+                }
             }
             Err(error) => {
                 log(&PAGE_WRITE_FAILED, &[&error.to_string()]);

@@ -14,6 +14,7 @@ use towline_admin::catalogue::PAGE_WRITE_FAILED;
 use towline_core::PageRequest;
 use towline_log::{LogError, Pages};
 use towline_types::PageRef;
+use towline_types::limits::BLOCKS_LEAVING_MAX;
 
 use crate::door::Door;
 use crate::page_writer::{PAGES_AT_ONCE, write};
@@ -22,9 +23,6 @@ use towline_logging::log;
 
 /// How often blocks are evicted while there are too many, and few of them may leave.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Blocks that leave while all others wait: what is in the index of keys of each goes with it, 256
-/// messages or as many for both kinds of keys.
-const LEAVING_AT_ONCE: usize = 8;
 /// So many rounds in a row in which no block could leave are a reason to wait for the next step of
 /// the instance: a round examines 256 blocks, and a block stays for two rounds after it was read.
 /// A thousand queues with two blocks each may be more than there should be, for days.
@@ -71,9 +69,9 @@ struct Eviction {
 
 impl Eviction {
     fn round(&mut self, door: &Door, pages: &Pages) {
-        let mut some_left = false;
-        match evict_some(door, pages) {
-            Ok(some) => (some_left, self.complained) = (some, false),
+        let (some_left, written) = evict_some(door, pages);
+        match written {
+            Ok(()) => self.complained = false,
             Err(error) if !self.complained => {
                 // Blocks that cannot be written stay in memory; it is tried again.
                 self.complained = true;
@@ -102,18 +100,117 @@ fn read(door: &Door, pages: &Pages, requests: &[PageRequest]) {
     }
 }
 
-/// Evicts some of what is too much in memory; yields whether there may be more.
-fn evict_some(door: &Door, pages: &Pages) -> Result<bool, LogError> {
+/// Evicts some of what is too much in memory; yields whether there may be more, and why pages could
+/// not be written. What has its page already leaves all the same.
+fn evict_some(door: &Door, pages: &Pages) -> (bool, Result<(), LogError>) {
     if !door.look(|instance| instance.wants_eviction()) {
-        return Ok(false);
+        return (false, Ok(()));
     }
-    let jobs = door.look(|instance| instance.plan_eviction(PAGES_AT_ONCE));
-    if jobs.is_empty() {
-        return Ok(false);
+    let mut gone = 0;
+    loop {
+        let plan = door.look_in_turn(|instance| instance.plan_eviction(PAGES_AT_ONCE));
+        gone += plan.left + plan.jobs.len();
+        let written = write(pages, &plan.jobs);
+        let some_left = plan.more || (written.is_ok() && !plan.jobs.is_empty());
+        let written = written.map(|stored| {
+            let stored: Vec<_> = stored.into_iter().flatten().collect();
+            for some in stored.chunks(BLOCKS_LEAVING_MAX) {
+                door.look_in_turn(|instance| instance.pages_stored(some.to_vec(), true));
+            }
+        });
+        // Requests do not wait for all of it, but as many blocks leave as one batch of them reads.
+        if !plan.more || gone >= PAGES_AT_ONCE {
+            return (some_left, written);
+        }
     }
-    let stored: Vec<_> = write(pages, &jobs)?.into_iter().flatten().collect();
-    for some in stored.chunks(LEAVING_AT_ONCE) {
-        door.look(|instance| instance.pages_stored(some.to_vec(), true));
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_config::Config;
+    use towline_core::NewMessage;
+    use towline_node::{PutTo, Request};
+    use towline_process::Clock;
+    use towline_standby::Home;
+    use towline_types::{Payload, limits};
+
+    use super::*;
+    use crate::page_writer::evict_from;
+    use crate::replay::StartOptions;
+    use crate::running::OpenInstance;
+
+    /// Messages of a block.
+    const BLOCK: usize = 256;
+    /// Blocks that stay in memory, with the least limit.
+    const BLOCKS_MIN: usize = 64;
+    const BLOCKS: usize = BLOCKS_MIN + 2 * PAGES_AT_ONCE;
+
+    /// An instance with the least memory and many blocks in it, whose pages an image has written;
+    /// nothing evicts them.
+    fn full(folder: &std::path::Path) -> OpenInstance {
+        let mut config = Config::default();
+        config.queue_manager.index_bytes_max = 0;
+        config.log.extent_bytes = 4 << 20;
+        let (home, options) = (Home::single(folder), StartOptions::default());
+        let open = OpenInstance::open("QM1", &home, &config, options, Clock::start()).unwrap();
+        let door = Arc::clone(open.door());
+        door.define_defaults();
+        let (connection, _) = door.connect();
+        for _ in 0..BLOCKS * BLOCK / limits::STEP_REQUESTS_MAX {
+            let put = |token| Request::Put {
+                token: token as u64,
+                target: PutTo::Name("DEV.QUEUE.1".into()),
+                message: NewMessage {
+                    persistent: Some(true),
+                    content: Payload::from(bytes::Bytes::from_static(b"content")),
+                    ..NewMessage::default()
+                },
+                unit: None,
+                reply_wanted: false,
+            };
+            let mut requests: Vec<Request> = (0..limits::STEP_REQUESTS_MAX).map(put).collect();
+            door.step(door.clock().now(), connection, &mut requests);
+            while door.look(|instance| instance.runs_pending()) > 0 {
+                std::thread::yield_now();
+            }
+        }
+        while open.images().take(door.as_ref()).unwrap().is_none() {}
+        open
     }
-    Ok(true)
+
+    /// What is in memory, in blocks about.
+    fn blocks_over(door: &Door) -> u64 {
+        let status = door.look(|instance| instance.paging_status());
+        status.index_bytes.saturating_sub(status.index_bytes_max) / (19 * 1024)
+    }
+
+    #[test]
+    fn between_two_batches_of_reads_as_many_blocks_leave_as_one_of_them_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = full(folder.path());
+        let (door, pages) = (open.door(), open.images().pages());
+        let mut over = blocks_over(door);
+        assert!(over >= PAGES_AT_ONCE as u64, "{over}");
+        while over > 0 {
+            let (some_left, written) = evict_some(door, pages);
+            written.unwrap();
+            let now = blocks_over(door);
+            assert_eq!(now, over.saturating_sub(PAGES_AT_ONCE as u64), "of {over}");
+            assert_eq!(some_left, now > 0, "the thread goes on at once while there is more");
+            over = now;
+        }
+        assert!(!door.look(|instance| instance.wants_eviction()));
+        door.log().shutdown();
+    }
+
+    #[test]
+    fn a_start_goes_on_while_blocks_leave_that_need_no_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = full(folder.path());
+        let (door, pages) = (open.door(), open.images().pages());
+        assert!(blocks_over(door) > 0);
+        assert!(door.look(|instance| evict_from(instance, pages)));
+        assert_eq!(blocks_over(door), 0);
+        door.log().shutdown();
+    }
 }

@@ -194,6 +194,9 @@ pub const MOVE_MESSAGES_MAX: u64 = 10_000;
 pub const EXTENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// Memory for the indexes of all queues unless configured otherwise.
 pub const INDEX_BYTES_DEFAULT: u64 = 96 * 1024 * 1024;
+/// Blocks of queues that leave memory while all clients wait: what the index of keys has of each
+/// goes with it, 256 messages for either kind of key at about a microsecond.
+pub const BLOCKS_LEAVING_MAX: usize = 4;
 
 /// max-frame-size that we offer (AMQP 2.7.1).
 pub const FRAME_BYTES_MAX: u32 = 65_536;

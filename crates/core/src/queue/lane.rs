@@ -505,11 +505,12 @@ impl Lane {
         }
     }
 
-    /// The queue indexes these kinds of keys as well from now on. What is here already is not.
+    /// The queue indexes these kinds of keys as well from now on, and what is here already is not.
     pub(crate) fn index_also(&mut self, kinds: KeyKinds) {
-        self.kinds = self.kinds.with(kinds);
-        let lacks = |block: &&Block| block.is_here() && block.indexed != self.kinds;
-        self.unindexed = self.blocks.iter().filter(lacks).count();
+        if !kinds.without(self.kinds).is_empty() {
+            self.kinds = self.kinds.with(kinds);
+            self.unindexed = self.blocks.len() - self.away;
+        }
     }
 
     /// Blocks here that the index lacks.

@@ -91,6 +91,26 @@ fn a_queue_is_indexed_in_slices_and_no_step_takes_more_than_its_looks() {
 }
 
 #[test]
+fn of_a_kind_of_key_that_is_new_the_index_lacks_every_block_that_is_here() {
+    let ask = |rig: &mut Rig, key| {
+        let filter = first_byte(b'y', Some(key));
+        let id = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
+        rig.core.set_credit(id, 1, false);
+        rig.core.audit();
+        rig.core.queue(rig.status("Q").queue).unindexed_blocks()
+    };
+    let mut rig = deep(20 * BLOCK as u64, true);
+    assert_eq!(ask(&mut rig, FilterKey::Correlation(1)), 20);
+    rig.dispatch();
+    while rig.slice(LOOKS_PER_TURN) {}
+    assert_eq!(ask(&mut rig, FilterKey::Correlation(2)), 0, "that kind is known");
+    assert_eq!(ask(&mut rig, FilterKey::MessageId(1)), 20, "the other one is not");
+    let mut rig = deep(20 * BLOCK as u64, true);
+    rig.evict();
+    assert_eq!(ask(&mut rig, FilterKey::Correlation(1)), 1, "the others are away");
+}
+
+#[test]
 fn a_search_indexes_no_more_than_lies_before_what_it_finds() {
     let mut rig = deep(10_000, false);
     let spec = NewMessage { priority: Some(9), ..of_letter(b'y', 0, false) };

@@ -2,6 +2,7 @@
 
 mod deleted;
 mod deliveries;
+mod eviction;
 mod expiry;
 mod filters;
 mod given_up;

@@ -118,7 +118,7 @@ fn a_block_that_was_asked_for_stays_for_a_while_however_full_memory_is() {
     };
     rig.arrive(request);
     rig.arrive(request);
-    assert!(rig.core.plan_eviction(64).is_empty());
+    assert!(rig.core.plan_eviction(64).jobs.is_empty());
     assert!(!rig.core.needs_page(request), "it is still here");
     rig.evict();
     assert!(rig.core.needs_page(request), "all the same it can leave");

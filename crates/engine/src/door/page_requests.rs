@@ -4,6 +4,7 @@
 
 use towline_admin::catalogue::{NEWER_FORMAT, PAGE_DAMAGED};
 use towline_core::{PAGE_VERSION, PageRequest, RecordError};
+use towline_delegation::DelegationLock;
 use towline_log::{Listener, Log, LogError, mark_rebuild};
 use towline_logging::log;
 use towline_node::{Input, Instance};
@@ -24,6 +25,18 @@ impl Door {
         drop(inner);
         self.take_reports();
         more
+    }
+
+    /// As [`look`](Door::look), for a thread that comes again at once: one that waits for the lock
+    /// has it next.
+    pub(crate) fn look_in_turn<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
+        let mut inner = self.inner.lock();
+        let result = look(&mut inner.instance);
+        let to_notify = self.note_needs(&mut inner);
+        DelegationLock::release_fairly(inner);
+        self.wake_ups.notify(to_notify);
+        self.take_reports();
+        result
     }
 
     /// A page that was requested was read.

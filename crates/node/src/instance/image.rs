@@ -4,8 +4,8 @@
 //! are taken in a moment and carried out by others.
 
 use towline_core::{
-    Body, MessageSequence, PageJob, PageRequest, PagingStatus, QueueId, RelocationCursor,
-    RelocationSearch, StoredPage,
+    Body, EvictionPlan, MessageSequence, PageJob, PageRequest, PagingStatus, QueueId,
+    RelocationCursor, RelocationSearch, StoredPage,
 };
 use towline_types::{Lsn, PageRef};
 
@@ -87,10 +87,10 @@ impl Instance {
         Some(ImagePlan { applied: self.applied, keep_from, rules: self.rules.plan_image() })
     }
 
-    /// Pages to be written so that their blocks can leave memory; see
+    /// Lets some blocks leave memory, and says which pages to write so that more can; see
     /// [`towline_core::QueueManager::plan_eviction`].
     #[must_use]
-    pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
+    pub fn plan_eviction(&mut self, jobs_max: usize) -> EvictionPlan {
         self.rules.plan_eviction(jobs_max)
     }
 

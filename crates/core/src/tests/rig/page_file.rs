@@ -1,13 +1,14 @@
 //! The page file of a rig: images and evictions write to it.
 
 use towline_types::PageRef;
+use towline_types::limits::BLOCKS_LEAVING_MAX;
 
 use super::Rig;
 use crate::{PageJob, StoredPage};
 
 impl Rig {
     /// Writes pages as the owner of the page file would.
-    fn store(&mut self, jobs: &[PageJob]) -> Vec<Option<StoredPage>> {
+    pub(crate) fn store(&mut self, jobs: &[PageJob]) -> Vec<Option<StoredPage>> {
         let mut stored = Vec::new();
         for job in jobs {
             let mut bytes = Vec::new();
@@ -33,8 +34,15 @@ impl Rig {
     /// Sends away all that may leave.
     pub(crate) fn evict(&mut self) {
         let jobs = self.core.plan_eviction_of_all();
-        let stored = self.store(&jobs);
-        self.core.pages_stored(stored.into_iter().flatten().collect(), true);
+        self.written(&jobs);
         self.core.plan_eviction_of_all();
+    }
+
+    /// Writes these pages; their blocks leave.
+    pub(crate) fn written(&mut self, jobs: &[PageJob]) {
+        let stored: Vec<_> = self.store(jobs).into_iter().flatten().collect();
+        for some in stored.chunks(BLOCKS_LEAVING_MAX) {
+            self.core.pages_stored(some.to_vec(), true);
+        }
     }
 }
