@@ -4,8 +4,10 @@
 //!
 //! Invariants: a block is a piece of the log that passed its checksums (or was just written); what
 //! is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
-//! insertion. What was handed out keeps its block alive, uncounted: holders bound it by how many
-//! bodies they have in hand.
+//! insertion, nor what was read from disk `read_bytes_max`: a client that browses a deep queue neither
+//! pushes out what all others wrote a moment ago, nor makes the process grow by the whole cache.
+//! What was handed out keeps its block alive, uncounted: holders bound it by how many bodies they
+//! have in hand.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,19 +16,31 @@ use towline_types::{BodyLocation, Lsn};
 
 use crate::format::size;
 
+/// Bytes read from disk at a time.
+pub(crate) const READ_AHEAD_BYTES: u64 = 1024 * 1024;
 /// Ends of read-ahead blocks, remembered as positions where a batch begins.
 const STARTS_MAX: usize = 64;
+
+/// A cache of less is for what was read as a whole: a part of it would not hold what is read ahead
+/// for a few readers, and each of their messages would be a read of its own.
+const DIVIDED_BYTES_MIN: usize = 8 * READ_AHEAD_BYTES as usize;
 
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: usize,
+    /// Of what was read from disk: a half.
+    read_bytes_max: usize,
     bytes: usize,
+    read_bytes: usize,
     /// By the position of the first byte.
     blocks: BTreeMap<Lsn, Block>,
-    /// In order of insertion or second chance; may name blocks that are gone.
-    order: VecDeque<(Lsn, u64)>,
-    inserted: u64,
+    /// In order of insertion or second chance, which their numbers say; may name blocks that are
+    /// gone.
+    written: VecDeque<(Lsn, u64)>,
+    /// The same of what was read from disk.
+    read: VecDeque<(Lsn, u64)>,
+    numbered: u64,
     starts: VecDeque<Lsn>,
     /// How often a part of the log was cut off.
     cuts: u64,
@@ -40,17 +54,27 @@ struct Block {
     /// What it costs: the memory behind it may be longer.
     cost: usize,
     number: u64,
+    origin: Origin,
     used: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Written,
+    Read,
 }
 
 impl Cache {
     pub(crate) fn new(bytes_max: usize) -> Cache {
         Cache {
             bytes_max,
+            read_bytes_max: if bytes_max < DIVIDED_BYTES_MIN { bytes_max } else { bytes_max / 2 },
             bytes: 0,
+            read_bytes: 0,
             blocks: BTreeMap::new(),
-            order: VecDeque::new(),
-            inserted: 0,
+            written: VecDeque::new(),
+            read: VecDeque::new(),
+            numbered: 0,
             starts: VecDeque::new(),
             cuts: 0,
             hits: 0,
@@ -73,7 +97,7 @@ impl Cache {
     pub(crate) fn insert_read(&mut self, lsn: Lsn, cuts: u64, bytes: Bytes, cost: usize) {
         if cuts == self.cuts {
             let end = lsn.after(bytes.len() as u64);
-            self.insert(lsn, bytes, cost);
+            self.put(lsn, bytes, cost, Origin::Read);
             self.remember_start(end);
         }
     }
@@ -83,42 +107,72 @@ impl Cache {
         self.cuts += 1;
         self.starts.retain(|start| *start <= end);
         for (_, block) in self.blocks.split_off(&end) {
-            self.bytes -= block.cost;
+            self.count_off(&block);
         }
         for (lsn, block) in &mut self.blocks {
             block.bytes.truncate(size(end.0 - lsn.0));
         }
     }
 
-    /// Puts in a piece of the log that begins at `lsn`.
+    /// Puts in a piece of the log that begins at `lsn` and was just written.
     pub(crate) fn insert(&mut self, lsn: Lsn, bytes: Bytes, cost: usize) {
+        self.put(lsn, bytes, cost, Origin::Written);
+    }
+
+    fn put(&mut self, lsn: Lsn, bytes: Bytes, cost: usize, origin: Origin) {
         if cost > self.bytes_max {
             return;
         }
-        self.inserted += 1;
-        let number = self.inserted;
-        let block = Block { bytes, cost, number, used: false };
-        if let Some(old) = self.blocks.insert(lsn, block) {
-            self.bytes -= old.cost;
-        }
+        self.numbered += 1;
+        let block = Block { bytes, cost, number: self.numbered, origin, used: false };
         self.bytes += cost;
-        self.order.push_back((lsn, number));
+        self.read_bytes += if origin == Origin::Read { cost } else { 0 };
+        let entry = (lsn, self.numbered);
+        self.order_of(origin).push_back(entry);
+        if let Some(old) = self.blocks.insert(lsn, block) {
+            self.count_off(&old);
+        }
+        while self.read_bytes > self.read_bytes_max {
+            self.evict(Origin::Read);
+        }
         while self.bytes > self.bytes_max {
-            self.evict();
+            self.evict(self.oldest());
         }
     }
 
-    fn evict(&mut self) {
-        let Some((lsn, number)) = self.order.pop_front() else { return };
+    fn order_of(&mut self, origin: Origin) -> &mut VecDeque<(Lsn, u64)> {
+        match origin {
+            Origin::Written => &mut self.written,
+            Origin::Read => &mut self.read,
+        }
+    }
+
+    fn count_off(&mut self, block: &Block) {
+        self.bytes -= block.cost;
+        self.read_bytes -= if block.origin == Origin::Read { block.cost } else { 0 };
+    }
+
+    /// Where the block is that is next to leave.
+    fn oldest(&self) -> Origin {
+        let number = |order: &VecDeque<(Lsn, u64)>| order.front().map_or(u64::MAX, |next| next.1);
+        if number(&self.written) < number(&self.read) { Origin::Written } else { Origin::Read }
+    }
+
+    fn evict(&mut self, origin: Origin) {
+        let Some((lsn, number)) = self.order_of(origin).pop_front() else { return };
         match self.blocks.get_mut(&lsn) {
             Some(block) if block.number != number => {}
             Some(block) if block.used => {
                 block.used = false;
-                self.order.push_back((lsn, number));
+                self.numbered += 1;
+                block.number = self.numbered;
+                let again = (lsn, self.numbered);
+                self.order_of(origin).push_back(again);
             }
-            Some(block) => {
-                self.bytes -= block.cost;
-                self.blocks.remove(&lsn);
+            Some(_) => {
+                if let Some(block) = self.blocks.remove(&lsn) {
+                    self.count_off(&block);
+                }
             }
             None => {}
         }
@@ -193,6 +247,48 @@ mod tests {
         assert_eq!(cache.bytes(), 300);
         cache.insert(Lsn(400), Bytes::from(vec![0; 100]), 301);
         assert_eq!(cache.bytes(), 300);
+    }
+
+    #[test]
+    fn what_is_read_has_half_of_a_cache_and_all_of_a_small_one() {
+        const MIB: usize = READ_AHEAD_BYTES as usize;
+        let filled = |cache_bytes: usize| {
+            let mut cache = Cache::new(cache_bytes);
+            for number in 0..64 {
+                cache.insert_read(Lsn(number * MIB as u64), 0, Bytes::from(vec![0; 8]), MIB);
+            }
+            cache.bytes()
+        };
+        assert_eq!(filled(64 * MIB), 32 * MIB);
+        assert_eq!(filled(8 * MIB), 4 * MIB);
+        assert_eq!(filled(8 * MIB - 1), 7 * MIB);
+        assert_eq!(filled(MIB), MIB);
+    }
+
+    #[test]
+    fn what_is_read_pushes_out_the_oldest_of_what_was_read_first() {
+        const MIB: usize = READ_AHEAD_BYTES as usize;
+        let mut cache = Cache::new(8 * MIB);
+        let is_here = |cache: &mut Cache, lsn| cache.get(body(lsn, 1)).is_some();
+        for written in 0..4 {
+            cache.insert(Lsn(written * 100), Bytes::from(vec![0; 8]), MIB);
+        }
+        for read in 10..15 {
+            cache.insert_read(Lsn(read * 100), 0, Bytes::from(vec![0; 8]), MIB);
+        }
+        assert_eq!(cache.bytes(), 8 * MIB);
+        assert!(!is_here(&mut cache, 1_000));
+        assert!((1..4).all(|written| is_here(&mut cache, written * 100)));
+        assert!((11..15).all(|read| is_here(&mut cache, read * 100)));
+        // What is written may have all of it: the oldest leaves, wherever it came from; what was
+        // used stays one round longer.
+        for written in 20..28 {
+            cache.insert(Lsn(written * 100), Bytes::from(vec![0; 8]), MIB);
+        }
+        for written in 30..38 {
+            cache.insert(Lsn(written * 100), Bytes::from(vec![0; 8]), MIB);
+        }
+        assert_eq!((cache.bytes(), cache.read_bytes), (8 * MIB, 0));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn};
 
 use crate::block::Aligned;
+use crate::cache::READ_AHEAD_BYTES;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::names::extent_name;
@@ -24,8 +25,6 @@ use crate::mend::file_of;
 use crate::record::{CHECK_BYTES, body_is_whole};
 use crate::shared::Shared;
 
-/// Bytes read at a time.
-const READ_AHEAD_BYTES: u64 = 1024 * 1024;
 /// How far back the first read of a search begins.
 const SEARCH_BYTES: u64 = 128 * 1024;
 
