@@ -5,6 +5,7 @@ Not here: messages that stay in memory.
 
 import functools
 import shutil
+import subprocess
 import time
 
 from greedy.bench import DEEP
@@ -70,7 +71,16 @@ def start_group(bench):
     bench.manager = GroupMember(group, group.start_all())
 
 
-def copy(bench):
+def in_memory(bench, folder):
+    """A new disk for a replica: here all three have one disk, and no log should wait for another's writes."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8g", "replica", str(folder)], check=True)
+    bench.on_end(functools.partial(subprocess.run, ["umount", "--lazy", str(folder)], check=True))
+    # Ends before its disk is taken away.
+    bench.on_end(bench.manager.group.close)
+
+
+def copy(bench, disk=in_memory):
     """A replica that lost its disk gets everything anew."""
     group = bench.manager.group
     bench.fill(persistent=True)
@@ -79,6 +89,8 @@ def copy(bench):
     group.until_whole()
     group.kill(lost)
     shutil.rmtree(group.folder / lost)
+    if disk:
+        disk(bench, group.folder / lost)
     yield
     with niceness(USUAL):
         group.start(lost)
@@ -112,6 +124,9 @@ CASES = [
     Case("slow-disk", f"the same, each file operation takes {FOLDER_DELAY_MS} ms longer (FUSE)",
          functools.partial(behind, delay_s=FOLDER_DELAY_MS / 1000), start=start_slow_folder,
          why_memory="4 connections", why_persistent=SLOW),
-    Case("copy", "a replica that lost its disk gets {depth} persistent messages", copy, start=start_group,
+    Case("copy", "a replica that lost its disk gets {depth} persistent messages on a new one", copy,
+         start=start_group, why_memory="the active instance reads its log for the replica", weight=25),
+    Case("copy-same-disk", "the same, and its disk is that of the active instance",
+         functools.partial(copy, disk=None), start=start_group, why_persistent="all three share one disk",
          why_memory="the active instance reads its log for the replica", weight=25),
 ]
