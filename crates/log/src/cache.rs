@@ -4,8 +4,8 @@
 //!
 //! Invariants: a block is a piece of the log that passed its checksums (or was just written); what
 //! is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
-//! insertion, nor what was read from disk `read_bytes_max`: a client that browses a deep queue neither
-//! pushes out what all others wrote a moment ago, nor makes the process grow by the whole cache.
+//! insertion, nor what was read from disk `read_bytes_max`: a client that browses a deep queue
+//! neither pushes out what all others wrote a moment ago, nor makes the process grow by all of it.
 //! What was handed out keeps its block alive, uncounted: holders bound it by how many bodies they
 //! have in hand.
 

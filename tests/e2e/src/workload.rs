@@ -140,12 +140,18 @@ impl Workload {
     }
 }
 
-/// Takes everything out of the round's queues.
+/// Takes everything out of the round's queues, for good: no answer says that what was got is
+/// removed on the disk, and on a busy machine a kill or a cut may come before that. So a put
+/// follows, whose answer says it of all that stands before it in the log.
 ///
 /// # Errors
 /// When a queue cannot be read.
 pub fn drain_all(daemon: &Daemon) -> Try<Contents> {
-    drain_at(daemon.address())
+    let found = drain_at(daemon.address())?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "DRAINED")?;
+    peer.put(0, 0, b"what was got before is gone")?;
+    Ok(found)
 }
 
 /// The same at an address, host and port.

@@ -11,7 +11,7 @@
 //! (`ConnectionSlot::poll_gives_way` wakes its task).
 //!
 //! Invariants: pending and connected ones never pass their bounds; never more than `limits` say
-//! wait; an address whose queue is full keeps no other client from waiting.
+//! wait; an address with a full queue keeps no other client from waiting.
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ const WAITING_PER_PENDING: usize = 8;
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 /// Between two checks of a waiting connection whether a pending one gives way.
 const PRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Addresses whose logins are remembered.
+/// Addresses with logins that are remembered.
 const EARNED_MAX: usize = 4_096;
 
 /// Counts connections; shared by all listeners.

@@ -1,6 +1,6 @@
-//! What operators do, as the guides say: `towline instance replace` for an instance whose log is
-//! damaged, or whose data folder was put back while others could not be asked; a larger log for one
-//! whose log is full.
+//! What operators do, as the guides say: `towline instance replace` for an instance with a
+//! damaged log, or with a data folder that was put back while others could not be asked; a larger
+//! log for one with a full log.
 //!
 //! Not here: what the command asks the other instances over sockets; the run looks instead.
 //!
@@ -45,7 +45,7 @@ impl Cluster {
         }
     }
 
-    /// An operator looks at an instance whose log is damaged, or whose folder was put back.
+    /// An operator looks at an instance with a damaged log, or with a folder that was put back.
     pub(super) fn operate(&mut self, node: usize) {
         let machine = &self.machines[node];
         if machine.awaits_operator && self.phase != RunPhase::Over {
@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     /// When nothing disturbs them any more, an operator raises `log_bytes_max` of one instance
-    /// after the other whose log is full: gets may have used its reserve, and then nothing but that
+    /// after the other with a full log: gets may have used its reserve, and then nothing but that
     /// gives it free space.
     pub(super) fn enlarge_full_logs(&mut self) {
         let is_full = |machine: &Machine| {
