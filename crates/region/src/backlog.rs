@@ -72,7 +72,11 @@ impl Backlog {
     /// it has `point`.
     #[must_use]
     pub fn new(committed: Lsn, counts: Counts, point: Lsn, now: Time) -> Backlog {
-        let marks = if committed > point { [Mark { end: committed, at: now }].into() } else { VecDeque::new() };
+        let marks = if committed > point {
+            [Mark { end: committed, at: now }].into()
+        } else {
+            VecDeque::new()
+        };
         Backlog {
             committed,
             counts,
@@ -139,7 +143,8 @@ impl Backlog {
         self.weigh(now);
         let interval_us = now.0.saturating_sub(self.sampled_at.0);
         let average = self.area.checked_div(u128::from(interval_us));
-        let average = average.map_or(self.bytes(), |bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
+        let average =
+            average.map_or(self.bytes(), |bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
         let sample = BacklogSample {
             interval_us,
             bytes: self.bytes(),
@@ -209,12 +214,8 @@ mod tests {
         backlog.committed(Lsn(1_000), counts(1, 0), Time(90));
         backlog.reported(&point(800, 1, 0), Time(100));
         // 90 us of 0, 10 us of 1,000, 100 us of 200.
-        let sample = BacklogSample {
-            interval_us: 200,
-            bytes: 200,
-            average_bytes: 150,
-            bytes_max: 1_000,
-        };
+        let sample =
+            BacklogSample { interval_us: 200, bytes: 200, average_bytes: 150, bytes_max: 1_000 };
         assert_eq!(backlog.sample(Time(200)), sample);
         assert_eq!(backlog.sample(Time(200)).average_bytes, 200, "an interval of no length");
         assert_eq!(backlog.sample(Time(300)).bytes_max, 200);

@@ -7,8 +7,8 @@
 //! point, the end of what is durable at a majority of the recovery group; it alone moves what live
 //! believes of recovery ([`RecoveryPoint`]).
 //!
-//! Reading order: [`wire`] (bytes), [`Shipper`] (the live side), [`Reports`] (when recovery reports),
-//! [`Backlog`] (what would be lost now).
+//! Reading order: [`wire`] (bytes), [`Shipper`] (the live side), [`Reports`] (when recovery
+//! reports), [`Backlog`] (what would be lost now).
 //!
 //! Not here: sockets, TLS, compression (`link`), the recovery group's own replication (`group`),
 //! histories (`types`), the batches' content.

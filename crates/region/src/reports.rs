@@ -18,7 +18,7 @@ use crate::wire::RecoveryPoint;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The same for one that is very long.
 const PAUSE_MAX: Duration = Duration::from_millis(25);
-/// Figures that nobody waits for (time of decompression) go at least so often while they change.
+/// Figures for people (time of decompression) go at least so often while they change.
 const UNCHANGED_MAX: Duration = Duration::from_secs(1);
 
 /// StatusInterval and StatusCommitThreshold.

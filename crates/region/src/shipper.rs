@@ -19,7 +19,7 @@ use crate::wire::{Batches, RecoveryPoint};
 
 /// Bytes of batches in one frame, unless a single one is longer: many clients share the link, and
 /// a report must not wait long for its turn.
-pub const FRAME_PAYLOAD_BYTES_MAX: u64 = 256 * 1024;
+const FRAME_PAYLOAD_BYTES_MAX: u64 = 256 * 1024;
 
 /// What to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +88,7 @@ impl Shipper {
     pub fn begin(window_bytes: u64, has: BatchPlace) -> Shipper {
         assert!(window_bytes > 0, "a window of no bytes");
         let point = RecoveryPoint { received: has.end, ..RecoveryPoint::default() };
-        Shipper {
-            window_bytes,
-            sent: has,
-            committed: has,
-            committed_at: Time::ZERO,
-            point,
-        }
+        Shipper { window_bytes, sent: has, committed: has, committed_at: Time::ZERO, point }
     }
 
     /// This batch and all before it are committed; `at`: by the clock of this instance.
@@ -197,7 +191,7 @@ mod tests {
         shipper.committed(log[39].place(), Time(9));
         let mut frames = 0;
         while let Some(Send { behind, .. }) = shipper.due() {
-            let frame = shipper.send(vec![log[behind as usize].clone()]);
+            let frame = shipper.send(vec![log[usize::try_from(behind).unwrap()].clone()]);
             assert_eq!((frame.previous.0, frame.committed), (behind, log[39].end()));
             frames += 1;
         }
@@ -265,13 +259,17 @@ mod tests {
         assert_eq!(shipper.in_flight_bytes(), 0);
     }
 
+    /// A number below `bound`.
+    fn drawn(random: &mut SeededRandom, bound: usize) -> usize {
+        usize::try_from(random.below(bound as u64)).unwrap()
+    }
+
     #[test]
     fn whatever_the_sizes_all_is_sent_once_in_order_within_the_window() {
         for seed in 0..200 {
             println!("seed {seed}");
             let mut random = SeededRandom::new(seed);
-            let lengths: Vec<usize> =
-                (0..60).map(|_| random.below(300_000) as usize).collect();
+            let lengths: Vec<usize> = (0..60).map(|_| drawn(&mut random, 300_000)).collect();
             let log = log(&lengths);
             let window = 1 + random.below(2_000_000);
             let mut shipper = Shipper::begin(window, BatchPlace::default());
@@ -279,7 +277,7 @@ mod tests {
             while have < log.len() {
                 match random.below(3) {
                     0 => {
-                        let upto = random.below(log.len() as u64) as usize;
+                        let upto = drawn(&mut random, log.len());
                         shipper.committed(log[upto].place(), Time(1));
                     }
                     1 => {
@@ -300,7 +298,7 @@ mod tests {
                         assert!(shipper.in_flight_bytes() <= window || single, "{before}");
                     }
                     _ if sent > have => {
-                        have += 1 + random.below((sent - have) as u64) as usize;
+                        have += 1 + drawn(&mut random, sent - have);
                         shipper.point(received(&shipper, log[have - 1].place())).unwrap();
                     }
                     _ => shipper.committed(log[log.len() - 1].place(), Time(1)),

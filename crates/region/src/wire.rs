@@ -5,8 +5,8 @@
 //! ```text
 //! 1 batches, live to recovery
 //!   0  8  index of the batch before the first        8  8  its term (0, 0: none)
-//!  16  8  end of what is committed at live          24  8  when live committed its newest batch,
-//!                                                          microseconds since 1970, live's clock
+//!  16  8  end of what is committed at live
+//!  24  8  when live committed its newest batch, in microseconds since 1970
 //!  32  4  number of batches; of each: index, term, LSN (8 each), bytes (4); then the payloads
 //! 2 point, recovery to live
 //!   0  8  recovery point: index of the newest batch that is durable at a majority of recovery
@@ -24,7 +24,7 @@
 //!
 //! Not here: frames, their checksums and their compression (`link::frame`).
 //!
-//! Invariant: no number that is read passes [`NUMBER_MAX`], so that what is calculated from it fits.
+//! Invariant: no number that is read passes [`NUMBER_MAX`], so what is calculated from it fits.
 
 use std::fmt;
 
@@ -188,16 +188,11 @@ impl RecoveryPoint {
     pub fn decode(mut body: &[u8]) -> Result<RecoveryPoint, RegionWireError> {
         let body = &mut body;
         let mut next = || number(body);
-        let place = BatchPlace {
-            index: next()?,
-            term: next()?,
-            lsn: Lsn(next()?),
-            end: Lsn(next()?),
-        };
+        let place =
+            BatchPlace { index: next()?, term: next()?, lsn: Lsn(next()?), end: Lsn(next()?) };
         let received = Lsn(next()?);
         let counts = Counts { put: next()?, removed: next()? };
-        let [bytes, wire_bytes, decompression_us, rebases] =
-            [next()?, next()?, next()?, next()?];
+        let [bytes, wire_bytes, decompression_us, rebases] = [next()?, next()?, next()?, next()?];
         if place.lsn > place.end {
             return Err(RegionWireError("its recovery point ends before it begins"));
         }
