@@ -23,4 +23,4 @@ pub mod wire;
 pub use backlog::{Backlog, BacklogSample, Exposure};
 pub use reports::{ReportPolicy, Reports};
 pub use shipper::{Send, Shipper, ShippingError};
-pub use wire::{Counts, RecoveryPoint};
+pub use wire::{Counts, RecoveryPoint, Refusal};

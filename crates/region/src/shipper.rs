@@ -119,20 +119,23 @@ impl Shipper {
     }
 
     /// The frame that carries these batches, which [`Shipper::due`] asked for: they count as sent.
+    /// `term`: of live's leader.
     ///
     /// # Panics
-    /// When there is none, they do not follow what was sent, or one of them is not committed.
-    pub fn send(&mut self, batches: Vec<Batch>) -> Batches {
-        let previous = (self.sent.index, self.sent.term);
+    /// When there is none, they do not follow what was sent, one of them is not committed, or is of
+    /// a later term.
+    pub fn send(&mut self, term: u64, batches: Vec<Batch>) -> Batches {
+        let previous = self.sent;
         for batch in &batches {
             assert_eq!(batch.index, self.sent.index + 1, "batches are sent without a gap");
             assert!(batch.index <= self.committed.index, "what is sent is committed");
             assert!(batch.term >= self.sent.term, "terms of a log never go back");
             self.sent = batch.place();
         }
-        assert!(self.sent.index > previous.0, "a frame carries batches");
+        assert!(self.sent.index > previous.index, "a frame carries batches");
+        assert!(self.sent.term <= term, "a leader's log has no later term than its own");
         let (committed, committed_at) = (self.committed.end, self.committed_at);
-        Batches { previous, committed, committed_at, batches }
+        Batches { term, previous, committed, committed_at, batches }
     }
 
     /// Recovery said how far it is.
@@ -191,8 +194,8 @@ mod tests {
         shipper.committed(log[39].place(), Time(9));
         let mut frames = 0;
         while let Some(Send { behind, .. }) = shipper.due() {
-            let frame = shipper.send(vec![log[usize::try_from(behind).unwrap()].clone()]);
-            assert_eq!((frame.previous.0, frame.committed), (behind, log[39].end()));
+            let frame = shipper.send(1, vec![log[usize::try_from(behind).unwrap()].clone()]);
+            assert_eq!((frame.previous.index, frame.committed), (behind, log[39].end()));
             frames += 1;
         }
         assert_eq!(frames, 17, "61,440 bytes each: the last one passes the window");
@@ -207,7 +210,7 @@ mod tests {
         let mut shipper = Shipper::begin(1 << 20, log[0].place());
         shipper.committed(log[2].place(), Time(1));
         assert_eq!(shipper.due().unwrap().behind, 1);
-        shipper.send(log[1..3].to_vec());
+        shipper.send(1, log[1..3].to_vec());
         assert_eq!(shipper.due(), None);
         shipper.committed(log[1].place(), Time(2));
         assert_eq!(shipper.due(), None, "what is committed does not go back");
@@ -219,7 +222,7 @@ mod tests {
         let log = log(&[100; 5]);
         let mut shipper = Shipper::begin(1 << 20, log[0].place());
         shipper.committed(log[2].place(), Time(1));
-        shipper.send(log[1..4].to_vec());
+        shipper.send(1, log[1..4].to_vec());
     }
 
     #[test]
@@ -228,7 +231,7 @@ mod tests {
         let log = log(&[100; 5]);
         let mut shipper = Shipper::begin(1 << 20, log[0].place());
         shipper.committed(log[4].place(), Time(1));
-        shipper.send(vec![log[1].clone(), log[3].clone()]);
+        shipper.send(1, vec![log[1].clone(), log[3].clone()]);
     }
 
     #[test]
@@ -236,7 +239,7 @@ mod tests {
         let log = log(&[100; 5]);
         let mut shipper = Shipper::begin(1 << 20, log[0].place());
         shipper.committed(log[4].place(), Time(1));
-        shipper.send(log[1..3].to_vec());
+        shipper.send(1, log[1..3].to_vec());
         let beyond = received(&shipper, log[3].place());
         assert!(matches!(shipper.point(beyond), Err(ShippingError::BeyondSent { .. })));
         shipper.point(received(&shipper, log[2].place())).unwrap();
@@ -294,7 +297,7 @@ mod tests {
                         }
                         sent += some.len();
                         let single = some.len() == 1;
-                        shipper.send(some);
+                        shipper.send(1, some);
                         assert!(shipper.in_flight_bytes() <= window || single, "{before}");
                     }
                     _ if sent > have => {
