@@ -21,6 +21,7 @@ mod boundary;
 mod connections;
 mod dial;
 mod frame;
+mod handshakes;
 mod hello;
 mod identity;
 mod incoming;
@@ -30,6 +31,7 @@ mod outgoing;
 mod patience;
 mod pipe;
 mod queue;
+mod reading;
 mod relay;
 mod rotation;
 pub mod scratch;
@@ -46,6 +48,7 @@ mod tests;
 mod text;
 mod throttle;
 mod tickets;
+mod writing;
 
 use std::future::Future;
 use std::io;
@@ -54,7 +57,7 @@ use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
@@ -64,10 +67,10 @@ use towline_types::FormatLevels;
 pub use ask::{Asker, MemberAnswer, ask};
 pub use connections::{Connections, OpeningStream};
 pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
+pub use handshakes::part;
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
 pub use identity::check;
 pub use identity::expires;
-pub use incoming::part;
 pub use known::StartsReport;
 pub use relay::{Relay, Route, Where};
 pub use settings::{LinkSettings, bind};
@@ -79,6 +82,7 @@ pub use throttle::Throttle;
 
 use identity::TlsIdentity;
 use queue::Queue;
+use rotation::RotatingIdentity;
 use statistics::LinkCounters;
 use towline_logging::log;
 
@@ -166,8 +170,7 @@ impl std::error::Error for LinkError {}
 struct Shared {
     settings: LinkSettings,
     inbox: Arc<dyn Inbox>,
-    /// Replaced when the files change; connections that stand keep what they began with.
-    identity: RwLock<Arc<TlsIdentity>>,
+    identity: Arc<RotatingIdentity>,
     /// One for each member; this instance's own is never used.
     lanes: Vec<Lane>,
     /// Zero of the times that pings carry.
@@ -209,19 +212,17 @@ impl Links {
     /// # Errors
     /// When the certificates cannot be used, or there is no thread.
     pub fn start(mut settings: LinkSettings, inbox: Arc<dyn Inbox>) -> Result<Links, LinkError> {
-        let identity = TlsIdentity::read(&settings.identity).map_err(LinkError::Identity)?;
-        names::belongs(identity.own(), &settings.names(settings.this)).map_err(|why| {
-            let file = settings.identity.certificate.display();
-            LinkError::Identity(format!("certificate {file}: {why}"))
-        })?;
-        rotation::tell_expiry(&identity, None);
+        let names = settings.names(settings.this);
+        let identity = RotatingIdentity::read(settings.identity.clone(), names);
+        let identity = Arc::new(identity.map_err(LinkError::Identity)?);
+        rotation::tell_expiry(&identity.in_force(), None);
         let listener = settings.listener.take();
         let (frames, streams) = (runtime()?, runtime()?);
         let lanes = settings.members.iter().map(|_| Lane::default()).collect();
         let shared = Arc::new(Shared {
             settings,
             inbox,
-            identity: RwLock::new(Arc::new(identity)),
+            identity: Arc::clone(&identity),
             lanes,
             began: Instant::now(),
             refusals: Throttle::default(),
@@ -231,9 +232,9 @@ impl Links {
         let of_frames = Arc::clone(&shared);
         let frames = spawn("link", frames, stopped.clone(), move || {
             outgoing::start(&of_frames);
-            tokio::spawn(rotation::watch(Arc::clone(&of_frames)));
+            tokio::spawn(rotation::watch(identity));
             if let Some(listener) = listener {
-                tokio::spawn(incoming::accept(of_frames, listener));
+                tokio::spawn(handshakes::accept(of_frames, listener));
             }
         })?;
         let streams = spawn("link-streams", streams, stopped, || {})?;
@@ -281,7 +282,7 @@ impl Links {
     /// # Errors
     /// A text that names the file and what is wrong with it; those in use stay in use.
     pub fn reload(&self) -> Result<Option<String>, String> {
-        rotation::reload(&self.shared)
+        self.shared.identity.reload()
     }
 
     /// The statistics of the link to `peer`.
@@ -341,7 +342,7 @@ impl Default for Lane {
 
 impl Shared {
     fn identity(&self) -> Arc<TlsIdentity> {
-        Arc::clone(&self.identity.read())
+        self.identity.in_force()
     }
 
     /// Reports that the connection of a peer was refused, or ended for what it sent.

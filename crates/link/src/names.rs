@@ -41,6 +41,13 @@ pub(super) fn belongs(certificate: &CertificateDer<'_>, names: &Names) -> Result
     ))
 }
 
+/// The certificate that the other end showed for itself.
+pub(super) fn own_certificate<'a>(
+    chain: Option<&'a [CertificateDer<'static>]>,
+) -> Option<&'a CertificateDer<'static>> {
+    chain.and_then(<[_]>::first)
+}
+
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair};
