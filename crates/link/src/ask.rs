@@ -25,7 +25,7 @@ use super::settings::bind;
 use super::stream::LinkStream;
 use super::terms::Terms;
 use super::throttle::Throttle;
-use super::{Inbox, Lane, LinkSettings, Peer, Shared, StartsReport, dial, handshakes, runtime};
+use super::{Inbox, Lane, LinkSettings, Peer, Shared, StartsReport, dial, handshakes, threads};
 use towline_config::GroupConfig;
 
 /// Until the answer of one instance is there.
@@ -81,7 +81,7 @@ impl Asker {
     /// # Errors
     /// When its certificates cannot be used.
     pub fn new(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Asker, String> {
-        let runtime = runtime().map_err(|error| error.to_string())?;
+        let runtime = threads::runtime().map_err(|error| error.to_string())?;
         let asking = Asking { gives: None };
         let shared = shared(queue_manager, config, this, asking, &runtime)?;
         Ok(Asker { shared, runtime })

@@ -84,6 +84,13 @@ pub(super) struct HandshakeSlot {
     deadline: Instant,
 }
 
+impl HandshakeSlot {
+    /// Where the connection comes from.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
 impl Unfinished {
     fn new() -> Unfinished {
         Unfinished { places: Arc::new(Semaphore::new(UNFINISHED_MAX)), begun: VecDeque::new() }

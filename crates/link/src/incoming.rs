@@ -16,7 +16,6 @@ use rustls::pki_types::UnixTime;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
@@ -145,17 +144,13 @@ async fn welcome(
 /// Reads frames until the connection ends, or a newer one of the same peer comes.
 async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeting: &Greeting) {
     let lane = shared.lane(peer);
-    let newer = Arc::new(Notify::new());
-    if let Some(before) = lane.incoming.newest.lock().replace(Arc::clone(&newer)) {
-        before.notify_one();
-    }
-    let turn = lane.incoming.turn.lock().await;
+    let turn = lane.incoming.take().await;
     lane.counters.connected_in(true);
     shared.inbox.opened(peer, true, greeting);
     lane.kick.notify_one();
     let why = tokio::select! {
         biased;
-        () = newer.notified() => "it made a new one".to_owned(),
+        () = turn.newer() => "it made a new one".to_owned(),
         why = read(shared, peer, stream, greeting.version) => why,
     };
     tracing::debug!(peer = shared.settings.name(peer), why, "a connection for frames ended");
@@ -207,7 +202,7 @@ async fn read(
                 is_declared = true;
                 continue;
             }
-            lane.counters.received(frame.body.len(), frame.wire_bytes);
+            lane.counters.received(frame.body.len(), frame.cost);
             // Kinds of the links that a later version may add have no receiver here.
             if is_declared
                 && !frame::OWN_KINDS.contains(&frame.kind)
