@@ -210,12 +210,10 @@ async fn greet(
         .map_err(refused)?;
     in_date(shown, UnixTime::now()).map_err(refused)?;
     let greeting = RegionGreeting::of(settings, matter, shared.inbox.hello());
-    // When it fails because the other end is gone, the reason can still be read, and is better.
-    let said = hello::say(&mut stream, &greeting).await;
-    let answer = match (hello::hear(&mut stream, true).await, said) {
-        (Ok(answer), _) => answer,
-        (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(in_words(error)),
-    };
+    let greeting = greeting.encode().map_err(refused)?;
+    // When it fails the reason can still be read, and is a better one.
+    hello::say(&mut stream, &greeting).await.ok();
+    let answer = hello::hear(&mut stream, true).await.map_err(in_words)?;
     if let RegionMatter::Refused(why) = &answer.matter {
         return Err(refused(format!("it refused: {}", printable(why))));
     }

@@ -167,7 +167,7 @@ impl RegionGreeting {
     ///
     /// # Errors
     /// When the sections are too many, or too long: the other end would refuse it.
-    fn encode(&self) -> Result<Vec<u8>, String> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
         let mut body = Vec::new();
         body.put_u8(match self.matter {
             RegionMatter::Frames => 0,
@@ -262,16 +262,12 @@ fn decode_sections(body: &mut Bytes) -> Option<RegionSections> {
     Some(sections)
 }
 
-/// Sends a hello or the answer to one.
+/// Sends the bytes of a hello or of the answer to one.
 ///
 /// # Errors
-/// When the connection broke, or our own sections are too long.
-pub(super) async fn say(
-    stream: &mut (impl AsyncWrite + Unpin),
-    greeting: &RegionGreeting,
-) -> io::Result<()> {
-    let bytes = greeting.encode().map_err(io::Error::other)?;
-    stream.write_all(&bytes).await?;
+/// When the connection broke.
+pub(super) async fn say(stream: &mut (impl AsyncWrite + Unpin), hello: &[u8]) -> io::Result<()> {
+    stream.write_all(hello).await?;
     stream.flush().await
 }
 

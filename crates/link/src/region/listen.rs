@@ -57,15 +57,19 @@ async fn greet(shared: Arc<RegionShared>, mut stream: TlsStream<TcpStream>, slot
         Err(error) => return refuse(&*shared, &slot, &reason(&error)),
     };
     let matter = heard.matter.clone();
-    let judged = judge(&shared, &stream, heard);
-    let (matter_of_answer, sections) = match &judged {
-        Ok(_) => (RegionMatter::Frames, shared.inbox.hello()),
-        Err(why) => (RegionMatter::Refused(why.clone()), RegionSections::new()),
+    let judged = judge(&shared, &stream, heard).and_then(|hello| {
+        let answer = answer(&shared, RegionMatter::Frames, shared.inbox.hello())?;
+        Ok((hello, answer))
+    });
+    let said = match &judged {
+        Ok((_, answer)) => bounded(&slot, hello::say(&mut stream, answer)).await,
+        Err(why) => match answer(&shared, RegionMatter::Refused(why.clone()), Vec::new()) {
+            Ok(refusal) => bounded(&slot, hello::say(&mut stream, &refusal)).await,
+            Err(why) => unreachable!("a refusal is short: {why}"),
+        },
     };
-    let answer = RegionGreeting::of(&shared.settings, matter_of_answer, sections);
-    let said = bounded(&slot, hello::say(&mut stream, &answer)).await;
     match (judged, said) {
-        (Ok(hello), Ok(())) => match matter {
+        (Ok((hello, _)), Ok(())) => match matter {
             RegionMatter::Frames => frames(shared, stream, slot, hello).await,
             RegionMatter::Copy => shared.inbox.stream(&hello, LinkStream::new(stream)),
             // Only answers carry it.
@@ -77,6 +81,18 @@ async fn greet(shared: Arc<RegionShared>, mut stream: TlsStream<TcpStream>, slot
             part_within(&slot, stream).await;
         }
     }
+}
+
+/// The bytes of an answer.
+///
+/// # Errors
+/// When our own sections are too long.
+fn answer(
+    shared: &RegionShared,
+    matter: RegionMatter,
+    sections: RegionSections,
+) -> Result<Vec<u8>, String> {
+    RegionGreeting::of(&shared.settings, matter, sections).encode()
 }
 
 /// What the other end says of itself, if that is an instance of the other group.

@@ -47,7 +47,7 @@ impl RegionBench {
     /// A connection for frames, by hand, from an instance, on which the answer is not taken yet.
     async fn unconfirmed(&self, from: (usize, usize), to: (usize, usize)) -> TlsStream<TcpStream> {
         let mut stream = self.shake_hands(&self.files(from.0, from.1), to).await.unwrap();
-        hello::say(&mut stream, &self.greeting(from.0, from.1)).await.unwrap();
+        hello::say(&mut stream, &self.greeting(from.0, from.1).encode().unwrap()).await.unwrap();
         let answer = hello::hear(&mut stream, true).await.unwrap();
         assert_eq!(answer.matter, RegionMatter::Frames);
         stream

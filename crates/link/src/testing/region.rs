@@ -205,13 +205,15 @@ impl RegionBench {
         Authority::files(self.folder.path(), &format!("QM1.{}.{}", GROUPS[group], NAMES[instance]))
     }
 
+    /// Of an instance that dials the first instance of the other group alone: at the addresses of
+    /// those that are not started, nothing answers.
     pub fn settings(&self, group: usize, instance: usize) -> RegionSettings {
         RegionSettings {
             queue_manager: "QM1".into(),
             group: GROUPS[group].into(),
             instance: NAMES[instance].into(),
             other_group: GROUPS[1 - group].into(),
-            addresses: self.addresses[1 - group].clone(),
+            addresses: self.addresses[1 - group][..1].to_vec(),
             identity: self.files(group, instance),
             listener: Some(self.listeners[group][instance].try_clone().unwrap()),
             heartbeat_interval: Duration::from_millis(20),
@@ -241,8 +243,18 @@ impl RegionBench {
 
     /// The first instances of both groups, of which the first one dialled.
     pub fn pair() -> (RegionBench, [(RegionLinks, Arc<RegionRecorder>); 2]) {
+        RegionBench::pair_with(64)
+    }
+
+    /// The same, with this threshold of compression.
+    pub fn pair_with(
+        compression_threshold: usize,
+    ) -> (RegionBench, [(RegionLinks, Arc<RegionRecorder>); 2]) {
         let bench = RegionBench::new();
-        let pair = [bench.start(WEST, 0), bench.start(EAST, 0)];
+        let pair = [WEST, EAST].map(|group| {
+            let settings = bench.settings(group, 0);
+            bench.start_with(RegionSettings { compression_threshold, ..settings })
+        });
         pair[0].0.dial(true);
         pair.iter().for_each(|(_, recorder)| drop(recorder.link(1)));
         (bench, pair)

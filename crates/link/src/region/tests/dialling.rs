@@ -23,7 +23,7 @@ fn nothing_is_dialled_before_it_is_ordered_nor_after_it_is_not() {
     west.kick();
     west.dial(true);
     of_west.link(2);
-    assert_eq!(of_east.links.lock().len(), 2);
+    of_east.link(2);
 }
 
 #[test]
@@ -38,7 +38,8 @@ fn addresses_are_dialled_in_order_until_one_takes_the_connection() {
     let ((_b, of_b), (_c, of_c)) = (bench.start(EAST, 1), bench.start(EAST, 2));
     let not_the_relay = Some((String::new(), "this instance is not the relay".to_owned()));
     *of_b.refusal.lock() = not_the_relay.clone();
-    let (west, of_west) = bench.start(WEST, 0);
+    let addresses = bench.addresses[EAST].clone();
+    let (west, of_west) = bench.start_with(RegionSettings { addresses, ..bench.settings(WEST, 0) });
     west.dial(true);
     of_west.link(1);
     assert_eq!(
@@ -60,7 +61,8 @@ fn when_no_address_takes_it_the_reasons_of_all_are_there() {
     for (number, (_, recorder)) in started.iter().enumerate() {
         *recorder.refusal.lock() = Some(("a".into(), format!("reason {number}")));
     }
-    let (west, of_west) = bench.start(WEST, 0);
+    let addresses = bench.addresses[EAST].clone();
+    let (west, of_west) = bench.start_with(RegionSettings { addresses, ..bench.settings(WEST, 0) });
     west.dial(true);
     let why = trouble(&west);
     for (number, address) in bench.addresses[EAST].iter().enumerate() {
@@ -89,11 +91,9 @@ fn after_the_short_tries_the_long_timer_applies_and_an_order_ends_it() {
     let bench = RegionBench::new();
     let (_east, of_east) = bench.start(EAST, 0);
     *of_east.refusal.lock() = Some(("a".into(), "not yet".into()));
-    let settings = bench.settings(WEST, 0);
-    let addresses = settings.addresses[..1].to_vec();
     // The long timer is longer than any wait here.
     let retries = retries(1, 3, 10 * LONG);
-    let (west, of_west) = bench.start_with(RegionSettings { addresses, retries, ..settings });
+    let (west, of_west) = bench.start_with(RegionSettings { retries, ..bench.settings(WEST, 0) });
     west.dial(true);
     until("the long timer", || (west.state().phase == RetryPhase::Long).then_some(()));
     let tries = |event: &&RegionEvent| matches!(event, RegionEvent::Greeted(..));
@@ -110,10 +110,8 @@ fn a_hello_of_the_other_side_shows_that_it_lives_and_ends_the_long_timer() {
     let bench = RegionBench::new();
     let (east, of_east) = bench.start(EAST, 0);
     *of_east.refusal.lock() = Some(("a".into(), "not yet".into()));
-    let settings = bench.settings(WEST, 0);
-    let addresses = settings.addresses[..1].to_vec();
     let retries = retries(1, 0, 10 * LONG);
-    let (west, of_west) = bench.start_with(RegionSettings { addresses, retries, ..settings });
+    let (west, of_west) = bench.start_with(RegionSettings { retries, ..bench.settings(WEST, 0) });
     west.dial(true);
     until("the long timer", || (west.state().phase == RetryPhase::Long).then_some(()));
     *of_east.refusal.lock() = None;
@@ -129,9 +127,8 @@ fn two_sides_that_refuse_each_other_stay_with_the_long_timer() {
     let bench = RegionBench::new();
     let all = [WEST, EAST].map(|group| {
         let settings = bench.settings(group, 0);
-        let addresses = settings.addresses[..1].to_vec();
         let retries = retries(1, 2, Duration::from_millis(2));
-        let (links, recorder) = bench.start_with(RegionSettings { addresses, retries, ..settings });
+        let (links, recorder) = bench.start_with(RegionSettings { retries, ..settings });
         *recorder.refusal.lock() = Some((String::new(), "both serve clients".into()));
         (links, recorder)
     });

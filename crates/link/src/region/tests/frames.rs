@@ -108,7 +108,7 @@ fn pings_go_between_frames_that_wait() {
 
 #[test]
 fn a_full_queue_takes_no_more_and_says_when_there_is_space_again() {
-    let (_bench, [(west, of_west), (_east, of_east)]) = RegionBench::pair();
+    let (_bench, [(west, of_west), (_east, of_east)]) = RegionBench::pair_with(0);
     let (link, there) = (of_west.link(1), of_east.link(1));
     *of_east.full.lock() = true;
     let large = || FrameBody { head: vec![], parts: vec![Bytes::from(vec![1; MIB])] };
@@ -230,7 +230,7 @@ fn a_connection_that_one_side_closes_ends_for_both_with_the_reason() {
 
 #[test]
 fn the_reason_arrives_though_both_sides_are_sending() {
-    let (_bench, [(_west, of_west), (_east, of_east)]) = RegionBench::pair();
+    let (_bench, [(_west, of_west), (_east, of_east)]) = RegionBench::pair_with(0);
     let ends = [of_west.link(1), of_east.link(1)];
     for link in &ends {
         for _ in 0..16 {
