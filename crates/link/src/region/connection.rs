@@ -179,12 +179,12 @@ pub(super) async fn confirmed(
     }
 }
 
-/// Serves a connection until it ends; `until` gives a reason of this side to end it.
+/// Serves a connection until it ends: why it did is returned. `until` gives a reason of this side.
 pub(super) async fn serve(
     shared: &Arc<RegionShared>,
     new: NewLink,
     until: impl Future<Output = &'static str>,
-) {
+) -> String {
     let NewLink { stream, input, incoming, address, hello } = new;
     let link = Arc::new(OpenLink {
         id: shared.next_id(),
@@ -217,6 +217,7 @@ pub(super) async fn serve(
     };
     log(&REGION_LINK_DOWN, &[names[0], names[1], &why]);
     shared.inbox.closed(link.id, &why);
+    why
 }
 
 fn mark(shared: &RegionShared, incoming: bool, connected: bool) {
@@ -289,7 +290,7 @@ async fn read(
             let frame = match frame::decode(&mut input) {
                 Ok(None) => break,
                 Ok(Some(frame)) => frame,
-                Err(error) => return refuse(shared, link, &error.to_string()).await,
+                Err(error) => return refuse(link, &error.to_string()).await,
             };
             match take(shared, link, frame) {
                 Ok(Intake::More) => {}
@@ -298,7 +299,7 @@ async fn read(
                     patience.renew();
                 }
                 Err(FrameEnd::Said(why)) => return why,
-                Err(FrameEnd::Wrong(why)) => return refuse(shared, link, &why).await,
+                Err(FrameEnd::Wrong(why)) => return refuse(link, &why).await,
             }
         }
         reserve_for_next_read(&mut input);
@@ -309,8 +310,7 @@ async fn read(
 }
 
 /// The other end gets the reason in the last frame, which the writer writes.
-async fn refuse(shared: &RegionShared, link: &OpenLink, why: &str) -> String {
-    shared.log_refused(&shared.settings.other_group, why);
+async fn refuse(link: &OpenLink, why: &str) -> String {
     link.close(why);
     std::future::pending().await
 }

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use rustls::pki_types::{ServerName, UnixTime};
@@ -22,8 +23,8 @@ use towline_tls::in_date;
 
 use super::connection::{NewLink, serve};
 use super::hello::{self, RegionGreeting, RegionHello, RegionMatter};
-use super::retry::{self, RetryPhase, RetrySchedule};
-use super::{RegionShared, connection};
+use super::retry::{self, NextTry, RetryPhase, RetrySchedule};
+use super::{Condition, RegionShared, connection};
 use crate::names::{self, own_certificate};
 use crate::socket::{HANDSHAKE_MAX, bound_unsent, tune};
 use crate::stream::LinkStream;
@@ -53,17 +54,16 @@ pub(super) async fn keep(shared: Arc<RegionShared>) {
         };
         let length = match tried {
             Ok(new) => {
-                connected(&shared, &new.address);
+                let address = Arc::clone(&new.address);
+                connected(&shared, &address);
                 let began = Instant::now();
                 let mut dialling = dialling.clone();
-                serve(&shared, new, async move {
+                let why = serve(&shared, new, async move {
                     wait_for(&mut dialling, false).await.ok();
                     NO_LONGER
                 })
                 .await;
-                shared.condition.lock().address = Arc::from("");
-                set_phase(&shared, RetryPhase::Short);
-                schedule.ended(began.elapsed())
+                ended(&shared, schedule.ended(began.elapsed()), format!("{address}: {why}"))
             }
             Err(why) => failed(&shared, &mut schedule, why),
         };
@@ -99,11 +99,18 @@ fn connected(shared: &RegionShared, address: &Arc<str>) {
     condition.trouble.clear();
 }
 
+/// A connection ended, which is logged: how long to wait is returned.
+fn ended(shared: &RegionShared, next: NextTry, why: String) -> Duration {
+    let mut condition = shared.condition.lock();
+    *condition = Condition { phase: next.phase, address: Arc::from(""), trouble: why };
+    next.pause
+}
+
 /// A try failed: how long to wait is returned.
-fn failed(shared: &RegionShared, schedule: &mut RetrySchedule, why: String) -> std::time::Duration {
+fn failed(shared: &RegionShared, schedule: &mut RetrySchedule, why: String) -> Duration {
     let next = schedule.failed();
     let settings = &shared.settings;
-    if next.begins || settings.report_each_try {
+    if next.is_reported(settings.report_each_try) {
         let seconds = next.pause.as_secs_f64().to_string();
         log(&REGION_UNREACHABLE, &[&settings.other_group, &why, &seconds, next.phase.name()]);
     }
@@ -162,12 +169,16 @@ pub(super) async fn stream(shared: &RegionShared) -> io::Result<(RegionHello, Li
 }
 
 /// A connection on which TLS and hello are done.
-struct DialledRegion {
-    stream: TlsStream<TcpStream>,
+pub(super) struct DialledRegion {
+    pub(super) stream: TlsStream<TcpStream>,
     hello: RegionHello,
 }
 
-async fn connect(
+/// Dials one address.
+///
+/// # Errors
+/// When it cannot be reached, is not trusted, or does not take the connection.
+pub(super) async fn connect(
     shared: &RegionShared,
     at: usize,
     address: &str,

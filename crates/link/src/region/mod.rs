@@ -72,7 +72,8 @@ pub trait RegionInbox: Send + Sync + 'static {
     fn hello(&self) -> RegionSections;
 
     /// A connection for frames is about to stand, and this is what the other end said with it.
-    /// `incoming`: it dialled.
+    /// `incoming`: it dialled. [`RegionInbox::opened`] may stay away: the connection can still
+    /// break, or the other end refuse it.
     ///
     /// # Errors
     /// Why it may not stand: the other end gets the reason, and logs it.

@@ -51,6 +51,14 @@ pub(super) struct NextTry {
     pub(super) begins: bool,
 }
 
+impl NextTry {
+    /// Whether the try that failed is logged: each one, or the first one of each phase
+    /// (RetryReporting).
+    pub(super) fn is_reported(self, each_try: bool) -> bool {
+        each_try || self.begins
+    }
+}
+
 /// Counts the tries.
 #[derive(Debug)]
 pub(super) struct RetrySchedule {
@@ -82,10 +90,14 @@ impl RetrySchedule {
         }
     }
 
-    /// The pause after a connection that stood for so long.
-    pub(super) fn ended(&mut self, stood: Duration) -> Duration {
+    /// A connection ended that stood for so long. One that was shorter than the short timer counts
+    /// as a try that failed: what ends each connection at once must not be repeated for ever.
+    pub(super) fn ended(&mut self, stood: Duration) -> NextTry {
+        if stood < self.retries.short_timer {
+            return self.failed();
+        }
         self.reset();
-        self.retries.short_timer.saturating_sub(stood)
+        NextTry { pause: Duration::ZERO, phase: RetryPhase::First, begins: true }
     }
 }
 
@@ -153,12 +165,23 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_stood_is_dialled_again_at_once_and_one_that_did_not_is_not() {
-        let mut schedule = schedule(3);
+    fn a_connection_that_stood_is_dialled_again_at_once_and_a_short_one_was_a_try_that_failed() {
+        let mut schedule = schedule(2);
         schedule.failed();
-        assert_eq!(schedule.ended(SHORT), Duration::ZERO);
-        assert_eq!(schedule.ended(Duration::from_millis(500)), Duration::from_secs(2));
+        assert_eq!(schedule.ended(SHORT).pause, Duration::ZERO);
         assert!(schedule.failed().begins, "it counts anew");
+        let short = SHORT - Duration::from_millis(1);
+        let phases: Vec<_> = (0..3).map(|_| schedule.ended(short).phase).collect();
+        assert_eq!(phases, [RetryPhase::Short, RetryPhase::Long, RetryPhase::Long]);
+    }
+
+    #[test]
+    fn the_first_try_of_each_phase_is_reported_or_each_one() {
+        let mut schedule = schedule(3);
+        let tries: Vec<_> = (0..6).map(|_| schedule.failed()).collect();
+        let phase = tries.iter().map(|next| next.is_reported(false)).collect::<Vec<_>>();
+        assert_eq!(phase, [true, false, false, true, false, false]);
+        assert!(tries.iter().all(|next| next.is_reported(true)));
     }
 
     /// How long a pause of the long timer takes when these come in the middle, and what it says.

@@ -1,6 +1,8 @@
 //! Frames between two regions: order, bounds, pings, ends.
 
+use super::super::dial;
 use super::*;
+use crate::handshakes::LinkListener;
 use crate::{BODY_BYTES_MAX, OWN_KINDS};
 use towline_types::limits::REGION_WRITABLE_BYTES;
 
@@ -136,7 +138,7 @@ fn a_full_queue_takes_no_more_and_says_when_there_is_space_again() {
 #[test]
 fn a_receiver_that_is_full_reads_one_frame_for_each_resumption_and_is_not_taken_for_dead() {
     let bench = RegionBench::new();
-    let (interval, timeout) = (Duration::from_millis(10), Duration::from_millis(50));
+    let (interval, timeout) = (Duration::from_millis(10), Duration::from_secs(1));
     let settings = RegionSettings {
         heartbeat_interval: interval,
         heartbeat_timeout: timeout,
@@ -150,28 +152,43 @@ fn a_receiver_that_is_full_reads_one_frame_for_each_resumption_and_is_not_taken_
         let three = [framed(1, &[1]), framed(2, &[2]), framed(3, &[3])].concat();
         stream.write_all(&three).await.unwrap();
         stream.flush().await.unwrap();
-        // It hears nothing for many times its heartbeat timeout, because it does not listen.
+        // It hears nothing for longer than its heartbeat timeout, because it does not listen.
         let mut input = BytesMut::new();
-        for _ in 0..20 {
-            assert_eq!(next(&mut stream, &mut input).await.map(|frame| frame.kind), Some(PING));
+        let mut kinds = Vec::new();
+        while kinds.len() < 120 {
+            kinds.push(next(&mut stream, &mut input).await.map(|frame| frame.kind));
         }
-        assert_eq!(of_east.frames(1).len(), 1);
-        link.resume();
-        assert_eq!(of_east.frames(2).len(), 2);
-        link.resume();
-        assert_eq!(of_east.frames(3).len(), 3);
+        assert_eq!(kinds, [Some(PING); 120]);
+        for frames in 1..=3 {
+            assert_eq!(of_east.frames(frames).len(), frames);
+            link.resume();
+        }
+        // What it did not hear meanwhile counts for nothing: it waits for as long again.
+        assert_eq!(next(&mut stream, &mut input).await.map(|frame| frame.kind), Some(PING));
+        assert_eq!(next(&mut stream, &mut input).await.map(|frame| frame.kind), Some(PING));
+        stream.write_all(&framed(4, &[4])).await.unwrap();
+        stream.flush().await.unwrap();
+        assert_eq!(of_east.frames(4).len(), 4);
     });
 }
 
 #[test]
 fn nothing_that_the_system_does_ends_a_connection_whose_other_end_takes_nothing() {
-    run(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        crate::socket::tune(&socket, None).unwrap();
-        let options = socket2::SockRef::from(&socket);
+    let bench = RegionBench::new();
+    let ((west, _), (east, _of_east)) = (bench.start(WEST, 0), bench.start(EAST, 0));
+    let checked = |socket: &TcpStream| {
+        let options = socket2::SockRef::from(socket);
         assert_eq!(options.tcp_user_timeout().unwrap(), None);
         assert!(options.keepalive().unwrap() && socket.nodelay().unwrap());
+    };
+    run(async {
+        let address = &bench.addresses[EAST][0];
+        let dialled = dial::connect(&west.shared, 0, address, RegionMatter::Frames);
+        checked(dialled.await.unwrap().stream.get_ref().0);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        LinkListener::tune(&*east.shared, &socket).unwrap();
+        checked(&socket);
     });
 }
 
