@@ -31,7 +31,7 @@ pub fn listen_widely(socket: &TcpListener) -> io::Result<()> {
 }
 
 /// Has the system notice a dead network: silence, and with `longest` bytes without an answer for so
-/// long. The latter also ends a connection whose other end takes nothing for that time, however
+/// long. The latter ends a connection too if the other end takes nothing for that time, however
 /// alive it is.
 ///
 /// Buffers keep the sizes to which the system tunes them.

@@ -204,7 +204,7 @@ impl Authority {
         self.issue_as(folder, name, &format!("QM1.G.{name}"), days)
     }
 
-    /// Writes identity files with this name whose certificate has that common name.
+    /// Writes identity files with this name, and that common name in the certificate.
     pub fn issue_as(&self, folder: &Path, name: &str, common: &str, days: i64) -> IdentityFiles {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, common);

@@ -1,20 +1,9 @@
-//! The entries of the catalogue. Only a table: no logic.
+//! The entries of the catalogue, but for those about regions. Only a table: no logic.
 
 use super::Entry;
 
-macro_rules! entries {
-    ($($name:ident = $id:literal $template:literal, $explanation:literal;)*) => {
-        $(
-            #[doc = $template]
-            pub const $name: Entry =
-                Entry { id: $id, template: $template, explanation: $explanation };
-        )*
-        /// All of them, by id.
-        pub const ALL: &[&Entry] = &[$(&$name),*];
-    };
-}
-
 entries! {
+    ENTRIES;
     STARTING = "TWL1001I" "Queue manager '{name}' version {version} is starting, data in {folder}.",
         "The process started. Recovery of the log follows.";
     READY = "TWL1002I" "Queue manager '{name}' is ready after {milliseconds} ms.",
@@ -495,26 +484,6 @@ entries! {
         "All are needed for a new group, and for an instance with an empty disk or one that may \
          not know its newest term. Clients are not served before. TWL1002I and `ready` follow \
          when this instance or the active one serves them.";
-
-    REGION_LINK_UP = "TWL4401I" "Link to instance '{instance}' of group '{group}' at {address} is \
-                                 up; it runs version {version}.",
-        "The other region is connected.";
-    REGION_LINK_DOWN = "TWL4402W" "Link to instance '{instance}' of group '{group}' is down: \
-                                   {reason}.",
-        "The instance ended, the network between the regions is cut, or one side ended the \
-         connection for the reason given. The side that ships its log connects again.";
-    REGION_UNREACHABLE = "TWL4403W" "Group '{group}' cannot be reached: {reasons}. Tried again \
-                                     every {seconds} s ({timer}).",
-        "The addresses of [group.recovery] were tried in order, each with its reason. Logged when \
-         each retry timer begins, or at each try (retry_reporting). An instance that answers and \
-         is not the one that receives the log refuses, and the next one is tried. If an instance \
-         runs, compare addresses, names of the groups and certificates on both sides.";
-    REGION_LINK_REFUSED = "TWL4404W" "A connection from {address} for the link between regions was \
-                                      refused: {reason}.",
-        "Only instances of the other region's group may connect, each with a valid certificate of \
-         its own name, and with the same name of the queue manager. Each group must have the name \
-         of the other one in [group.recovery]. The reason has both values; correct the wrong one. \
-         Logged once a minute for each address and reason.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
         "No object has this name, or no model exists for a rule of auto_define. Case matters: \

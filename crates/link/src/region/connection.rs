@@ -6,13 +6,13 @@
 //! sender's decision above.
 //!
 //! A receiver that is full stops the reading, and the window of TCP the other end. So there is no
-//! limit to how long the system tries to send (TCP_USER_TIMEOUT also ends a connection whose other
+//! limit to how long the system tries to send (TCP_USER_TIMEOUT ends a connection too if its other
 //! end takes nothing): each end writes pings, and one that hears nothing for the heartbeat timeout
 //! ends the connection. While it does not read on purpose it waits for nothing.
 //!
-//! Not here: how a connection comes about (`dial`, `listen`). Invariants: `closed` follows `opened`,
-//! once; the queue is open exactly in between; a ping that was not answered yet is forgotten for
-//! the next one, so that a flood of them takes no memory.
+//! Not here: how a connection comes about (`dial`, `listen`). Invariants: `closed` follows each
+//! `opened`, once; the queue is open exactly in between; a ping that was not answered yet is
+//! forgotten for the next one, so that a flood of them takes no memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -136,7 +136,7 @@ enum LinkEnd {
     Broken(String),
 }
 
-/// Tells the side that listens whether its answer is taken.
+/// Answers the side that listens: whether its answer is taken.
 ///
 /// # Errors
 /// When the connection broke.

@@ -113,7 +113,7 @@ pub(super) struct Kicks {
 /// Waits until it is time for the next try. The last one ended when this is called. Whether an
 /// order came is returned.
 ///
-/// That the other end lives brings the next try forward and counts for nothing else: it may live
+/// That the other end lives makes the next try earlier and counts for nothing else: it may live
 /// and refuse this side for ever.
 pub(super) async fn pause(kicks: &Kicks, length: Duration, short_timer: Duration) -> bool {
     let began = Instant::now();
