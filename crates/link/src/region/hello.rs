@@ -382,9 +382,15 @@ mod tests {
         let whole = greeting(RegionMatter::Frames).encode().unwrap();
         let count = whole.len() - (5 + 5) - 5 - 1;
         assert_eq!(whole[count], 2);
-        let mut many = whole.clone();
-        many[count] = u8::try_from(REGION_SECTIONS_MAX + 1).unwrap();
-        assert!(read(&many, false).is_err());
+        let sections = vec![(1, Bytes::from_static(b"x")); REGION_SECTIONS_MAX];
+        let most = RegionGreeting { sections, ..greeting(RegionMatter::Frames) };
+        let mut many = most.encode().unwrap();
+        let count_of_many = many.len() - 6 * REGION_SECTIONS_MAX - 1;
+        many[count_of_many] += 1;
+        many.extend_from_slice(b"\x01\x01\0\0\0x");
+        many[12] += 6;
+        let why = read(&many, false).unwrap_err().to_string();
+        assert!(why.contains("cannot be read"), "one section more than may be: {why}");
         let mut section = whole;
         section[count + 2] += 100;
         assert!(read(&section, false).is_err(), "a section that ends behind the hello");
