@@ -113,7 +113,7 @@ pub fn messages_page() -> String {
          `E` error: action is needed. `{...}` stands for a value.\n\n| id | text | \
          what it means, what to do |\n|---|---|---|\n",
     );
-    for entry in catalogue::ALL {
+    for entry in catalogue::ALL.iter() {
         let id = match entry.severity() {
             Severity::Information => entry.id.to_owned(),
             Severity::Warning | Severity::Error => format!("**{}**", entry.id),

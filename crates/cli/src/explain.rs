@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn every_entry_fits_into_a_terminal() {
-        for entry in catalogue::ALL {
+        for entry in catalogue::ALL.iter() {
             for text in [entry.template, entry.explanation] {
                 let shown = wrapped(text);
                 assert!(shown.lines().all(|line| line.chars().count() <= COLUMNS), "{shown}");

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -21,12 +20,12 @@ use towline_group::Start;
 use towline_types::{FORMAT_LEVEL, FormatLevels};
 
 use super::hello::{Greeting, Standing, StreamPurpose};
-use super::identity::TlsIdentity;
+use super::rotation::RotatingIdentity;
 use super::settings::bind;
 use super::stream::LinkStream;
 use super::terms::Terms;
 use super::throttle::Throttle;
-use super::{Inbox, Lane, LinkSettings, Peer, Shared, StartsReport, dial, incoming, runtime};
+use super::{Inbox, Lane, LinkSettings, Peer, Shared, StartsReport, dial, handshakes, threads};
 use towline_config::GroupConfig;
 
 /// Until the answer of one instance is there.
@@ -82,7 +81,7 @@ impl Asker {
     /// # Errors
     /// When its certificates cannot be used.
     pub fn new(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Asker, String> {
-        let runtime = runtime().map_err(|error| error.to_string())?;
+        let runtime = threads::runtime().map_err(|error| error.to_string())?;
         let asking = Asking { gives: None };
         let shared = shared(queue_manager, config, this, asking, &runtime)?;
         Ok(Asker { shared, runtime })
@@ -104,7 +103,7 @@ impl Asker {
         let shared = shared(queue_manager, config, this, asking, &self.runtime)?;
         let address = shared.settings.address(this);
         let listener = bind(address, |_| None).map_err(|error| error.to_string())?;
-        self.runtime.spawn(incoming::accept(Arc::new(shared), listener));
+        self.runtime.spawn(handshakes::accept(Arc::new(shared), listener));
         Ok(())
     }
 
@@ -133,12 +132,13 @@ fn shared(
     runtime: &Runtime,
 ) -> Result<Shared, String> {
     let settings = LinkSettings::of(queue_manager, config, Terms::default(), this, None);
-    let identity = TlsIdentity::read(&settings.identity)?;
+    let names = settings.names(settings.this);
+    let identity = RotatingIdentity::read(settings.identity.clone(), names)?;
     let lanes = settings.members.iter().map(|_| Lane::default()).collect();
     Ok(Shared {
         settings,
         inbox: Arc::new(asking),
-        identity: RwLock::new(Arc::new(identity)),
+        identity: Arc::new(identity),
         lanes,
         began: Instant::now(),
         refusals: Throttle::default(),

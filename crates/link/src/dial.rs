@@ -5,26 +5,20 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use socket2::{SockRef, TcpKeepalive};
+use rustls::pki_types::{ServerName, UnixTime};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use towline_tls::{in_date, reason};
+use towline_tls::in_date;
 
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
+use super::names::own_certificate;
+use super::socket::{HANDSHAKE_MAX, bound_unsent, tune};
 use super::stream::LinkStream;
+use super::text::{in_words, printable};
 use super::{Peer, Shared, names};
-
-/// Until TLS and hello are done.
-pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Bytes of frames that the system may hold and has not sent: what is in there cannot be overtaken.
-const UNSENT_BYTES_MAX: u32 = 128 * 1024;
-/// The shortest time that the system takes between two probes of a silent connection.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection on which TLS and hello are done.
 pub(super) struct DialledLink {
@@ -35,7 +29,7 @@ pub(super) struct DialledLink {
 /// A connection for frames to `peer`.
 pub(super) async fn frames(shared: &Shared, peer: Peer) -> io::Result<DialledLink> {
     let connected = connect(shared, peer, Matter::Frames).await?;
-    SockRef::from(connected.stream.get_ref().0).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    bound_unsent(connected.stream.get_ref().0)?;
     Ok(connected)
 }
 
@@ -58,7 +52,7 @@ async fn connect(shared: &Shared, peer: Peer, matter: Matter) -> io::Result<Dial
     let longest = settings.heartbeat_timeout.min(HANDSHAKE_MAX);
     let socket = timeout(longest, TcpStream::connect(settings.address(peer)));
     let socket = socket.await.map_err(|_| late("no answer"))??;
-    tune(&socket, settings.heartbeat_timeout)?;
+    tune(&socket, Some(settings.heartbeat_timeout))?;
     let greeted = timeout(HANDSHAKE_MAX, greet(shared, peer, socket, matter));
     greeted.await.map_err(|_| late("no answer to the handshake"))?
 }
@@ -114,37 +108,4 @@ async fn greet(
         shared.inbox.greets(peer, &greeting).map_err(refused)?;
     }
     Ok(DialledLink { stream, greeting })
-}
-
-/// What a peer says, as it may stand in a line of a log; quotes in it stay what they are.
-fn printable(said: &str) -> String {
-    let mut text = String::with_capacity(said.len());
-    for letter in said.chars() {
-        match letter {
-            ' '..='~' => text.push(letter),
-            _ => text.extend(letter.escape_default()),
-        }
-    }
-    text
-}
-
-/// The error with a text that says which certificate is at fault, if one is.
-fn in_words(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), reason(&error))
-}
-
-/// The certificate that the other end showed for itself.
-pub(super) fn own_certificate<'a>(
-    chain: Option<&'a [CertificateDer<'static>]>,
-) -> Option<&'a CertificateDer<'static>> {
-    chain.and_then(<[_]>::first)
-}
-
-/// Has the system notice a dead network: bytes without an answer, or silence, for `longest`.
-pub(super) fn tune(socket: &TcpStream, longest: Duration) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let socket = SockRef::from(socket);
-    let probes = TcpKeepalive::new().with_time(PROBE_EVERY).with_interval(PROBE_EVERY);
-    socket.set_tcp_keepalive(&probes)?;
-    socket.set_tcp_user_timeout(Some(longest))
 }

@@ -6,7 +6,8 @@
 //! frame (protocol version 1)
 //!   0  4  length of the body as it is sent
 //!   4  4  length of the body itself; the same unless it is compressed
-//!   8  1  kind; 0xF0 and above the links' own: 0xF0 ping (up to 64 bytes), 0xF1 pong (its ping's)
+//!   8  1  kind; 0xF0 and above the links' own: 0xF0 ping (up to 64 bytes), 0xF1 pong (its ping's),
+//!         0xF2 start, 0xF3 end
 //!   9  1  flags; bit 0: the body is one LZ4 block; others zero
 //!  10  2  zero
 //!  12  4  crc32c of bytes 0..12 and of the body as it is sent
@@ -32,8 +33,10 @@ pub const OWN_KINDS: RangeInclusive<u8> = 0xF0..=0xFF;
 pub(super) const PING: u8 = 0xF0;
 pub(super) const PONG: u8 = 0xF1;
 /// The first frame on a connection, from version 3 on: 16 bytes, the start of the process that
-/// dialled.
+/// dialled. Between regions it is empty: the side that dialled takes the answer.
 pub(super) const START: u8 = 0xF2;
+/// The last frame on a connection between regions: why its sender ends it, in UTF-8.
+pub(super) const END: u8 = 0xF3;
 /// Longest body of a ping.
 pub(super) const PING_BYTES_MAX: usize = 64;
 pub(super) const HEADER_BYTES: usize = 16;
@@ -210,8 +213,17 @@ fn header(kind: u8, flags: u8, [sent, length]: [usize; 2], body: &[&[u8]]) -> By
 pub(super) struct Frame {
     pub(super) kind: u8,
     pub(super) body: Bytes,
-    /// Bytes that came over the link for it.
-    pub(super) wire_bytes: usize,
+    /// What it took to receive it.
+    pub(super) cost: FrameCost,
+}
+
+/// What it took to receive a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCost {
+    /// Bytes that came over the link for it, header included, without what TLS adds.
+    pub wire_bytes: usize,
+    /// Time spent on decompression; zero when the body was not compressed.
+    pub decompression: Duration,
 }
 
 /// Takes the next frame from `input`; `None` when its end has not come.
@@ -238,11 +250,14 @@ pub(super) fn decode(input: &mut BytesMut) -> Result<Option<Frame>, FrameError> 
         return Err(FrameError::Checksum);
     }
     let packed = flags & FLAG_LZ4 != 0;
-    let body = if packed { Some(unpack(body, length)?) } else { None };
+    let (body, decompression) = match packed.then(Instant::now) {
+        Some(began) => (Some(unpack(body, length)?), began.elapsed()),
+        None => (None, Duration::ZERO),
+    };
     input.advance(HEADER_BYTES);
     let plain = input.split_to(sent).freeze();
-    let wire_bytes = HEADER_BYTES + sent;
-    Ok(Some(Frame { kind, body: body.unwrap_or(plain), wire_bytes }))
+    let cost = FrameCost { wire_bytes: HEADER_BYTES + sent, decompression };
+    Ok(Some(Frame { kind, body: body.unwrap_or(plain), cost }))
 }
 
 /// How many more bytes the first frame of `input` lacks: as many are worth reserving.

@@ -30,12 +30,16 @@ pub(super) const ALPN_STREAM: &[u8] = b"towline-stream";
 /// Where the PEM files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
+    /// The chain that this instance shows, its own certificate first.
     pub certificate: PathBuf,
+    /// The private key of that certificate.
     pub private_key: PathBuf,
+    /// The authorities that issue the certificates of the other ends.
     pub authorities: PathBuf,
 }
 
 impl IdentityFiles {
+    /// For the links inside the group.
     pub fn of(config: &GroupConfig) -> IdentityFiles {
         IdentityFiles {
             certificate: config.certificate.clone(),

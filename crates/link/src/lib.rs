@@ -6,7 +6,7 @@
 //! client and each copy. Reading order: `hello` and `frame` (the bytes), `identity` and `names`
 //! (the trusted peers), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience`
 //! (the connections), `stream`, `tickets`, `statistics`; then `relay`, `pipe` and `boundary`, which
-//! carry clients to the active instance.
+//! carry clients to the active instance; and `region`, the link to another region.
 //!
 //! Not here: what a frame means, which instance is active (`group`), what an AMQP byte means.
 //!
@@ -21,6 +21,7 @@ mod boundary;
 mod connections;
 mod dial;
 mod frame;
+mod handshakes;
 mod hello;
 mod identity;
 mod incoming;
@@ -30,6 +31,8 @@ mod outgoing;
 mod patience;
 mod pipe;
 mod queue;
+mod reading;
+mod region;
 mod relay;
 mod rotation;
 pub mod scratch;
@@ -44,31 +47,36 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+mod threads;
 mod throttle;
 mod tickets;
+mod turn;
+mod writing;
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Notify, watch};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use towline_admin::catalogue::LINK_REFUSED;
 use towline_group::Start;
 use towline_types::FormatLevels;
 
 pub use ask::{Asker, MemberAnswer, ask};
 pub use connections::{Connections, OpeningStream};
-pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
+pub use frame::{BODY_BYTES_MAX, FrameBody, FrameCost, OWN_KINDS};
+pub use handshakes::part;
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
-pub use identity::check;
-pub use identity::expires;
-pub use incoming::part;
+pub use identity::{IdentityFiles, check, expires};
 pub use known::StartsReport;
+pub use region::{
+    Intake, LinkId, RegionConnection, RegionHello, RegionInbox, RegionLink, RegionLinkState,
+    RegionLinks, RegionSections, RegionSettings, Retries, RetryPhase,
+};
 pub use relay::{Relay, Route, Where};
 pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
@@ -79,12 +87,11 @@ pub use throttle::Throttle;
 
 use identity::TlsIdentity;
 use queue::Queue;
+use rotation::RotatingIdentity;
 use statistics::LinkCounters;
+use threads::LinkThreads;
 use towline_logging::log;
-
-/// Tasks polled before sockets are asked again: a burst of handshakes must not keep a heartbeat
-/// waiting.
-const EVENT_INTERVAL: u32 = 7;
+use turn::IncomingTurn;
 
 /// Position in the list of members, which is ordered by name.
 pub type Peer = usize;
@@ -166,8 +173,7 @@ impl std::error::Error for LinkError {}
 struct Shared {
     settings: LinkSettings,
     inbox: Arc<dyn Inbox>,
-    /// Replaced when the files change; connections that stand keep what they began with.
-    identity: RwLock<Arc<TlsIdentity>>,
+    identity: Arc<RotatingIdentity>,
     /// One for each member; this instance's own is never used.
     lanes: Vec<Lane>,
     /// Zero of the times that pings carry.
@@ -188,19 +194,10 @@ struct Lane {
     trouble: Mutex<String>,
 }
 
-/// One incoming connection for frames at a time: a newer one ends the one before.
-#[derive(Default)]
-struct IncomingTurn {
-    newest: Mutex<Option<Arc<Notify>>>,
-    turn: tokio::sync::Mutex<()>,
-}
-
 /// The links of this instance. They end when it is dropped, or with [`Links::stop`].
 pub struct Links {
     shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    thread_ids: [ThreadId; 2],
+    threads: LinkThreads,
 }
 
 impl Links {
@@ -209,36 +206,31 @@ impl Links {
     /// # Errors
     /// When the certificates cannot be used, or there is no thread.
     pub fn start(mut settings: LinkSettings, inbox: Arc<dyn Inbox>) -> Result<Links, LinkError> {
-        let identity = TlsIdentity::read(&settings.identity).map_err(LinkError::Identity)?;
-        names::belongs(identity.own(), &settings.names(settings.this)).map_err(|why| {
-            let file = settings.identity.certificate.display();
-            LinkError::Identity(format!("certificate {file}: {why}"))
-        })?;
-        rotation::tell_expiry(&identity, None);
+        let names = settings.names(settings.this);
+        let identity = RotatingIdentity::read(settings.identity.clone(), names);
+        let identity = Arc::new(identity.map_err(LinkError::Identity)?);
+        rotation::tell_expiry(&identity.in_force(), None);
         let listener = settings.listener.take();
-        let (frames, streams) = (runtime()?, runtime()?);
+        let runtimes = [threads::runtime()?, threads::runtime()?];
         let lanes = settings.members.iter().map(|_| Lane::default()).collect();
         let shared = Arc::new(Shared {
             settings,
             inbox,
-            identity: RwLock::new(Arc::new(identity)),
+            identity: Arc::clone(&identity),
             lanes,
             began: Instant::now(),
             refusals: Throttle::default(),
-            streams: streams.handle().clone(),
+            streams: runtimes[1].handle().clone(),
         });
-        let (stop, stopped) = watch::channel(false);
         let of_frames = Arc::clone(&shared);
-        let frames = spawn("link", frames, stopped.clone(), move || {
+        let threads = LinkThreads::start(["link", "link-streams"], runtimes, move || {
             outgoing::start(&of_frames);
-            tokio::spawn(rotation::watch(Arc::clone(&of_frames)));
+            tokio::spawn(rotation::watch(identity));
             if let Some(listener) = listener {
-                tokio::spawn(incoming::accept(of_frames, listener));
+                tokio::spawn(handshakes::accept(of_frames, listener));
             }
         })?;
-        let streams = spawn("link-streams", streams, stopped, || {})?;
-        let thread_ids = [frames.thread().id(), streams.thread().id()];
-        Ok(Links { shared, stop, threads: Mutex::new(vec![frames, streams]), thread_ids })
+        Ok(Links { shared, threads })
     }
 
     /// Gives a frame to the connection to `peer`. Never waits. False, and the frame is dropped,
@@ -281,7 +273,7 @@ impl Links {
     /// # Errors
     /// A text that names the file and what is wrong with it; those in use stay in use.
     pub fn reload(&self) -> Result<Option<String>, String> {
-        rotation::reload(&self.shared)
+        self.shared.identity.reload()
     }
 
     /// The statistics of the link to `peer`.
@@ -309,21 +301,7 @@ impl Links {
     /// Ends all connections and waits for the threads; the inbox gets nothing any more.
     /// Called on a thread of the links, it does not wait.
     pub fn stop(&self) {
-        self.stop.send_replace(true);
-        if self.thread_ids.contains(&std::thread::current().id()) {
-            return;
-        }
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            // The panic hook has reported a panic there already.
-            thread.join().ok();
-        }
-    }
-}
-
-impl Drop for Links {
-    fn drop(&mut self) {
-        self.stop();
+        self.threads.stop();
     }
 }
 
@@ -341,7 +319,7 @@ impl Default for Lane {
 
 impl Shared {
     fn identity(&self) -> Arc<TlsIdentity> {
-        Arc::clone(&self.identity.read())
+        self.identity.in_force()
     }
 
     /// Reports that the connection of a peer was refused, or ended for what it sent.
@@ -361,29 +339,4 @@ impl Shared {
         assert!(peer < self.lanes.len(), "peer {peer} is no member");
         &self.lanes[peer]
     }
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, LinkError> {
-    let mut builder = Builder::new_current_thread();
-    builder.enable_all().event_interval(EVENT_INTERVAL).max_blocking_threads(2);
-    builder.build().map_err(LinkError::System)
-}
-
-/// Runs a runtime on a thread of its own until it is stopped.
-fn spawn(
-    name: &str,
-    runtime: tokio::runtime::Runtime,
-    mut stopped: watch::Receiver<bool>,
-    begin: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, LinkError> {
-    let run = move || {
-        runtime.block_on(async {
-            begin();
-            // An error means that the sender is gone, which has the same effect.
-            stopped.wait_for(|stop| *stop).await.ok();
-        });
-        // A name that is being looked up must not keep the end waiting.
-        runtime.shutdown_background();
-    };
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(LinkError::System)
 }

@@ -41,6 +41,40 @@ pub(super) fn belongs(certificate: &CertificateDer<'_>, names: &Names) -> Result
     ))
 }
 
+/// Checks that the certificate is of some instance of a group.
+///
+/// # Errors
+/// What it is instead.
+pub(super) fn of_group(
+    certificate: &CertificateDer<'_>,
+    queue_manager: &str,
+    group: &str,
+) -> Result<(), String> {
+    let SubjectNames { common, dns } = subject_names(certificate)?;
+    let prefix = format!("{queue_manager}.{group}.");
+    let is_in_dns = |name: &String| {
+        let start = name.get(..prefix.len());
+        name.len() > prefix.len() && start.is_some_and(|start| start.eq_ignore_ascii_case(&prefix))
+    };
+    let is_common = |name: &String| name.len() > prefix.len() && name.starts_with(&prefix);
+    if dns.iter().any(is_in_dns) || common.iter().any(is_common) {
+        return Ok(());
+    }
+    Err(format!(
+        "the certificate is for common name '{}' and DNS names [{}], not for an instance of group \
+         '{group}', '{prefix}*'",
+        common.join(", ").escape_default(),
+        dns.join(", ").escape_default(),
+    ))
+}
+
+/// The certificate that the other end showed for itself.
+pub(super) fn own_certificate<'a>(
+    chain: Option<&'a [CertificateDer<'static>]>,
+) -> Option<&'a CertificateDer<'static>> {
+    chain.and_then(<[_]>::first)
+}
+
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair};

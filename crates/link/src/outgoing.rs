@@ -12,13 +12,12 @@
 //! is open exactly in between.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use towline_admin::catalogue::{LINK_DIFFERS, LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
@@ -29,6 +28,7 @@ use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{Greeting, WITH_STARTS};
 use super::known::put_start;
 use super::patience::{Patience, broken};
+use super::writing::write_pieces;
 use super::{Lane, Peer, Shared, dial};
 use towline_logging::log;
 
@@ -43,9 +43,6 @@ const FLIGHT_BYTES: u64 = 1024 * 1024;
 const PING_AFTER_BYTES: u64 = FLIGHT_BYTES / 4;
 /// Body of a ping.
 const PING_BYTES: usize = 16;
-/// Pieces given to one vectored write.
-const WRITE_PIECES_MAX: usize = 64;
-
 /// Starts a task for each peer.
 pub(super) fn start(shared: &Arc<Shared>) {
     for peer in (0..shared.settings.members.len()).filter(|peer| *peer != shared.settings.this) {
@@ -239,28 +236,4 @@ async fn write(
             lane.counters.sent(frames, bytes, wire_bytes);
         }
     }
-}
-
-async fn write_pieces(
-    writer: &mut (impl AsyncWrite + Unpin),
-    pieces: &mut VecDeque<Bytes>,
-) -> io::Result<()> {
-    pieces.retain(|piece| !piece.is_empty());
-    while !pieces.is_empty() {
-        let slices: Vec<IoSlice<'_>> =
-            pieces.iter().take(WRITE_PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
-        let mut written = writer.write_vectored(&slices).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        while let Some(piece) = pieces.front_mut() {
-            if piece.len() > written {
-                piece.advance(written);
-                break;
-            }
-            written -= piece.len();
-            pieces.pop_front();
-        }
-    }
-    writer.flush().await
 }

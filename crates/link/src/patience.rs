@@ -23,6 +23,11 @@ impl Patience {
         Patience { longest, deadline: Instant::now() + longest }
     }
 
+    /// Begins anew: for a while nothing was read on purpose.
+    pub(super) fn renew(&mut self) {
+        self.deadline = Instant::now() + self.longest;
+    }
+
     /// Reads once, into the free capacity of `input`.
     ///
     /// # Errors
@@ -42,7 +47,7 @@ impl Patience {
         match read {
             Ok(0) => Err("it ended the connection".to_owned()),
             Ok(_) => {
-                self.deadline = Instant::now() + self.longest;
+                self.renew();
                 Ok(())
             }
             Err(error) => Err(broken(&error)),

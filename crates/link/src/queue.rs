@@ -88,10 +88,13 @@ impl Queue {
         bytes
     }
 
-    /// So many of the bytes that were taken are on their way.
-    pub(super) fn written(&self, bytes: usize) {
+    /// So many of the bytes that were taken are on their way: the bytes that waited before, and
+    /// those that wait now.
+    pub(super) fn written(&self, bytes: usize) -> [usize; 2] {
         let mut inner = self.inner.lock();
-        inner.bytes = inner.bytes.saturating_sub(bytes);
+        let before = inner.bytes;
+        inner.bytes = before.saturating_sub(bytes);
+        [before, inner.bytes]
     }
 
     /// A connection stands.

@@ -15,8 +15,9 @@ use towline_admin::catalogue::{
     GROUP_CERTIFICATE_UNREADABLE,
 };
 
-use super::identity::TlsIdentity;
-use super::{Shared, names};
+use super::identity::{IdentityFiles, TlsIdentity};
+use super::names::{self, Names};
+use parking_lot::RwLock;
 use rustls::pki_types::UnixTime;
 use towline_logging::log;
 use towline_tls::{Expiry, in_date};
@@ -29,21 +30,91 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Between two such warnings.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
+/// The identity in force, and the files that it was read from.
+pub(super) struct RotatingIdentity {
+    files: IdentityFiles,
+    names: Names,
+    /// Replaced when the files change; connections that stand keep what they began with.
+    in_force: RwLock<Arc<TlsIdentity>>,
+}
+
+impl RotatingIdentity {
+    /// The identity of the instance with these names, read from its files.
+    ///
+    /// # Errors
+    /// A text that names the file and what is wrong with it.
+    pub(super) fn read(files: IdentityFiles, names: Names) -> Result<RotatingIdentity, String> {
+        let identity = TlsIdentity::read(&files)?;
+        belongs(&files, &identity, &names)?;
+        Ok(RotatingIdentity { files, names, in_force: RwLock::new(Arc::new(identity)) })
+    }
+
+    /// What a connection begins with now.
+    pub(super) fn in_force(&self) -> Arc<TlsIdentity> {
+        Arc::clone(&self.in_force.read())
+    }
+
+    /// Looks at once, for an operator. New files are in force afterwards: the time until which
+    /// their certificate is valid.
+    ///
+    /// # Errors
+    /// Why the files cannot be used, changed or not; the ones in use stay.
+    pub(super) fn reload(&self) -> Result<Option<String>, String> {
+        let Some(identity) = self.look_again()? else {
+            self.in_date_now(&self.in_force())?;
+            return Ok(None);
+        };
+        let until = identity.expires().to_string();
+        self.put_in_force(identity);
+        Ok(Some(until))
+    }
+
+    fn put_in_force(&self, identity: TlsIdentity) {
+        log(&GROUP_CERTIFICATE_READ, &[&identity.expires().to_string()]);
+        *self.in_force.write() = Arc::new(identity);
+    }
+
+    /// The files' new content, checked, if it is another one.
+    fn look_again(&self) -> Result<Option<TlsIdentity>, String> {
+        if !self.in_force().changed()? {
+            return Ok(None);
+        }
+        let identity = TlsIdentity::read(&self.files)?;
+        belongs(&self.files, &identity, &self.names)?;
+        self.in_date_now(&identity)?;
+        Ok(Some(identity))
+    }
+
+    /// Refuses a certificate that all peers would refuse: the one in use may be a better one.
+    fn in_date_now(&self, identity: &TlsIdentity) -> Result<(), String> {
+        let file = self.files.certificate.display();
+        let own = [identity.own().clone()];
+        in_date(Some(&own), UnixTime::now()).map_err(|why| {
+            format!("certificate {file}: {why}; issue a new one (towline group certificates)")
+        })
+    }
+}
+
+fn belongs(files: &IdentityFiles, identity: &TlsIdentity, names: &Names) -> Result<(), String> {
+    let file = files.certificate.display();
+    names::belongs(identity.own(), names).map_err(|why| format!("certificate {file}: {why}"))
+}
+
 /// Looks until the runtime ends.
-pub(super) async fn watch(shared: Arc<Shared>) {
+pub(super) async fn watch(rotating: Arc<RotatingIdentity>) {
     let mut reported = String::new();
     let mut seen = String::new();
     let mut told_expiry =
-        ReportedExpiry { expiry: shared.identity().expires().expiry(), age: Duration::ZERO };
+        ReportedExpiry { expiry: rotating.in_force().expires().expiry(), age: Duration::ZERO };
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let look = Arc::clone(&shared);
+        let look = Arc::clone(&rotating);
         // A disk that does not answer must not keep heartbeats waiting.
-        let looked = tokio::task::spawn_blocking(move || look_again(&look)).await;
+        let looked = tokio::task::spawn_blocking(move || look.look_again()).await;
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => (reported, seen) = Default::default(),
             Ok(Some(identity)) => {
-                put_in_force(&shared, identity);
+                rotating.put_in_force(identity);
                 (reported, seen) = Default::default();
             }
             Err(why) => {
@@ -55,51 +126,8 @@ pub(super) async fn watch(shared: Arc<Shared>) {
                 seen = why;
             }
         }
-        told_expiry = tell_expiry(&shared.identity(), Some(told_expiry));
+        told_expiry = tell_expiry(&rotating.in_force(), Some(told_expiry));
     }
-}
-
-/// Looks at once, for an operator. New files are in force afterwards: the time until which their
-/// certificate is valid.
-///
-/// # Errors
-/// Why the files cannot be used, changed or not; the ones in use stay.
-pub(super) fn reload(shared: &Shared) -> Result<Option<String>, String> {
-    let Some(identity) = look_again(shared)? else {
-        in_date_now(shared, &shared.identity())?;
-        return Ok(None);
-    };
-    let until = identity.expires().to_string();
-    put_in_force(shared, identity);
-    Ok(Some(until))
-}
-
-fn put_in_force(shared: &Shared, identity: TlsIdentity) {
-    log(&GROUP_CERTIFICATE_READ, &[&identity.expires().to_string()]);
-    *shared.identity.write() = Arc::new(identity);
-}
-
-/// The files' new content, checked, if it is another one.
-fn look_again(shared: &Shared) -> Result<Option<TlsIdentity>, String> {
-    let settings = &shared.settings;
-    if !shared.identity().changed()? {
-        return Ok(None);
-    }
-    let identity = TlsIdentity::read(&settings.identity)?;
-    let file = settings.identity.certificate.display();
-    names::belongs(identity.own(), &settings.names(settings.this))
-        .map_err(|why| format!("certificate {file}: {why}"))?;
-    in_date_now(shared, &identity)?;
-    Ok(Some(identity))
-}
-
-/// Refuses a certificate that all peers would refuse: the one in use may be a better one.
-fn in_date_now(shared: &Shared, identity: &TlsIdentity) -> Result<(), String> {
-    let file = shared.settings.identity.certificate.display();
-    let own = [identity.own().clone()];
-    in_date(Some(&own), UnixTime::now()).map_err(|why| {
-        format!("certificate {file}: {why}; issue a new one (towline group certificates)")
-    })
 }
 
 /// What was reported last, and how long ago.

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::frame::FrameCost;
+
 /// The link to one peer, as status and metrics want it. Counts are since the start of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
@@ -32,6 +34,8 @@ pub struct LinkState {
     pub received_bytes: u64,
     /// Bytes of those frames as they came in, without what TLS adds.
     pub received_wire_bytes: u64,
+    /// Time spent on decompression.
+    pub decompression_us: u64,
 }
 
 /// The counters behind it.
@@ -45,6 +49,7 @@ pub(super) struct LinkCounters {
     sent: Flow,
     received: Flow,
     compression_ns: AtomicU64,
+    decompression_ns: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -66,8 +71,13 @@ impl Flow {
 impl LinkCounters {
     pub(super) fn connected_out(&self, connected: bool) {
         self.out.store(connected, Ordering::Relaxed);
-        self.round_trip.store(0, Ordering::Relaxed);
+        self.forget_round_trip();
         self.connects.fetch_add(u64::from(connected), Ordering::Relaxed);
+    }
+
+    /// The last round trip was of a connection that ended.
+    pub(super) fn forget_round_trip(&self) {
+        self.round_trip.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn connected_in(&self, connected: bool) {
@@ -82,13 +92,14 @@ impl LinkCounters {
         self.sent.add(frames, bytes, wire_bytes);
     }
 
-    pub(super) fn received(&self, bytes: usize, wire_bytes: usize) {
-        self.received.add(1, bytes, wire_bytes);
+    /// A frame whose body has so many bytes.
+    pub(super) fn received(&self, bytes: usize, cost: FrameCost) {
+        self.received.add(1, bytes, cost.wire_bytes);
+        self.decompression_ns.fetch_add(nanoseconds(cost.decompression), Ordering::Relaxed);
     }
 
     pub(super) fn compressed(&self, took: Duration) {
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.compression_ns.fetch_add(took, Ordering::Relaxed);
+        self.compression_ns.fetch_add(nanoseconds(took), Ordering::Relaxed);
     }
 
     pub(super) fn dropped(&self) {
@@ -111,10 +122,15 @@ impl LinkCounters {
             received_frames: of(&self.received.frames),
             received_bytes: of(&self.received.bytes),
             received_wire_bytes: of(&self.received.wire_bytes),
+            decompression_us: of(&self.decompression_ns) / 1_000,
         }
     }
 }
 
 fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

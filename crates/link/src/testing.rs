@@ -1,6 +1,8 @@
 //! Links over loopback, with real TLS: a group's addresses and certificates, and an inbox that
 //! records. For the tests of this crate, and with the feature `testing` for those of others.
 
+pub mod region;
+
 use std::fs;
 use std::future::Future;
 use std::net::TcpListener;
@@ -188,10 +190,24 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
+    /// Where the identity files with this name are.
+    pub fn files(folder: &Path, name: &str) -> IdentityFiles {
+        IdentityFiles {
+            certificate: folder.join(format!("{name}.pem")),
+            private_key: folder.join(format!("{name}-key.pem")),
+            authorities: folder.join(format!("{name}-authorities.pem")),
+        }
+    }
+
     /// Writes the identity files of the instance `name` of group G of QM1, valid for so many days.
     pub fn issue(&self, folder: &Path, name: &str, days: i64) -> IdentityFiles {
+        self.issue_as(folder, name, &format!("QM1.G.{name}"), days)
+    }
+
+    /// Writes identity files with this name, and that common name in the certificate.
+    pub fn issue_as(&self, folder: &Path, name: &str, common: &str, days: i64) -> IdentityFiles {
         let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, format!("QM1.G.{name}"));
+        params.distinguished_name.push(DnType::CommonName, common);
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let day = Duration::from_secs(86_400);
@@ -200,11 +216,7 @@ impl Authority {
         let now = SystemTime::now();
         params.not_after = if days < 0 { now - end } else { now + end }.into();
         let key = KeyPair::generate().unwrap();
-        let files = IdentityFiles {
-            certificate: folder.join(format!("{name}.pem")),
-            private_key: folder.join(format!("{name}-key.pem")),
-            authorities: folder.join(format!("{name}-authorities.pem")),
-        };
+        let files = Authority::files(folder, name);
         let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
         // Each file is replaced whole: a reader finds the old one or the new one meanwhile.
         for (path, text) in [
@@ -245,12 +257,7 @@ impl Bench {
     }
 
     pub fn files(&self, name: &str) -> IdentityFiles {
-        let folder = self.folder.path();
-        IdentityFiles {
-            certificate: folder.join(format!("{name}.pem")),
-            private_key: folder.join(format!("{name}-key.pem")),
-            authorities: folder.join(format!("{name}-authorities.pem")),
-        }
+        Authority::files(self.folder.path(), name)
     }
 
     pub fn settings(&self, this: Peer) -> LinkSettings {

@@ -261,6 +261,18 @@ pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
 /// The least share: so few messages are less work than the link that they come on.
 pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
+/// What an instance says first on a connection to another region, and its answer: a thousand
+/// histories of a hundred bytes, and what the two groups compare of their configurations.
+pub const REGION_HELLO_BYTES_MAX: usize = 256 * 1024;
+/// Sections of such a hello.
+pub const REGION_SECTIONS_MAX: usize = 32;
+/// Longest reason that an instance gives to another region for a refusal, or the end of a
+/// connection.
+pub const REGION_REASON_BYTES_MAX: usize = 400;
+/// Bytes of frames that wait for the connection to another region, below which the sender is asked
+/// for more: 4 ms at 1 GB/s.
+pub const REGION_WRITABLE_BYTES: usize = 4 * 1024 * 1024;
+
 const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
 const _: () = assert!(LOG_SHARE_BYTES <= LOG_SHARES_BYTES_MAX / 8);

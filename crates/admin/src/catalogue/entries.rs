@@ -1,20 +1,9 @@
-//! The entries of the catalogue. Only a table: no logic.
+//! The entries of the catalogue, but for those about regions. Only a table: no logic.
 
 use super::Entry;
 
-macro_rules! entries {
-    ($($name:ident = $id:literal $template:literal, $explanation:literal;)*) => {
-        $(
-            #[doc = $template]
-            pub const $name: Entry =
-                Entry { id: $id, template: $template, explanation: $explanation };
-        )*
-        /// All of them, by id.
-        pub const ALL: &[&Entry] = &[$(&$name),*];
-    };
-}
-
 entries! {
+    ENTRIES;
     STARTING = "TWL1001I" "Queue manager '{name}' version {version} is starting, data in {folder}.",
         "The process started. Recovery of the log follows.";
     READY = "TWL1002I" "Queue manager '{name}' is ready after {milliseconds} ms.",

@@ -1,0 +1,286 @@
+//! Handshakes that hosts began at a listening socket, within bounds: from accepting a connection to
+//! TLS with a trusted peer at its other end.
+//!
+//! Any host that reaches the port can begin a handshake, so unfinished ones are bounded in number
+//! and time. Streams are shaken hands with on their own thread: a thousand clients that come over
+//! at once must not keep a heartbeat waiting. For that a connection says what it is for in the
+//! first message of TLS.
+//!
+//! Not here: what is said once TLS stands, and which peer may say it (`incoming`, `region`).
+//! Invariant: at most [`UNFINISHED_MAX`] handshakes of one socket are under way at a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
+use towline_admin::catalogue::ACCEPT_FAILED;
+
+use super::identity::{ALPN_STREAM, TlsIdentity};
+use super::socket::HANDSHAKE_MAX;
+use towline_config::client_network;
+use towline_logging::log;
+use towline_tls::reason;
+
+/// Handshakes under way at once. For one more, the oldest of the address that has most is given up:
+/// at once, so that no number of silent connections keeps a member waiting.
+const UNFINISHED_MAX: usize = 256;
+/// How long a peer that was refused has to read why.
+const PARTING: Duration = Duration::from_secs(1);
+/// Bytes that are read from it meanwhile, and thrown away.
+const PARTING_BYTES_MAX: usize = 64 * 1024;
+/// What a listening socket belongs to.
+pub(super) trait LinkListener: Send + Sync + Sized + 'static {
+    /// What it shows and trusts now.
+    fn identity(&self) -> Arc<TlsIdentity>;
+
+    /// The thread that serves streams.
+    fn streams(&self) -> &Handle;
+
+    /// Sets what a socket that was accepted needs.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    fn tune(&self, socket: &TcpStream) -> io::Result<()>;
+
+    /// A connection from there was refused, or did not become one.
+    fn refused(&self, from: IpAddr, why: &str);
+
+    /// TLS stands; the slot is given back when it is dropped.
+    fn greeted(
+        self: Arc<Self>,
+        stream: TlsStream<TcpStream>,
+        slot: HandshakeSlot,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// Handshakes under way, the oldest first.
+struct Unfinished {
+    places: Arc<Semaphore>,
+    begun: VecDeque<Begun>,
+}
+
+struct Begun {
+    /// From where.
+    network: IpAddr,
+    /// See [`HandshakeSlot`].
+    pushed_out: Arc<Notify>,
+}
+
+/// A handshake's slot; given back when dropped.
+pub(super) struct HandshakeSlot {
+    _permit: OwnedSemaphorePermit,
+    /// Other connections need the slot.
+    pushed_out: Arc<Notify>,
+    address: SocketAddr,
+    deadline: Instant,
+}
+
+impl HandshakeSlot {
+    /// Where the connection comes from.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Unfinished {
+    fn new() -> Unfinished {
+        Unfinished { places: Arc::new(Semaphore::new(UNFINISHED_MAX)), begun: VecDeque::new() }
+    }
+
+    /// A slot for a connection from `address`; another one is pushed out when there is none.
+    async fn place(&mut self, address: SocketAddr) -> Option<HandshakeSlot> {
+        // The other holder of the notice is the handshake itself: it is over otherwise.
+        self.begun.retain(|begun| Arc::strong_count(&begun.pushed_out) > 1);
+        if self.places.available_permits() == 0
+            && let Some(begun) = self.greediest().and_then(|at| self.begun.remove(at))
+        {
+            begun.pushed_out.notify_one();
+        }
+        let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
+        let pushed_out = Arc::<Notify>::default();
+        let network = client_network(address.ip());
+        self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
+        let deadline = Instant::now() + HANDSHAKE_MAX;
+        Some(HandshakeSlot { _permit: permit, pushed_out, address, deadline })
+    }
+
+    /// The oldest handshake of the address that has most.
+    fn greediest(&self) -> Option<usize> {
+        let mut counts = HashMap::<IpAddr, usize>::new();
+        for begun in &self.begun {
+            *counts.entry(begun.network).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        self.begun.iter().position(|begun| counts.get(&begun.network) == Some(&most))
+    }
+}
+
+/// Accepts until the runtime ends.
+pub(super) async fn accept<L: LinkListener>(owner: Arc<L>, listener: TcpListener) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return log(&ACCEPT_FAILED, &[&error.to_string()]),
+    };
+    let mut unfinished = Unfinished::new();
+    loop {
+        match listener.accept().await {
+            Ok((socket, address)) => {
+                let Some(place) = unfinished.place(address).await else { return };
+                tokio::spawn(first_message(Arc::clone(&owner), socket, place));
+            }
+            Err(error) => {
+                // Most often no descriptor is left: accepting again at once would only spin.
+                log(&ACCEPT_FAILED, &[&error.to_string()]);
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Runs a part of a handshake within its bounds.
+pub(super) async fn bounded<T>(
+    slot: &HandshakeSlot,
+    part: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, what.to_owned());
+    tokio::select! {
+        biased;
+        done = timeout_at(slot.deadline, part) => {
+            done.unwrap_or_else(|_| Err(late("the handshake took too long")))
+        }
+        () = slot.pushed_out.notified() => Err(late("too many handshakes of its address at once")),
+    }
+}
+
+/// Reads the first message of TLS, which says which thread goes on.
+async fn first_message<L: LinkListener>(listener: Arc<L>, socket: TcpStream, slot: HandshakeSlot) {
+    let begun = async {
+        listener.tune(&socket)?;
+        LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await
+    };
+    let start = match bounded(&slot, begun).await {
+        Ok(start) => start,
+        Err(error) => return refuse(&*listener, &slot, &reason(&error)),
+    };
+    let for_stream = start.client_hello().alpn().is_some_and(|mut names| {
+        // A client that names both is none of ours; the hello decides what it gets.
+        names.any(|name| name == ALPN_STREAM)
+    });
+    if !for_stream {
+        return shake_hands(listener, start, slot).await;
+    }
+    let accepted = start.accepted;
+    let socket = start.io;
+    let moved = socket.into_std();
+    let streams = listener.streams().clone();
+    streams.spawn(async move {
+        match moved.and_then(TcpStream::from_std) {
+            Ok(socket) => {
+                let start = StartHandshake::from_parts(accepted, socket);
+                shake_hands(listener, start, slot).await;
+            }
+            Err(error) => refuse(&*listener, &slot, &error.to_string()),
+        }
+    });
+}
+
+/// The connection does not come about.
+pub(super) fn refuse(listener: &impl LinkListener, slot: &HandshakeSlot, why: &str) {
+    listener.refused(slot.address.ip(), why);
+}
+
+/// Shakes hands over TLS.
+async fn shake_hands<L: LinkListener>(
+    listener: Arc<L>,
+    start: StartHandshake<TcpStream>,
+    slot: HandshakeSlot,
+) {
+    let config = Arc::clone(&listener.identity().server);
+    let shaken = async { Ok(start.into_stream(config).into_fallible().await) };
+    match bounded(&slot, shaken).await {
+        Ok(Ok(stream)) => listener.greeted(stream, slot).await,
+        Ok(Err((error, socket))) => {
+            refuse(&*listener, &slot, &reason(&error));
+            part_within(&slot, socket).await;
+        }
+        Err(error) => refuse(&*listener, &slot, &error.to_string()),
+    }
+}
+
+/// As [`part`], as long as no other connection needs the slot.
+pub(super) async fn part_within(slot: &HandshakeSlot, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let parting = async {
+        part(stream).await;
+        Ok(())
+    };
+    if let Err(error) = bounded(slot, parting).await {
+        tracing::trace!(%error, "a peer that was refused did not wait for the end");
+    }
+}
+
+/// Ends a connection so that the peer can read why: a socket that is closed with unread bytes in it
+/// is reset, which may take back what the peer has not read.
+pub async fn part(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    part_from(stream, PARTING_BYTES_MAX).await;
+}
+
+/// As [`part`], from a peer that is trusted and may have sent up to so many bytes.
+pub(super) async fn part_from(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes_max: usize) {
+    let parting = async {
+        stream.shutdown().await?;
+        let mut left = bytes_max;
+        let mut thrown_away = vec![0; 16 * 1_024];
+        while left > 0 {
+            match stream.read(&mut thrown_away).await? {
+                0 => break,
+                bytes => left = left.saturating_sub(bytes),
+            }
+        }
+        io::Result::Ok(())
+    };
+    match timeout(PARTING, parting).await {
+        Ok(Ok(())) | Err(_) => {}
+        Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_all_slots_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
+        let from = |last: u8| SocketAddr::from(([192, 0, 2, last], 40_000));
+        let (flood, member) = (from(1), from(2));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut unfinished = Unfinished::new();
+            let of_member = unfinished.place(member).await.unwrap();
+            let mut of_flood = VecDeque::new();
+            while of_flood.len() + 1 < UNFINISHED_MAX {
+                of_flood.push_back(unfinished.place(flood).await.unwrap());
+            }
+            for next in [flood, member, flood] {
+                let oldest: HandshakeSlot = of_flood.pop_front().unwrap();
+                let gives_up = async move {
+                    oldest.pushed_out.notified().await;
+                    drop(oldest);
+                };
+                let both = async { tokio::join!(unfinished.place(next), gives_up).0 };
+                let place = timeout(Duration::from_secs(10), both).await.expect("not the oldest");
+                of_flood.push_back(place.unwrap());
+            }
+            let told = timeout(Duration::ZERO, of_member.pushed_out.notified()).await;
+            assert!(told.is_err(), "a member gave way to a flood from elsewhere");
+        });
+    }
+}
