@@ -137,6 +137,7 @@ impl Member {
     /// What came shows that something was forgotten: also a term, perhaps.
     pub(super) fn doubt(&mut self, out: &mut Output) {
         self.catch_up_to = None;
+        self.heard_ends.clear();
         if self.hard_state.may_vote {
             self.hard_state = self.hard_state.forgotten();
             out.hard_state = Some(self.hard_state);

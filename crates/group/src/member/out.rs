@@ -134,6 +134,9 @@ impl Member {
                 awaiting.messages.clear();
             }
             out.receive.retain(|batch| batch.index < first);
+            if let Some(recovery) = &mut self.recovery {
+                recovery.cut_by_leader(first);
+            }
         }
         for entry in entries {
             let lsn = lsn_of(&entry);
@@ -169,7 +172,11 @@ impl Member {
         }
     }
 
-    fn send(&mut self, messages: Vec<RaftMessage>, out: &mut Output) {
+    fn send(&mut self, mut messages: Vec<RaftMessage>, out: &mut Output) {
+        if self.recovery.is_some() {
+            // What the library says to a sender outside the group: see `recovery`.
+            messages.retain(|message| message.to != MemberId::OUTSIDE.0);
+        }
         if let Some(held) = &mut self.held {
             return held.extend(messages);
         }
