@@ -7,12 +7,13 @@
 //!   10  1  1: may vote
 //!   11  1  bit 0: the term is the newest that it took part in, also when it may vote; in version 3,
 //!          bits 1 and 2: the mode (0 voting, 1 recovery, 2 promoting)
-//!   12  4  zero; in version 3, the first bytes of the history that it is promoted to
+//!   12  4  zero; promoting: the first bytes of the history that it is promoted to
 //!   16  8  term
 //!   24  8  member voted for in this term; 0: none
 //!   32  8  committed: index of a batch known to be committed
 //!   40  8  position of that batch's end
-//!   48 12  zero; in version 3, the other bytes of that history; all zero when it is not promoting
+//!   48 12  zero; promoting: the other bytes of that history
+//!   48  8  recovery: the term in which it voted last, or could have
 //!   60  4  CRC-32C of bytes 0..60
 //! ```
 //!
@@ -55,6 +56,9 @@ pub struct HardState {
     pub mode: Mode,
     /// Id of the history that it is promoted to, while it is promoting; else all zero.
     pub promoted_to: [u8; 16],
+    /// In recovery, the newest term of the time when this group was live; 0: it never was. Leaders
+    /// of that timeline, and of older ones, are none any more.
+    pub left_term: u64,
 }
 
 impl HardState {
@@ -74,11 +78,31 @@ impl HardState {
         self.may_vote && is_not_late && (last.term, last.index) >= (own.term, own.index)
     }
 
+    /// What a member of a group that was live begins with, after its log was cut off behind `end`
+    /// and it has given up what was behind that: it is a recovery member, and what it promised as a
+    /// member of that live group is void.
+    #[must_use]
+    pub fn returned(&self, end: BatchPlace) -> HardState {
+        HardState {
+            term: end.term,
+            vote: (end.term > 0).then_some(MemberId::NONE_OF_THEM),
+            may_vote: true,
+            knows_term: true,
+            committed: end.index,
+            committed_end: end.end,
+            mode: Mode::Recovery,
+            promoted_to: [0; 16],
+            left_term: self.term.max(self.left_term),
+        }
+    }
+
     /// The format version in which it is kept.
     #[must_use]
     pub fn format_version(&self) -> u16 {
-        let votes = self.mode == Mode::Voting && self.promoted_to == [0; 16];
-        if votes { VERSION_VOTING } else { VERSION }
+        match self.mode {
+            Mode::Voting => VERSION_VOTING,
+            Mode::Recovery | Mode::Promoting => VERSION,
+        }
     }
 
     /// As it is kept.
@@ -86,13 +110,18 @@ impl HardState {
     pub fn encode(&self) -> [u8; HardState::BYTES] {
         let mut bytes = [0; HardState::BYTES];
         let (first, others) = self.promoted_to.split_at(4);
+        let left_term = self.left_term.to_le_bytes();
+        let more: &[u8] = match self.mode {
+            Mode::Recovery => &left_term,
+            Mode::Voting | Mode::Promoting => others,
+        };
         let fields: [(usize, &[u8]); 10] = [
             (0, MAGIC),
             (8, &self.format_version().to_le_bytes()),
             (10, &[u8::from(self.may_vote)]),
             (11, &[u8::from(self.knows_term) | self.mode.number() << 1]),
             (12, first),
-            (48, others),
+            (48, more),
             (16, &self.term.to_le_bytes()),
             (24, &self.vote.map_or(0, |member| member.0).to_le_bytes()),
             (32, &self.committed.to_le_bytes()),
@@ -125,14 +154,18 @@ impl HardState {
         }
         let vote = u64::from_le_bytes(take(bytes, 24)?);
         let [flags] = take::<1>(bytes, 11)?;
+        let mode = if version == VERSION { Mode::of_number(flags >> 1)? } else { Mode::Voting };
         let mut promoted_to = [0; 16];
-        let mode = if version == VERSION {
-            promoted_to[..4].copy_from_slice(&take::<4>(bytes, 12)?);
-            promoted_to[4..].copy_from_slice(&take::<12>(bytes, 48)?);
-            Mode::of_number(flags >> 1)?
-        } else {
-            Mode::Voting
-        };
+        let mut left_term = 0;
+        match mode {
+            Mode::Voting => {}
+            Mode::Recovery => left_term = u64::from_le_bytes(take(bytes, 48)?),
+            Mode::Promoting => {
+                let (first, others) = promoted_to.split_at_mut(4);
+                first.copy_from_slice(&take::<4>(bytes, 12)?);
+                others.copy_from_slice(&take::<12>(bytes, 48)?);
+            }
+        }
         Some(HardState {
             term: u64::from_le_bytes(take(bytes, 16)?),
             vote: (vote != 0).then_some(MemberId(vote)),
@@ -142,6 +175,7 @@ impl HardState {
             committed_end: Lsn(u64::from_le_bytes(take(bytes, 40)?)),
             mode,
             promoted_to,
+            left_term,
         })
     }
 }
@@ -177,6 +211,7 @@ mod tests {
             committed_end: Lsn(8_300),
             mode: Mode::Voting,
             promoted_to: [0; 16],
+            left_term: 0,
         }
     }
 
@@ -218,11 +253,13 @@ mod tests {
     #[test]
     fn a_mode_is_kept_and_one_that_votes_is_kept_as_before() {
         let history = *b"sixteen bytes of";
-        for (mode, promoted_to) in
-            [(Mode::Voting, [0; 16]), (Mode::Recovery, [0; 16]), (Mode::Promoting, history)]
-        {
+        for (mode, promoted_to, left_term) in [
+            (Mode::Voting, [0; 16], 0),
+            (Mode::Recovery, [0; 16], 1 << 24),
+            (Mode::Promoting, history, 0),
+        ] {
             for knows_term in [false, true] {
-                let hard_state = HardState { mode, promoted_to, knows_term, ..state() };
+                let hard_state = HardState { mode, promoted_to, left_term, knows_term, ..state() };
                 let bytes = hard_state.encode();
                 assert_eq!(HardState::decode(&bytes), Some(hard_state));
                 assert_eq!(bytes[8], if mode == Mode::Voting { 2 } else { 3 }, "{mode:?}");

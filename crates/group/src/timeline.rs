@@ -38,6 +38,11 @@ pub(crate) fn timeline_of(term: u64) -> u64 {
     term >> COUNT_BITS
 }
 
+/// How many promotions there were before a term.
+pub(crate) fn era_of(term: u64) -> u64 {
+    timeline_of(term) >> MARK_BITS
+}
+
 fn mark_of(history: &[u8; 16]) -> u64 {
     let [low, high, ..] = *history;
     u64::from(u16::from_le_bytes([low, high])) & ((1 << MARK_BITS) - 1)
@@ -45,13 +50,12 @@ fn mark_of(history: &[u8; 16]) -> u64 {
 
 /// Whether a term is of the timeline that began with this history.
 pub(crate) fn is_of(term: u64, history: &[u8; 16]) -> bool {
-    timeline_of(term) & ((1 << MARK_BITS) - 1) == mark_of(history)
-        && timeline_of(term) >> MARK_BITS > 0
+    timeline_of(term) & ((1 << MARK_BITS) - 1) == mark_of(history) && era_of(term) > 0
 }
 
 /// The term behind which the elections of a new history begin: above `newest`.
 pub(crate) fn begun_behind(newest: u64, history: &[u8; 16]) -> u64 {
-    let era = (timeline_of(newest) >> MARK_BITS).saturating_add(1).min(ERA_MAX);
+    let era = era_of(newest).saturating_add(1).min(ERA_MAX);
     let begun = (era << MARK_BITS | mark_of(history)) << COUNT_BITS;
     begun.max(newest)
 }

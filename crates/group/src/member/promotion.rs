@@ -63,6 +63,10 @@ impl Member {
             | (Mode::Recovery, Mode::Recovery)
             | (_, Mode::Promoting) => return,
             (Mode::Promoting, Mode::Voting) => {}
+            (Mode::Recovery, Mode::Voting) if self.is_past(at, &history) => return,
+            (Mode::Voting | Mode::Promoting, Mode::Recovery) if self.is_past(at, &history) => {
+                return;
+            }
             (Mode::Recovery, Mode::Voting) => {
                 // The others become so when they hear that it is committed.
                 self.relay_says_commit(out);
@@ -79,21 +83,44 @@ impl Member {
         out.hard_state = Some(self.hard_state);
     }
 
+    /// Whether the history that began at `at` is over, as far as a member that applies it again, or
+    /// late, knows by now: its term is of a later one. In recovery that is the term of what comes
+    /// from outside, unless it hears a leader.
+    fn is_past(&self, at: BatchPlace, history: &[u8; 16]) -> bool {
+        let begun = match timeline::is_of(at.term, history) {
+            true => at.term,
+            false => timeline::begun_behind(at.term, history),
+        };
+        let raft = &self.raw.raft;
+        let hears_leader =
+            self.mode() == Mode::Recovery && self.peers.iter().any(|peer| peer.0 == raft.leader_id);
+        !hears_leader && timeline::timeline_of(raft.term) > timeline::timeline_of(begun)
+    }
+
     /// It was a member of the live group until `at`.
     fn leave_elections(&mut self, at: BatchPlace, out: &mut Output) {
-        let (committed, committed_end) = (at.index, at.end);
-        self.hard_state = HardState { committed, committed_end, ..self.hard_state };
+        let (committed, committed_end, left_term) = (at.index, at.end, at.term);
+        self.hard_state = HardState { committed, committed_end, left_term, ..self.hard_state };
         self.recovery = Some(Box::new(RecoveryState::new(self.options.seed)));
         if self.role == Role::Leader {
             // The others do not know yet that it is committed, and none tells them later.
             self.peers.clone().iter().for_each(|peer| self.raw.raft.send_append(peer.0));
             self.ends = true;
-        } else if self.raw.raft.raft_log.committed > at.index {
+        } else if self.has_committed_void(at) {
             self.begin_again(out);
         } else {
             let term = self.raw.raft.term;
             self.raw.raft.become_follower(term, 0);
         }
+    }
+
+    /// Whether a leader of the old live group committed something behind its last batch. What a new
+    /// live group committed there is of another timeline.
+    fn has_committed_void(&self, last: BatchPlace) -> bool {
+        let next = last.index + 1;
+        let is_old =
+            |next: BatchPlace| timeline::timeline_of(next.term) == timeline::timeline_of(last.term);
+        self.raw.raft.raft_log.committed >= next && self.place(next).is_some_and(is_old)
     }
 
     /// A former leader's last words have left; or it has committed what is void.

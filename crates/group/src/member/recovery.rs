@@ -18,12 +18,11 @@
 //! and never cut off but by a newer timeline; nothing that is committed is ever compared away; it
 //! commits what the relay said to be durable at a majority, and has compared itself.
 
-use raft::StateRole;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType, Snapshot};
 use towline_types::{Batch, BatchPlace, SeededRandom, Time};
 
 use super::relay::LogRelay;
-use super::{Member, MemberId, Output};
+use super::{HardState, Member, MemberId, Output, Role};
 use crate::mode::Mode;
 use crate::relayed;
 use crate::timeline::timeline_of;
@@ -161,11 +160,13 @@ impl Member {
     }
 
     /// Whether a recovery member takes a message that is no relay's. A leader's, if that one was
-    /// elected behind all that is committed here: an older one's may come late, from when this group
-    /// was live. One that asks for votes gets none, but what it says is committed is so: the others
-    /// vote since they know that a last batch is.
+    /// elected since this group was live last: an older one's may come late. One that asks for votes
+    /// gets none, but what it says is committed is so: the others vote since they know that a last
+    /// batch is.
     pub(super) fn takes_in_recovery(&mut self, inner: &RaftMessage) -> bool {
-        let is_newer = timeline_of(inner.term) > timeline_of(self.committed_place().term);
+        let timeline = timeline_of(inner.term);
+        let is_newer = timeline > timeline_of(self.hard_state.left_term)
+            && timeline >= timeline_of(self.raw.raft.term);
         match inner.msg_type {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot => {
                 is_newer
@@ -186,7 +187,7 @@ impl Member {
         match inner.msg_type {
             MessageType::MsgAppend => {
                 let entries = std::mem::take(&mut inner.entries).into();
-                self.take_relayed(session, &inner, entries);
+                self.take_relayed(session, &inner, entries, out);
             }
             MessageType::MsgSnapshot => {
                 if self.may_take_relayed(inner.term) {
@@ -205,22 +206,47 @@ impl Member {
         match self.mode() {
             Mode::Promoting => false,
             Mode::Recovery => timeline_of(term) >= timeline_of(raft.term),
-            // The others became recovery members, and this one was not there: it learns that from
-            // the log. A leader takes no append in its own term.
+            // The others became recovery members, and this one was not there. A blank one has their
+            // term already.
             Mode::Voting => {
-                timeline_of(term) > timeline_of(self.committed_place().term)
-                    && (term > raft.term
-                        || (term == raft.term && raft.state == StateRole::Follower))
+                timeline_of(term) > timeline_of(raft.term)
+                    || (!self.may_vote() && timeline_of(term) == timeline_of(raft.term))
             }
         }
     }
 
-    fn take_relayed(&mut self, session: u64, inner: &RaftMessage, entries: Vec<Entry>) {
+    /// A relay sends it the log of a timeline in which no member of this group is elected.
+    fn becomes_relayed(&mut self, out: &mut Output) {
+        let committed = self.committed_place().term;
+        let voted = if self.may_vote() { self.raw.raft.term } else { 0 };
+        let left_term = committed.max(voted);
+        self.hard_state = HardState { mode: Mode::Recovery, left_term, ..self.hard_state };
+        out.hard_state = Some(self.hard_state);
+        let term = self.raw.raft.term;
+        self.raw.raft.become_follower(term, 0);
+    }
+
+    fn take_relayed(
+        &mut self,
+        session: u64,
+        inner: &RaftMessage,
+        entries: Vec<Entry>,
+        out: &mut Output,
+    ) {
         let from = MemberId(inner.from);
         let behind = (inner.index, inner.log_term);
         if !self.may_take_relayed(inner.term) {
             // The term of the answer says why.
             return self.refuse_relayed(session, inner, Misfit::SendFrom(inner.index + 1));
+        }
+        if self.mode() == Mode::Voting {
+            if let Err(misfit @ Misfit::Diverged(_)) = self.compare(behind, &entries) {
+                return self.refuse_relayed(session, inner, misfit);
+            }
+            self.becomes_relayed(out);
+            if self.role == Role::Leader {
+                return self.begin_again(out);
+            }
         }
         let taken = self.take_in(inner.term, behind, entries);
         if !matches!(taken, Err(Misfit::Diverged(_))) {
