@@ -78,18 +78,23 @@ impl HardState {
         self.may_vote && is_not_late && (last.term, last.index) >= (own.term, own.index)
     }
 
-    /// What a member of a group that was live begins with, after its log was cut off behind `end`
-    /// and it has given up what was behind that: it is a recovery member, and what it promised as a
-    /// member of that live group is void.
+    /// What a member of a group that was live begins with, after its log was cut off behind the last
+    /// batch that the new live group has too, and it has given up what was behind that: it is a
+    /// recovery member, and what it promised as a member of that live group is void. `end`: the last
+    /// batch of the log as it is then.
     #[must_use]
     pub fn returned(&self, end: BatchPlace) -> HardState {
+        let (committed, committed_end) = match self.committed <= end.index {
+            true => (self.committed, self.committed_end),
+            false => (end.index, end.end),
+        };
         HardState {
             term: end.term,
             vote: (end.term > 0).then_some(MemberId::NONE_OF_THEM),
             may_vote: true,
             knows_term: true,
-            committed: end.index,
-            committed_end: end.end,
+            committed,
+            committed_end,
             mode: Mode::Recovery,
             promoted_to: [0; 16],
             left_term: self.term.max(self.left_term),

@@ -174,7 +174,9 @@ pub enum Input {
         /// Whether it asks for votes at once.
         stands: bool,
     },
-    /// The batch at this position is applied, and says which part this group has from there on.
+    /// The batch at this position is applied, and says which part this group has from there on. To
+    /// be said before any later batch is applied; after [`Output::begins_again`], or on a leader that
+    /// becomes a recovery member, none is applied any more.
     Become {
         /// Voting or recovery.
         mode: Mode,
@@ -284,7 +286,8 @@ pub struct Member {
     recovery: Option<Box<recovery::RecoveryState>>,
     /// The newest index of the log of each of the others, as each said first.
     heard_ends: HashMap<MemberId, u64>,
-    /// It led the old live group: it says that, and begins again at the next tick.
+    /// It led the old live group, or knows as committed what is void: it begins again, at the next
+    /// tick at the latest, and commits no more.
     ends: bool,
     is_over: bool,
 }

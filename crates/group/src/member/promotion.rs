@@ -84,9 +84,16 @@ impl Member {
     }
 
     /// Whether the history that began at `at` is over, as far as a member that applies it again, or
-    /// late, knows by now: its term is of a later one. In recovery that is the term of what comes
-    /// from outside, unless it hears a leader.
+    /// late, knows by now: it stopped voting later than that, or its term is of a later one. In
+    /// recovery that is the term of what comes from outside, unless it hears a leader.
     fn is_past(&self, at: BatchPlace, history: &[u8; 16]) -> bool {
+        let left_term = match self.mode() {
+            Mode::Recovery => self.hard_state.left_term,
+            Mode::Voting | Mode::Promoting => 0,
+        };
+        if left_term > 0 && timeline::timeline_of(at.term) <= timeline::timeline_of(left_term) {
+            return true;
+        }
         let begun = match timeline::is_of(at.term, history) {
             true => at.term,
             false => timeline::begun_behind(at.term, history),
@@ -101,12 +108,16 @@ impl Member {
     fn leave_elections(&mut self, at: BatchPlace, out: &mut Output) {
         let (committed, committed_end, left_term) = (at.index, at.end, at.term);
         self.hard_state = HardState { committed, committed_end, left_term, ..self.hard_state };
+        let has_void = self.has_committed_void(at);
+        self.ends = self.role == Role::Leader || has_void;
+        if self.ends {
+            self.committed = at.index;
+        }
         self.recovery = Some(Box::new(RecoveryState::new(self.options.seed)));
         if self.role == Role::Leader {
             // The others do not know yet that it is committed, and none tells them later.
             self.peers.clone().iter().for_each(|peer| self.raw.raft.send_append(peer.0));
-            self.ends = true;
-        } else if self.has_committed_void(at) {
+        } else if has_void {
             self.begin_again(out);
         } else {
             let term = self.raw.raft.term;

@@ -383,8 +383,8 @@ impl Member {
         Ok(end)
     }
 
-    /// How many of the batches this log has, all of them equal. What conflicts is behind what is
-    /// committed, and of another timeline: the library may cut it off.
+    /// How many of the batches this log has, all of them equal. What conflicts behind them was never
+    /// committed: the library may cut it off.
     fn compare(&self, behind: (u64, u64), entries: &[Entry]) -> Result<usize, Misfit> {
         let (behind, behind_term) = behind;
         let committed = self.raw.raft.raft_log.committed;
@@ -396,9 +396,14 @@ impl Member {
             // Nothing of it can be compared.
             return Err(Misfit::SendFrom(committed + 1));
         }
+        // What this member has of a timeline in which it was in recovery came from the live group,
+        // which ships what is committed: another batch of the same one is of another log. From the
+        // time when this group was live it may have what its group never committed.
+        let left = timeline_of(self.hard_state.left_term);
         let differs = |there: BatchPlace, term: u64| {
-            let is_same_timeline = timeline_of(there.term) == timeline_of(term);
-            there.index <= committed || is_same_timeline
+            let timeline = timeline_of(there.term);
+            let was_live = self.hard_state.left_term > 0 && timeline <= left;
+            there.index <= committed || (timeline == timeline_of(term) && !was_live)
         };
         if let Some(there) = self.place(behind).filter(|there| there.term != behind_term) {
             let is_other_log = differs(there, behind_term);

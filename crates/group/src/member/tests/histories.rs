@@ -139,10 +139,8 @@ fn comes_back(regions: &mut Regions, old: usize) {
         let seat = (old, at);
         regions.take_image(seat);
         let node = regions.node_mut(seat);
-        let end = node.applied.max(node.hard_state.committed).min(fork);
-        let upto = usize::try_from(end).unwrap();
-        node.log.truncate(upto);
-        node.durable = upto;
+        node.log.truncate(usize::try_from(fork).unwrap());
+        node.durable = node.log.len();
     }
     regions.truth[old].split_off(&(fork + 1));
     for at in 0..regions.seats().len() / 2 {

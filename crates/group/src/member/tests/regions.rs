@@ -296,9 +296,41 @@ impl Regions {
 
     pub(super) fn input(&mut self, seat: Seat, input: Input) {
         let now = self.now;
+        let trace = std::env::var("REGIONS_TRACE").is_ok()
+            && !matches!(input, Input::Tick | Input::Durable(Lsn::ZERO));
+        if trace {
+            println!("{} {seat:?} <- {:?}", now.0 / 1000, input);
+        }
         let mut out = Output::default();
         let Some(member) = self.node_mut(seat).member.as_mut() else { return };
         member.step(now, input, &mut out);
+        if trace {
+            println!(
+                "    {seat:?} {:?} {:?} term {} last {:?} committed {} durable {} -> hs {:?} role {:?} shipped {:?} sends {:?}",
+                member.mode(),
+                member.role(),
+                member.raw.raft.term,
+                (member.last().index, member.last().term),
+                member.committed(),
+                member.durable,
+                out.hard_state.is_some(),
+                out.role,
+                out.shipped,
+                out.send
+                    .iter()
+                    .map(|(to, m)| (
+                        to.0,
+                        m.inner.msg_type,
+                        m.inner.term,
+                        m.inner.index,
+                        m.inner.entries.len(),
+                        m.inner.commit,
+                        m.inner.reject,
+                        m.inner.reject_hint
+                    ))
+                    .collect::<Vec<_>>()
+            );
+        }
         self.carry_out(seat, out);
         self.apply(seat);
     }
