@@ -44,7 +44,8 @@ pub enum ShipmentRefusal {
         /// way are refused for one gap.
         refused: u64,
     },
-    /// This member starts, and does not take part yet: the same again a little later.
+    /// This member starts, and does not take part yet; or its group has to enter the timeline of
+    /// what is shipped first. The same again with the next answer, or a little later.
     NotYet,
     /// It votes, or takes no more of this history: it is promoted, or another region is live.
     Promoted,

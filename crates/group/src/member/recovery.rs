@@ -25,7 +25,7 @@ use super::relay::LogRelay;
 use super::{HardState, Member, MemberId, Output, Role};
 use crate::mode::Mode;
 use crate::relayed;
-use crate::timeline::timeline_of;
+use crate::timeline::{era_of, timeline_of};
 use crate::wire::lsn_of;
 use crate::{Shipment, ShipmentRefusal};
 use bytes::Bytes;
@@ -204,13 +204,14 @@ impl Member {
     fn may_take_relayed(&self, term: u64) -> bool {
         let raft = &self.raw.raft;
         match self.mode() {
-            Mode::Promoting => false,
             Mode::Recovery => timeline_of(term) >= timeline_of(raft.term),
-            // The others became recovery members, and this one was not there. A blank one has their
-            // term already.
-            Mode::Voting => {
-                timeline_of(term) > timeline_of(raft.term)
-                    || (!self.may_vote() && timeline_of(term) == timeline_of(raft.term))
+            // The others became recovery members, and this one was not there: another group is live
+            // in a history behind the one that this member knows. A blank one has their term already.
+            Mode::Voting | Mode::Promoting => {
+                era_of(term) > era_of(raft.term)
+                    || (self.mode() == Mode::Voting
+                        && !self.may_vote()
+                        && timeline_of(term) == timeline_of(raft.term))
             }
         }
     }
@@ -220,7 +221,8 @@ impl Member {
         let committed = self.committed_place().term;
         let voted = if self.may_vote() { self.raw.raft.term } else { 0 };
         let left_term = committed.max(voted);
-        self.hard_state = HardState { mode: Mode::Recovery, left_term, ..self.hard_state };
+        let (mode, promoted_to) = (Mode::Recovery, [0; 16]);
+        self.hard_state = HardState { mode, promoted_to, left_term, ..self.hard_state };
         out.hard_state = Some(self.hard_state);
         let term = self.raw.raft.term;
         self.raw.raft.become_follower(term, 0);
@@ -239,7 +241,7 @@ impl Member {
             // The term of the answer says why.
             return self.refuse_relayed(session, inner, Misfit::SendFrom(inner.index + 1));
         }
-        if self.mode() == Mode::Voting {
+        if self.mode() != Mode::Recovery {
             if let Err(misfit @ Misfit::Diverged(_)) = self.compare(behind, &entries) {
                 return self.refuse_relayed(session, inner, misfit);
             }
@@ -317,6 +319,9 @@ impl Member {
             return Err(ShipmentRefusal::Diverged { index: later.index });
         }
         self.begin_relaying();
+        if !self.enters_timeline(term) {
+            return Err(ShipmentRefusal::NotYet);
+        }
         let taken = match self.place(previous.index) {
             // Positions too, not only terms: this is another group's log.
             Some(there) if there.term == previous.term && there != previous => {
@@ -329,11 +334,8 @@ impl Member {
         };
         match taken {
             Ok(end) => {
-                self.follow_outside(term);
-                let timeline = timeline_of(self.raw.raft.term);
                 if let Some(relay) = self.recovery_mut().relay.as_mut() {
                     relay.matched = relay.matched.max(end);
-                    relay.timeline = timeline;
                 }
                 Ok(())
             }

@@ -38,6 +38,10 @@ pub(super) struct LogRelay {
     pub(super) timeline: u64,
     pub(super) peers: Vec<RelayPeer>,
     said: ShippedAnswer,
+    /// Whether the live group is to hear that it may go on.
+    is_news: bool,
+    /// Whether the others are to hear of this relay's term at once.
+    calls: bool,
 }
 
 /// How a peer is sent to.
@@ -61,6 +65,8 @@ pub(super) struct RelayPeer {
     pub(super) stage: SendStage,
     /// Index of the batch to be sent next.
     next: u64,
+    /// The timeline of the term that it keeps.
+    timeline: u64,
     /// Up to here it has the log durably.
     pub(super) acknowledged: u64,
     /// Up to here it has the log.
@@ -81,6 +87,7 @@ impl RelayPeer {
             session,
             stage: SendStage::Probe,
             next,
+            timeline: 0,
             acknowledged: 0,
             received: 0,
             in_flight: VecDeque::new(),
@@ -138,6 +145,13 @@ impl RelayPeer {
     }
 }
 
+/// Whether a majority keeps a term of the timeline that is shipped.
+fn has_entered(relay: &LogRelay) -> bool {
+    let peers = relay.peers.iter().filter(|peer| peer.timeline == relay.timeline).count();
+    let all = relay.peers.len() + 1;
+    peers + 1 > all / 2
+}
+
 impl Member {
     /// The live group ships to this member.
     pub(super) fn begin_relaying(&mut self) {
@@ -150,8 +164,27 @@ impl Member {
             let peers = peers.into_iter();
             let peers = peers.map(|id| RelayPeer::new(id, random.next_u64(), next, now)).collect();
             let said = ShippedAnswer::default();
-            recovery.relay = Some(LogRelay { matched: 0, timeline, peers, said });
+            let (is_news, calls) = (false, false);
+            recovery.relay = Some(LogRelay { matched: 0, timeline, peers, said, is_news, calls });
         }
+    }
+
+    /// Whether a batch of this term may be taken: a majority of this group is in its timeline. As for
+    /// a leader's batches, which come after a majority voted in its term: so each promotion, which
+    /// has a majority behind it too, begins behind the timelines of all batches that any member has.
+    /// If it may not be yet, the others are asked to enter it.
+    pub(super) fn enters_timeline(&mut self, term: u64) -> bool {
+        self.follow_outside(term);
+        let timeline = timeline_of(self.raw.raft.term);
+        let has_some = timeline_of(self.last().term) >= timeline;
+        let Some(relay) = self.recovery.as_mut().and_then(|it| it.relay.as_mut()) else {
+            return false;
+        };
+        if relay.timeline != timeline || relay.peers.iter().all(|peer| peer.timeline == 0) {
+            relay.calls = !has_some;
+        }
+        relay.timeline = timeline;
+        has_some || has_entered(relay)
     }
 
     /// The live group ships to this member no more.
@@ -188,12 +221,16 @@ impl Member {
         let Some(relay) = self.recovery.as_mut().and_then(|it| it.relay.as_mut()) else { return };
         let matched = relay.matched;
         let from = MemberId(answer.from);
-        let peer = relay.peers.iter_mut().find(|peer| (peer.id, peer.session) == (from, session));
-        let Some(peer) = peer else { return };
+        let is_of = |peer: &RelayPeer| (peer.id, peer.session) == (from, session);
+        let Some(at) = relay.peers.iter().position(is_of) else { return };
+        let peer = &mut relay.peers[at];
         if timeline_of(answer.term) > timeline_of(own_term) {
             peer.stage = SendStage::Stopped;
             return;
         }
+        let had_entered = has_entered(relay);
+        let peer = &mut relay.peers[at];
+        peer.timeline = timeline_of(answer.term).max(peer.timeline);
         if answer.reject {
             let is_late = peer.stage == SendStage::Stream && answer.index <= peer.received;
             let is_on_its_way = peer.stage == SendStage::Probe
@@ -209,6 +246,7 @@ impl Member {
             let acknowledged = answer.index.min(matched);
             peer.takes(acknowledged, answer.reject_hint.clamp(acknowledged, matched), now);
         }
+        relay.is_news |= !had_entered && has_entered(relay);
         // It had more elections once, when this group was live: it hears no older term.
         self.follow_outside(answer.term);
     }
@@ -228,7 +266,9 @@ impl Member {
         let now = self.now;
         let interval = self.options.heartbeat_interval;
         let timeout = self.options.heartbeat_timeout;
+        let has_some = timeline_of(self.last().term) >= timeline_of(self.raw.raft.term);
         let Some(relay) = self.recovery.as_mut().and_then(|it| it.relay.as_mut()) else { return };
+        let is_entering = !has_some && !has_entered(relay);
         let mut due = Vec::new();
         for peer in &mut relay.peers {
             if !peer.in_flight.is_empty() && now.since(peer.moved_at) >= interval * PATIENCE {
@@ -240,6 +280,7 @@ impl Member {
                 SendStage::Stream if silent >= interval => due.push((peer.id, peer.session)),
                 SendStage::NeedsCopy if silent >= timeout => due.push((peer.id, peer.session)),
                 SendStage::Stopped if silent >= timeout => peer.goes_back_to(peer.next, now),
+                _ if silent >= interval && is_entering => due.push((peer.id, peer.session)),
                 _ => {}
             }
         }
@@ -252,12 +293,14 @@ impl Member {
     fn show_itself(&mut self, peer: MemberId, session: u64, out: &mut Output) {
         let now = self.now;
         let base = self.raw.raft.store().table.base().index;
+        let has_some = timeline_of(self.last().term) >= timeline_of(self.raw.raft.term);
         let Some(relay) = self.recovery.as_mut().and_then(|it| it.relay.as_mut()) else { return };
+        let is_entering = !has_some && !has_entered(relay);
         let Some(known) = relay.peers.iter_mut().find(|known| known.id == peer) else { return };
         known.sent_at = now;
         let message = match known.stage {
-            SendStage::NeedsCopy => self.copy_offer(peer, session),
-            SendStage::Probe | SendStage::Stream | SendStage::Stopped => {
+            SendStage::NeedsCopy if !is_entering => self.copy_offer(peer, session),
+            _ => {
                 // It overtakes batches, so it is not about those that are in flight.
                 let behind = known.acknowledged.max(base);
                 let Some(behind) = self.place(behind) else { return };
@@ -300,15 +343,30 @@ impl Member {
         }
         let durable = self.durable_at_majority(relay);
         self.commit_upto(durable);
+        self.call_all(out);
         for at in 0..self.peers.len() {
             while self.send_next(at, out) {}
         }
         let refused = out.shipped.take().map(|answer| answer.refused);
         let answer = self.shipped_answer(refused.flatten());
         let relay = self.recovery.as_mut().and_then(|it| it.relay.as_mut());
-        if let Some(relay) = relay.filter(|relay| relay.said != answer || refused.is_some()) {
+        let Some(relay) = relay else { return };
+        let is_news = std::mem::take(&mut relay.is_news);
+        if relay.said != answer || refused.is_some() || is_news {
             relay.said = ShippedAnswer { refused: None, ..answer };
             out.shipped = Some(answer);
+        }
+    }
+
+    /// Says this relay's term to all others, if they are to enter its timeline.
+    fn call_all(&mut self, out: &mut Output) {
+        let Some(relay) = self.recovery.as_mut().and_then(|it| it.relay.as_mut()) else { return };
+        if !std::mem::take(&mut relay.calls) {
+            return;
+        }
+        let all: Vec<_> = relay.peers.iter().map(|peer| (peer.id, peer.session)).collect();
+        for (peer, session) in all {
+            self.show_itself(peer, session, out);
         }
     }
 

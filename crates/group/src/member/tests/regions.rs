@@ -600,6 +600,11 @@ impl Regions {
                 self.deliver();
                 self.deliver_shipment();
             }
+            if self.shippers.is_empty() && self.draw(8) == 0 {
+                // The one before has refused: the next of its addresses.
+                let to = self.draw_at();
+                self.ship_to(to);
+            }
             self.ship();
             self.seats().into_iter().for_each(|seat| self.sync(seat));
             self.pass(Duration::from_millis(5));
