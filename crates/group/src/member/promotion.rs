@@ -79,6 +79,10 @@ impl Member {
             }
             (Mode::Voting | Mode::Promoting, Mode::Recovery) => self.leave_elections(at, out),
         }
+        if at.index > self.hard_state.committed {
+            // A start that forgot it could not say so to those that wait for it.
+            (self.hard_state.committed, self.hard_state.committed_end) = (at.index, at.end);
+        }
         self.hard_state = HardState { mode, promoted_to: [0; 16], ..self.hard_state };
         out.hard_state = Some(self.hard_state);
     }
