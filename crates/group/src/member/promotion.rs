@@ -39,7 +39,11 @@ impl Member {
             // Nothing that comes in the old timeline counts from here on: neither shipments nor a
             // relay's messages, nor answers to this one.
             self.end_recovery(out);
-            self.begin_timeline(timeline::begun_behind(newest, &history));
+            // One that hears of it late joins what the others have begun.
+            self.begin_timeline(match timeline::is_of(newest, &history) {
+                true => newest,
+                false => timeline::begun_behind(newest, &history),
+            });
             let mode = Mode::Promoting;
             self.hard_state = HardState { mode, promoted_to: history, ..self.hard_state };
             out.hard_state = Some(self.hard_state);
@@ -105,7 +109,8 @@ impl Member {
         let raft = &self.raw.raft;
         let hears_leader =
             self.mode() == Mode::Recovery && self.peers.iter().any(|peer| peer.0 == raft.leader_id);
-        !hears_leader && timeline::timeline_of(raft.term) > timeline::timeline_of(begun)
+        let is_other = timeline::timeline_of(raft.term) != timeline::timeline_of(begun);
+        !hears_leader && is_other && timeline::era_of(raft.term) >= timeline::era_of(begun)
     }
 
     /// It was a member of the live group until `at`.

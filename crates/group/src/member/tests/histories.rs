@@ -19,9 +19,14 @@ fn step(regions: &mut Regions, is_relayed: bool) {
             regions.kill((group, at));
         }
         182..188 => {
-            let dead: Vec<_> =
-                regions.seats().into_iter().filter(|seat| !regions.lives(*seat)).collect();
-            dead.into_iter().for_each(|seat| regions.start(seat));
+            let seats = regions.seats().into_iter().filter(|seat| !regions.lives(*seat));
+            let dead: Vec<_> = seats.collect();
+            let comes_back = regions.draw(40) == 0;
+            for seat in dead {
+                if comes_back || !regions.node(seat).is_away {
+                    regions.start(seat);
+                }
+            }
         }
         188..190 if is_relayed => {
             let other = regions.draw_at();
@@ -33,6 +38,7 @@ fn step(regions: &mut Regions, is_relayed: bool) {
         191 if at + 1 < 3 && regions.seats().len() == 6 => regions.part(group, at, at + 1),
         192..195 => regions.meet_all(),
         195..197 => regions.take_image((group, at)),
+        197 if regions.draw(8) == 0 => regions.lose_disk((group, at)),
         _ => {}
     }
     let us = regions.draw(6_000);

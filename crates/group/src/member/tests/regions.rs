@@ -29,6 +29,10 @@ pub(super) struct Node {
     leads: bool,
     begins_again: bool,
     pub(super) copy_from: Option<MemberId>,
+    /// So much was durable on a disk that was lost.
+    lost: usize,
+    /// It stays away for long.
+    pub(super) is_away: bool,
 }
 
 struct Parcel {
@@ -221,7 +225,9 @@ impl Regions {
     /// its connections, those of relays may come late.
     pub(super) fn kill(&mut self, seat: Seat) {
         let keep = self.draw(3);
+        let is_away = self.draw(6) == 0;
         let node = self.node_mut(seat);
+        node.is_away = is_away;
         if node.member.take().is_none() {
             return;
         }
@@ -492,7 +498,7 @@ impl Regions {
         if point.index > 0 {
             let has = |node: &&Node| {
                 let batch = node.log[..node.durable].get(point.index as usize - 1);
-                batch.is_some_and(|batch| batch.place() == point)
+                batch.is_some_and(|batch| batch.place() == point) || node.lost as u64 >= point.index
             };
             let count = self.groups[group].iter().filter(has).count();
             assert!(count > self.size / 2, "seed {}: {point:?} is durable at {count}", self.seed);
@@ -563,6 +569,26 @@ impl Regions {
                 self.input(seat, Input::Durable(Lsn::ZERO));
             }
         }
+    }
+
+    /// A disk is lost, of a group that has all else. It begins as it is configured.
+    pub(super) fn lose_disk(&mut self, seat: Seat) {
+        let (group, at) = seat;
+        let all = (0..self.size).all(|at| {
+            let member = self.node((group, at)).member.as_ref();
+            member.is_some_and(Member::may_vote)
+                && (0..self.size).all(|other| !self.parted[group][at][other])
+        });
+        if !all || self.size == 1 {
+            return;
+        }
+        self.kill(seat);
+        self.net.retain(|parcel| parcel.group != group || parcel.message.from() != id(at));
+        let mode = if group == 0 { Mode::Voting } else { Mode::Recovery };
+        let hard_state = HardState { mode, ..HardState::default() };
+        let lost = self.node(seat).durable;
+        *self.node_mut(seat) = Node { hard_state, lost, ..Node::default() };
+        self.start(seat);
     }
 
     /// Takes an image: a start applies from there on; and notes what is committed.
