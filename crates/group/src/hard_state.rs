@@ -91,8 +91,9 @@ impl HardState {
         HardState {
             term: end.term,
             vote: (end.term > 0).then_some(MemberId::NONE_OF_THEM),
-            may_vote: true,
-            knows_term: true,
+            // One that had lost its disk has not got back what the others count on.
+            may_vote: self.may_vote,
+            knows_term: self.has_newest_term(),
             committed,
             committed_end,
             mode: Mode::Recovery,

@@ -33,7 +33,13 @@ impl Member {
     /// An administrator promotes this member's group: it marks itself. `stands`: it is the one that
     /// asks for votes at once.
     pub(super) fn promote(&mut self, history: [u8; 16], stands: bool, out: &mut Output) {
-        if self.mode() == Mode::Recovery {
+        let is_unmarked = match self.mode() {
+            Mode::Recovery => true,
+            // It was away when the others became recovery members, or they have begun already.
+            Mode::Voting => !timeline::is_of(self.raw.raft.term, &history) && !self.hears_leader(),
+            Mode::Promoting => false,
+        };
+        if is_unmarked {
             let heard = self.heard_terms.values().copied().max().unwrap_or(0);
             let newest = self.raw.raft.term.max(heard).max(self.taken);
             // Nothing that comes in the old timeline counts from here on: neither shipments nor a
