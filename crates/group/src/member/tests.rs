@@ -6,6 +6,7 @@ mod meeting;
 mod missing_extents;
 mod newest_term;
 mod promises;
+mod recovery;
 mod regions;
 mod rig;
 mod terms;
