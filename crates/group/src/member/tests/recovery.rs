@@ -218,6 +218,10 @@ fn a_promoted_member_takes_nothing_of_the_old_history_from_then_on() {
         let out = step(member, shipment(1, 5, 6..8));
         assert_eq!(out.shipped.unwrap().refused, Some(ShipmentRefusal::Promoted));
         assert!(out.receive.is_empty());
+        // Whatever term it comes in: a member that takes part in elections takes none.
+        let term = member.hard_state().term;
+        let out = step(member, Input::Shipped(Shipment { term, ..Shipment::default() }));
+        assert_eq!(out.shipped.unwrap().refused, Some(ShipmentRefusal::Promoted));
         let Input::Message(Message { inner }) = append(2, 1, (5, 1), 6..8) else { unreachable!() };
         let inner = RaftMessage { context: relayed::context(7), ..inner };
         let out = step(member, Input::Message(Message { inner }));
