@@ -310,28 +310,7 @@ impl Member {
         let base = table.base();
         let last = table.last();
         let committed = held.applied.min(last.index).max(base.index);
-        let ticks = |time: Duration| {
-            let ticks = time.as_micros() / options.tick.as_micros().max(1);
-            usize::try_from(ticks).unwrap_or(usize::MAX).max(1)
-        };
-        let heartbeat_tick = ticks(options.heartbeat_interval);
-        let config = Config {
-            id: options.id.0,
-            election_tick: ticks(options.heartbeat_timeout).max(heartbeat_tick + 1),
-            heartbeat_tick,
-            applied: committed,
-            max_size_per_msg: MESSAGE_BYTES_MAX,
-            max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
-            check_quorum: true,
-            pre_vote: true,
-            // The next batch, or the next heartbeat, says that something is committed: a
-            // message for it alone would double their number.
-            skip_bcast_commit: true,
-            // The library never asks for votes by itself, nor draws by chance: see `election`.
-            min_election_tick: usize::MAX - 1,
-            max_election_tick: usize::MAX,
-            ..Config::default()
-        };
+        let config = config_of(&options, committed);
         let hard = RaftHardState {
             term: hard_state.term,
             vote: hard_state.vote.map_or(0, |member| member.0),
@@ -552,6 +531,32 @@ impl Member {
     /// What was committed one or two heartbeats ago.
     pub(crate) fn committed_before(&self) -> u64 {
         self.marks[0]
+    }
+}
+
+/// What the library is to know of a member that has applied up to this index.
+fn config_of(options: &Options, committed: u64) -> Config {
+    let ticks = |time: Duration| {
+        let ticks = time.as_micros() / options.tick.as_micros().max(1);
+        usize::try_from(ticks).unwrap_or(usize::MAX).max(1)
+    };
+    let heartbeat_tick = ticks(options.heartbeat_interval);
+    Config {
+        id: options.id.0,
+        election_tick: ticks(options.heartbeat_timeout).max(heartbeat_tick + 1),
+        heartbeat_tick,
+        applied: committed,
+        max_size_per_msg: MESSAGE_BYTES_MAX,
+        max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
+        check_quorum: true,
+        pre_vote: true,
+        // The next batch, or the next heartbeat, says that something is committed: a
+        // message for it alone would double their number.
+        skip_bcast_commit: true,
+        // The library never asks for votes by itself, nor draws by chance: see `election`.
+        min_election_tick: usize::MAX - 1,
+        max_election_tick: usize::MAX,
+        ..Config::default()
     }
 }
 

@@ -189,10 +189,8 @@ impl Member {
                 let entries = std::mem::take(&mut inner.entries).into();
                 self.take_relayed(session, &inner, entries, out);
             }
-            MessageType::MsgSnapshot => {
-                if self.may_take_relayed(inner.term) {
-                    out.copy_from = Some(from);
-                }
+            MessageType::MsgSnapshot if self.may_take_relayed(inner.term) => {
+                out.copy_from = Some(from);
             }
             MessageType::MsgAppendResponse => self.relay_is_answered(session, &inner),
             // No relay says anything else.
@@ -296,10 +294,7 @@ impl Member {
 
     /// The live group shipped this.
     pub(super) fn take_shipped(&mut self, shipment: Shipment, out: &mut Output) {
-        let refused = match self.ship_in(shipment) {
-            Ok(()) => None,
-            Err(refusal) => Some(refusal),
-        };
+        let refused = self.ship_in(shipment).err();
         out.shipped = Some(self.shipped_answer(refused));
     }
 

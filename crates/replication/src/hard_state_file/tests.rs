@@ -423,6 +423,7 @@ fn slot_of_version_4() -> Slot {
         knows_term: true,
         committed: 12,
         committed_end: Lsn(8_300),
+        ..HardState::default()
     };
     let mark = Mark { incarnation: 0x1122, next: 0x3344, starts: 5 };
     let mut starts = Starts::default();

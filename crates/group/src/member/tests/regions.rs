@@ -2,10 +2,12 @@
 //! commits is shipped to the other. Messages of relays are lost, doubled and reordered, processes
 //! end and lose what was not synced, links are cut, shipping ends and begins at another member.
 
+mod shipping;
+
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{Mode, Shipment, ShipmentRefusal, relayed};
+use crate::{Mode, Shipment, relayed};
 use bytes::Bytes;
 use towline_types::SeededRandom;
 
@@ -80,6 +82,11 @@ fn id(at: usize) -> MemberId {
 
 fn position(id: MemberId) -> usize {
     usize::try_from(id.0).unwrap() - 1
+}
+
+/// Where a batch stands in a vector of all.
+fn before(index: u64) -> usize {
+    usize::try_from(index - 1).unwrap()
 }
 
 pub(super) fn live_payload(group: usize, history: [u8; 16]) -> Bytes {
@@ -302,41 +309,9 @@ impl Regions {
 
     pub(super) fn input(&mut self, seat: Seat, input: Input) {
         let now = self.now;
-        let trace = std::env::var("REGIONS_TRACE").is_ok()
-            && !matches!(input, Input::Tick | Input::Durable(Lsn::ZERO));
-        if trace {
-            println!("{} {seat:?} <- {:?}", now.0 / 1000, input);
-        }
         let mut out = Output::default();
         let Some(member) = self.node_mut(seat).member.as_mut() else { return };
         member.step(now, input, &mut out);
-        if trace {
-            println!(
-                "    {seat:?} {:?} {:?} term {} last {:?} committed {} durable {} -> hs {:?} role {:?} shipped {:?} sends {:?}",
-                member.mode(),
-                member.role(),
-                member.raw.raft.term,
-                (member.last().index, member.last().term),
-                member.committed(),
-                member.durable,
-                out.hard_state.is_some(),
-                out.role,
-                out.shipped,
-                out.send
-                    .iter()
-                    .map(|(to, m)| (
-                        to.0,
-                        m.inner.msg_type,
-                        m.inner.term,
-                        m.inner.index,
-                        m.inner.entries.len(),
-                        m.inner.commit,
-                        m.inner.reject,
-                        m.inner.reject_hint
-                    ))
-                    .collect::<Vec<_>>()
-            );
-        }
         self.carry_out(seat, out);
         self.apply(seat);
     }
@@ -394,7 +369,7 @@ impl Regions {
         let point = self.reported[group];
         let has = |batch: &Batch| batch.place() == point;
         let has = point.index == 0
-            || self.node((group, at)).log.get(point.index as usize - 1).is_some_and(has);
+            || self.node((group, at)).log.get(before(point.index)).is_some_and(has);
         assert!(has, "seed {seed}: the leader of term {term} has what was reported: {point:?}");
     }
 
@@ -434,98 +409,6 @@ impl Regions {
         }
     }
 
-    /// The live group connects to a member of the other one, and ships from its position on.
-    pub(super) fn ship_to(&mut self, to: usize) {
-        let seat = (1 - self.live, to);
-        self.end_shipping(to);
-        let committed = self.truth[self.live].len() as u64;
-        if self.lives(seat) {
-            let next = (self.node(seat).log.len() as u64).min(committed) + 1;
-            self.shippers.push(Shipper { to, next });
-        }
-    }
-
-    pub(super) fn end_shipping(&mut self, to: usize) {
-        let before = self.shippers.len();
-        self.shippers.retain(|shipper| shipper.to != to);
-        let seat = (1 - self.live, to);
-        if self.shippers.len() < before {
-            self.shipments.retain(|(of, _)| *of != seat);
-            self.input(seat, Input::ShippingEnded);
-        }
-    }
-
-    pub(super) fn ships_to(&self) -> Vec<usize> {
-        self.shippers.iter().map(|shipper| shipper.to).collect()
-    }
-
-    /// One of those that ship sends some batches; those before are on their way.
-    pub(super) fn ship(&mut self) {
-        if self.shippers.is_empty() || self.shipments.len() > 20 {
-            return;
-        }
-        let which = self.random.index(self.shippers.len());
-        let count = self.draw(4);
-        let truth = &self.truth[self.live];
-        let Some(term) = truth.last_key_value().map(|(_, last)| last.term) else { return };
-        let Shipper { to, next } = self.shippers[which];
-        let previous = truth.get(&(next - 1)).map(Batch::place).unwrap_or_default();
-        if next > 1 && previous.index == 0 {
-            return;
-        }
-        let batches: Vec<Batch> = truth.range(next..next + count).map(|it| it.1.clone()).collect();
-        self.shippers[which].next += batches.len() as u64;
-        let shipment = Shipment { term, previous, batches };
-        self.shipments.push(((1 - self.live, to), shipment));
-    }
-
-    pub(super) fn deliver_shipment(&mut self) {
-        let wild = self.draw(16);
-        let count = self.shipments.len();
-        if count == 0 {
-            return;
-        }
-        let at = if wild == 0 && !self.is_calm { self.random.index(count) } else { 0 };
-        let (seat, shipment) = self.shipments.remove(at);
-        if wild != 1 || self.is_calm {
-            self.input(seat, Input::Shipped(shipment));
-        }
-    }
-
-    fn is_answered(&mut self, seat: Seat, answer: ShippedAnswer) {
-        let (group, at) = seat;
-        let point = answer.recovery_point;
-        if point.index > 0 {
-            let has = |node: &&Node| {
-                let batch = node.log[..node.durable].get(point.index as usize - 1);
-                batch.is_some_and(|batch| batch.place() == point) || node.lost as u64 >= point.index
-            };
-            let count = self.groups[group].iter().filter(has).count();
-            assert!(count > self.size / 2, "seed {}: {point:?} is durable at {count}", self.seed);
-        }
-        assert!(answer.durable.index <= self.node(seat).durable as u64, "seed {}", self.seed);
-        self.answers.push(answer);
-        // What comes after a role changed is of no live group that listens.
-        if group == self.live {
-            return;
-        }
-        if point.index > self.reported[group].index {
-            self.reported[group] = point;
-        }
-        let Some(shipper) = self.shippers.iter_mut().find(|shipper| shipper.to == at) else {
-            return;
-        };
-        match answer.refused {
-            Some(ShipmentRefusal::SendFrom { index, .. }) => shipper.next = index,
-            Some(ShipmentRefusal::Diverged { index }) => {
-                panic!("seed {}: {seat:?} has another batch {index}", self.seed)
-            }
-            Some(ShipmentRefusal::Promoted) => self.shippers.retain(|shipper| shipper.to != at),
-            Some(ShipmentRefusal::NotYet) => shipper.next = answer.received.index.max(1),
-            None => {}
-        }
-    }
-
     /// What a driver does with what is committed.
     fn apply(&mut self, seat: Seat) {
         let seed = self.seed;
@@ -537,7 +420,7 @@ impl Regions {
             if node.applied >= upto || node.begins_again {
                 return;
             }
-            let batch = node.log[node.applied as usize].clone();
+            let batch = node.log[before(node.applied + 1)].clone();
             let known = self.truth[seat.0].entry(batch.index).or_insert_with(|| batch.clone());
             assert_eq!(*known, batch, "seed {seed}: {seat:?} applies another batch");
             self.node_mut(seat).applied += 1;
