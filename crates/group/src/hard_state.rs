@@ -3,26 +3,32 @@
 //!
 //! ```text
 //!   0   8  magic "TOWLINEG"
-//!   8   2  format version: 2 (this offset and the checksum's never move)
+//!   8   2  format version: 2, or 3 (this offset and the checksum's never move)
 //!   10  1  1: may vote
-//!   11  1  1: the term is the newest that it took part in; also when it may vote
-//!   12  4  zero
+//!   11  1  bit 0: the term is the newest that it took part in, also when it may vote; in version 3,
+//!          bits 1 and 2: the mode (0 voting, 1 recovery, 2 promoting)
+//!   12  4  zero; promoting: the first bytes of the history that it is promoted to
 //!   16  8  term
 //!   24  8  member voted for in this term; 0: none
 //!   32  8  committed: index of a batch known to be committed
 //!   40  8  position of that batch's end
-//!   48 12  zero
+//!   48 12  zero; promoting: the other bytes of that history
+//!   48  8  recovery: the term in which it voted last, or could have
 //!   60  4  CRC-32C of bytes 0..60
 //! ```
 //!
-//! Version 1 had the same fields, and FNV-1a (32 bits) instead of CRC-32C. It is read.
+//! A member that votes is kept as version 2, which has no mode: a program of before version 3 can
+//! read it, and takes no recovery member for one that votes. Version 1 had the same fields, and FNV-1a (32 bits) instead of CRC-32C. It is read.
 
 use towline_types::{BatchPlace, Lsn};
 
 use crate::member_id::MemberId;
+use crate::mode::Mode;
 
 const MAGIC: &[u8; 8] = b"TOWLINEG";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
+/// Of a member that votes.
+const VERSION_VOTING: u16 = 2;
 /// With another checksum.
 const VERSION_WITH_FNV: u16 = 1;
 const SUMMED_BYTES: usize = 60;
@@ -46,6 +52,13 @@ pub struct HardState {
     pub committed: u64,
     /// End of that batch.
     pub committed_end: Lsn,
+    /// What part it has in its group.
+    pub mode: Mode,
+    /// Id of the history that it is promoted to, while it is promoting; else all zero.
+    pub promoted_to: [u8; 16],
+    /// In recovery, the newest term of the time when this group was live; 0: it never was. Leaders
+    /// of that timeline, and of older ones, are none any more.
+    pub left_term: u64,
 }
 
 impl HardState {
@@ -65,15 +78,56 @@ impl HardState {
         self.may_vote && is_not_late && (last.term, last.index) >= (own.term, own.index)
     }
 
+    /// What a member of a group that was live begins with, after its log was cut off behind the last
+    /// batch that the new live group has too, and it has given up what was behind that: it is a
+    /// recovery member, and what it promised as a member of that live group is void. `end`: the last
+    /// batch of the log as it is then.
+    #[must_use]
+    pub fn returned(&self, end: BatchPlace) -> HardState {
+        let (committed, committed_end) = match self.committed <= end.index {
+            true => (self.committed, self.committed_end),
+            false => (end.index, end.end),
+        };
+        HardState {
+            term: end.term,
+            vote: (end.term > 0).then_some(MemberId::NONE_OF_THEM),
+            // One that had lost its disk has not got back what the others count on.
+            may_vote: self.may_vote,
+            knows_term: self.has_newest_term(),
+            committed,
+            committed_end,
+            mode: Mode::Recovery,
+            promoted_to: [0; 16],
+            left_term: self.term.max(self.left_term),
+        }
+    }
+
+    /// The format version in which it is kept.
+    #[must_use]
+    pub fn format_version(&self) -> u16 {
+        match self.mode {
+            Mode::Voting => VERSION_VOTING,
+            Mode::Recovery | Mode::Promoting => VERSION,
+        }
+    }
+
     /// As it is kept.
     #[must_use]
     pub fn encode(&self) -> [u8; HardState::BYTES] {
         let mut bytes = [0; HardState::BYTES];
-        let fields: [(usize, &[u8]); 8] = [
+        let (first, others) = self.promoted_to.split_at(4);
+        let left_term = self.left_term.to_le_bytes();
+        let more: &[u8] = match self.mode {
+            Mode::Recovery => &left_term,
+            Mode::Voting | Mode::Promoting => others,
+        };
+        let fields: [(usize, &[u8]); 10] = [
             (0, MAGIC),
-            (8, &VERSION.to_le_bytes()),
+            (8, &self.format_version().to_le_bytes()),
             (10, &[u8::from(self.may_vote)]),
-            (11, &[u8::from(self.knows_term)]),
+            (11, &[u8::from(self.knows_term) | self.mode.number() << 1]),
+            (12, first),
+            (48, more),
             (16, &self.term.to_le_bytes()),
             (24, &self.vote.map_or(0, |member| member.0).to_le_bytes()),
             (32, &self.committed.to_le_bytes()),
@@ -95,8 +149,9 @@ impl HardState {
             return None;
         }
         let (summed, _) = bytes.split_at(SUMMED_BYTES);
-        let sum = match u16::from_le_bytes(take(bytes, 8)?) {
-            VERSION => crc32c::crc32c(summed),
+        let version = u16::from_le_bytes(take(bytes, 8)?);
+        let sum = match version {
+            VERSION | VERSION_VOTING => crc32c::crc32c(summed),
             VERSION_WITH_FNV => fnv(summed),
             _ => return None,
         };
@@ -104,13 +159,29 @@ impl HardState {
             return None;
         }
         let vote = u64::from_le_bytes(take(bytes, 24)?);
+        let [flags] = take::<1>(bytes, 11)?;
+        let mode = if version == VERSION { Mode::of_number(flags >> 1)? } else { Mode::Voting };
+        let mut promoted_to = [0; 16];
+        let mut left_term = 0;
+        match mode {
+            Mode::Voting => {}
+            Mode::Recovery => left_term = u64::from_le_bytes(take(bytes, 48)?),
+            Mode::Promoting => {
+                let (first, others) = promoted_to.split_at_mut(4);
+                first.copy_from_slice(&take::<4>(bytes, 12)?);
+                others.copy_from_slice(&take::<12>(bytes, 48)?);
+            }
+        }
         Some(HardState {
             term: u64::from_le_bytes(take(bytes, 16)?),
             vote: (vote != 0).then_some(MemberId(vote)),
             may_vote: take::<1>(bytes, 10)? == [1],
-            knows_term: take::<1>(bytes, 11)? == [1],
+            knows_term: flags & 1 == 1,
             committed: u64::from_le_bytes(take(bytes, 32)?),
             committed_end: Lsn(u64::from_le_bytes(take(bytes, 40)?)),
+            mode,
+            promoted_to,
+            left_term,
         })
     }
 }
@@ -144,6 +215,9 @@ mod tests {
             knows_term: true,
             committed: 12,
             committed_end: Lsn(8_300),
+            mode: Mode::Voting,
+            promoted_to: [0; 16],
+            left_term: 0,
         }
     }
 
@@ -165,7 +239,7 @@ mod tests {
             assert_eq!(HardState::decode(&damaged), None, "bit {bit}");
         }
         let mut later = bytes;
-        later[8] = 3;
+        later[8] = 4;
         assert_eq!(HardState::decode(&later), None, "a version that this one does not know");
     }
 
@@ -180,6 +254,28 @@ mod tests {
             assert_eq!(HardState::decode(&damaged), None, "bit {bit}");
         }
         assert_eq!(HardState::decode(&bytes[..63]), None);
+    }
+
+    #[test]
+    fn a_mode_is_kept_and_one_that_votes_is_kept_as_before() {
+        let history = *b"sixteen bytes of";
+        for (mode, promoted_to, left_term) in [
+            (Mode::Voting, [0; 16], 0),
+            (Mode::Recovery, [0; 16], 1 << 24),
+            (Mode::Promoting, history, 0),
+        ] {
+            for knows_term in [false, true] {
+                let hard_state = HardState { mode, promoted_to, left_term, knows_term, ..state() };
+                let bytes = hard_state.encode();
+                assert_eq!(HardState::decode(&bytes), Some(hard_state));
+                assert_eq!(bytes[8], if mode == Mode::Voting { 2 } else { 3 }, "{mode:?}");
+            }
+        }
+        let mut unknown = HardState { mode: Mode::Recovery, ..state() }.encode();
+        unknown[11] = 3 << 1;
+        let sum = crc32c::crc32c(&unknown[..SUMMED_BYTES]);
+        unknown[SUMMED_BYTES..].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(HardState::decode(&unknown), None, "a mode that this version does not know");
     }
 
     #[test]

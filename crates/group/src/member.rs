@@ -21,6 +21,9 @@ mod meeting;
 mod missing_extents;
 mod newest_term;
 mod out;
+mod promotion;
+mod recovery;
+mod relay;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -32,10 +35,12 @@ use towline_types::{Batch, BatchPlace, Lsn, Time};
 use crate::election::Election;
 use crate::hard_state::HardState;
 use crate::member_id::MemberId;
+use crate::mode::Mode;
 use crate::payloads::Payloads;
 use crate::store::{FetchRequest, Store};
 use crate::table::Table;
 use crate::wire::{Message, WireError, lsn_of};
+use crate::{Shipment, ShippedAnswer};
 use meeting::{HeardPromise, Meeting};
 
 pub use meeting::Witness;
@@ -156,6 +161,30 @@ pub enum Input {
     Seam(BatchPlace),
     /// Batches that end at or before this position need not be known any more.
     Forget(Lsn),
+    /// The live group of another region ships this to a recovery member, which relays it. Each is
+    /// answered with [`Output::shipped`].
+    Shipped(Shipment),
+    /// The connection to the live group ended: this member relays no more.
+    ShippingEnded,
+    /// An administrator promotes this recovery group: this member marks itself, and then takes part
+    /// in elections. To be said to each member; the mark alone is no promotion.
+    Promote {
+        /// Id of the history that begins; the same for all members.
+        history: [u8; 16],
+        /// Whether it asks for votes at once.
+        stands: bool,
+    },
+    /// The batch at this position is applied, and says which part this group has from there on. To
+    /// be said before any later batch is applied; after [`Output::begins_again`], or on a leader that
+    /// becomes a recovery member, none is applied any more.
+    Become {
+        /// Voting or recovery.
+        mode: Mode,
+        /// Id of the history that begins with, or behind, that batch.
+        history: [u8; 16],
+        /// The batch.
+        at: BatchPlace,
+    },
 }
 
 /// Batches to be read for a member that lags; answered by [`Input::Fetched`].
@@ -186,6 +215,12 @@ pub struct Output {
     /// This member lags so far behind that it needs a copy from the leader. Said again now and then
     /// while it answers and still needs one.
     pub copy_from: Option<MemberId>,
+    /// To the live group that ships to this member: how far this group is. The newest counts.
+    pub shipped: Option<ShippedAnswer>,
+    /// This member became a recovery member, and the process begins again from what is on the disk
+    /// (with `hard_state`): it led, or what it knows as committed behind the batch that made it so
+    /// is void. It takes no input any more.
+    pub begins_again: bool,
 }
 
 /// What is done when the log is durable up to a batch.
@@ -246,6 +281,15 @@ pub struct Member {
     marked_at: Time,
     fetching: Vec<(u64, FetchRequest)>,
     next_fetch: u64,
+    /// What a recovery member has; `None` on one that votes, but for one that was away when the
+    /// others stopped to.
+    recovery: Option<Box<recovery::RecoveryState>>,
+    /// The newest index of the log of each of the others, as each said first.
+    heard_ends: HashMap<MemberId, u64>,
+    /// It led the old live group, or knows as committed what is void: it begins again, at the next
+    /// tick at the latest, and commits no more.
+    ends: bool,
+    is_over: bool,
 }
 
 impl std::fmt::Debug for Member {
@@ -266,28 +310,7 @@ impl Member {
         let base = table.base();
         let last = table.last();
         let committed = held.applied.min(last.index).max(base.index);
-        let ticks = |time: Duration| {
-            let ticks = time.as_micros() / options.tick.as_micros().max(1);
-            usize::try_from(ticks).unwrap_or(usize::MAX).max(1)
-        };
-        let heartbeat_tick = ticks(options.heartbeat_interval);
-        let config = Config {
-            id: options.id.0,
-            election_tick: ticks(options.heartbeat_timeout).max(heartbeat_tick + 1),
-            heartbeat_tick,
-            applied: committed,
-            max_size_per_msg: MESSAGE_BYTES_MAX,
-            max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
-            check_quorum: true,
-            pre_vote: true,
-            // The next batch, or the next heartbeat, says that something is committed: a
-            // message for it alone would double their number.
-            skip_bcast_commit: true,
-            // The library never asks for votes by itself, nor draws by chance: see `election`.
-            min_election_tick: usize::MAX - 1,
-            max_election_tick: usize::MAX,
-            ..Config::default()
-        };
+        let config = config_of(&options, committed);
         let hard = RaftHardState {
             term: hard_state.term,
             vote: hard_state.vote.map_or(0, |member| member.0),
@@ -303,6 +326,8 @@ impl Member {
         };
         let raw = node(&config, store);
         let peers = options.voters.iter().copied().filter(|voter| *voter != options.id).collect();
+        let recovery = (hard_state.mode == Mode::Recovery)
+            .then(|| Box::new(recovery::RecoveryState::new(options.seed)));
         Member {
             raw,
             peers,
@@ -333,6 +358,10 @@ impl Member {
             marked_at: now,
             fetching: Vec::new(),
             next_fetch: 0,
+            recovery,
+            heard_ends: HashMap::new(),
+            ends: false,
+            is_over: false,
         }
     }
 
@@ -441,11 +470,13 @@ impl Member {
         Some(Batch { index, term, lsn, payload: store.payloads.get(index)?.clone() })
     }
 
-    /// The leader that this member knows of, itself included.
+    /// The leader that this member knows of, itself included; none in recovery, where no member
+    /// serves.
     #[must_use]
     pub fn leader(&self) -> Option<MemberId> {
-        let leader = self.raw.raft.leader_id;
-        (leader != 0).then_some(MemberId(leader))
+        let leader = MemberId(self.raw.raft.leader_id);
+        let is_one = leader.0 != 0 && leader != MemberId::OUTSIDE && self.mode().elects();
+        is_one.then_some(leader)
     }
 
     /// What it is.
@@ -500,6 +531,32 @@ impl Member {
     /// What was committed one or two heartbeats ago.
     pub(crate) fn committed_before(&self) -> u64 {
         self.marks[0]
+    }
+}
+
+/// What the library is to know of a member that has applied up to this index.
+fn config_of(options: &Options, committed: u64) -> Config {
+    let ticks = |time: Duration| {
+        let ticks = time.as_micros() / options.tick.as_micros().max(1);
+        usize::try_from(ticks).unwrap_or(usize::MAX).max(1)
+    };
+    let heartbeat_tick = ticks(options.heartbeat_interval);
+    Config {
+        id: options.id.0,
+        election_tick: ticks(options.heartbeat_timeout).max(heartbeat_tick + 1),
+        heartbeat_tick,
+        applied: committed,
+        max_size_per_msg: MESSAGE_BYTES_MAX,
+        max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
+        check_quorum: true,
+        pre_vote: true,
+        // The next batch, or the next heartbeat, says that something is committed: a
+        // message for it alone would double their number.
+        skip_bcast_commit: true,
+        // The library never asks for votes by itself, nor draws by chance: see `election`.
+        min_election_tick: usize::MAX - 1,
+        max_election_tick: usize::MAX,
+        ..Config::default()
     }
 }
 

@@ -10,4 +10,9 @@ impl MemberId {
     /// Stands for a vote that was given, or may have been, when it is not known to which
     /// member: no member has this name, so that none is given the vote of that term again.
     pub const NONE_OF_THEM: MemberId = MemberId(u64::MAX);
+
+    /// Stands for the sender of batches that come from outside the group: the live group of another
+    /// region, directly or through a relay. No member has this name, so that none can be taken for
+    /// it, and no answer of the library to it is sent to anyone.
+    pub const OUTSIDE: MemberId = MemberId(u64::MAX - 1);
 }

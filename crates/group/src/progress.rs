@@ -5,6 +5,7 @@ use towline_types::{BatchPlace, Lsn};
 
 use crate::member::{Member, Role};
 use crate::member_id::MemberId;
+use crate::mode::Mode;
 
 /// One member's view of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +14,12 @@ pub struct Progress {
     pub role: Role,
     /// Its term.
     pub term: u64,
-    /// The leader that it knows of, itself included.
+    /// The leader that it knows of, itself included; none in recovery.
     pub leader: Option<MemberId>,
+    /// What part it has in its group.
+    pub mode: Mode,
+    /// In recovery, the member that relays the live group's log to the others, itself included.
+    pub relay: Option<MemberId>,
     /// The last batch of which only the position is known: a member that has no more than what is
     /// before it needs a copy.
     pub base: BatchPlace,
@@ -25,7 +30,7 @@ pub struct Progress {
     /// Up to where its log is on its disk.
     pub durable: Lsn,
     /// Whether it could take over without loss, as far as it knows: it votes, and has what its
-    /// leader said is committed.
+    /// leader said is committed. In recovery, of what its relay said a majority has.
     pub is_in_sync: bool,
     /// Whether it leads, or heard its leader within the heartbeat time-out.
     pub hears_leader: bool,
@@ -34,11 +39,11 @@ pub struct Progress {
     /// Without these it does not know the newest term that it took part in: it takes part in
     /// nothing before each of them has said which term is its own.
     pub unheard: Vec<MemberId>,
-    /// The others; known exactly to the leader only.
+    /// The others; known exactly to the leader only, and in recovery to the relay.
     pub peers: Vec<PeerProgress>,
 }
 
-/// What a leader knows of another member.
+/// What a leader, or a relay, knows of another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerProgress {
     /// Which.
@@ -68,7 +73,9 @@ impl Member {
         Progress {
             role: self.role,
             term: raft.term,
-            leader: (raft.leader_id != 0).then_some(MemberId(raft.leader_id)),
+            leader: self.leader(),
+            mode: self.mode(),
+            relay: self.relay(),
             base: table.base(),
             last,
             committed: self.committed_place(),
@@ -76,8 +83,12 @@ impl Member {
             durable: table.place(self.durable).unwrap_or(table.base()).end,
             is_in_sync: self.may_vote()
                 && !self.lacks_batches()
-                && self.hears_leader()
-                && (leads || self.has_leader_commit()),
+                && match self.mode() {
+                    Mode::Recovery => self.has_relay_commit(),
+                    Mode::Voting | Mode::Promoting => {
+                        self.hears_leader() && (leads || self.has_leader_commit())
+                    }
+                },
             hears_leader: self.hears_leader(),
             may_vote: self.may_vote(),
             unheard: self.unheard(),
@@ -86,6 +97,9 @@ impl Member {
     }
 
     fn peer_progress(&self, id: MemberId, tail: Lsn) -> PeerProgress {
+        if let Some(progress) = self.relayed_progress(id) {
+            return progress;
+        }
         let raft = &self.raw.raft;
         let progress = self.raft_progress(id);
         let matched = progress.matched;

@@ -49,7 +49,9 @@ impl Store {
         (low..high).map_while(|index| self.table.place(index)).map(Store::entry).collect()
     }
 
-    fn with_payloads(&self, low: u64, high: u64, bytes_max: u64) -> Vec<Entry> {
+    /// Entries from `low` to before `high` with what is in memory of them, of about `bytes_max`
+    /// bytes; at least one, if the first one is.
+    pub(crate) fn with_payloads(&self, low: u64, high: u64, bytes_max: u64) -> Vec<Entry> {
         let mut bytes = 0;
         let mut entries = Vec::new();
         for index in low..high {

@@ -12,10 +12,10 @@
 //! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, both again 8,192 behind
 //! (no two in one sector)
 //!   0    8  magic "TOWLINES"
-//!   8    2  format version: 5
+//!   8    2  format version: 5; 6 while the member is in recovery or promoting
 //!   10   6  zero
 //!   16   8  sequence, from 1: the slot with the higher one is the newer
-//!   24  64  `HardState`, of its version 2
+//!   24  64  `HardState`, of its version 2; in version 6, of its version 3
 //!   88   8  incarnation of the log that this was promised for; 0: it has none
 //!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
 //!   104  8  how often a process took part with this hard state
@@ -25,7 +25,8 @@
 //!   1260 4  CRC-32C of bytes 0..1260
 //! ```
 //!
-//! Version 4 is the same with a `HardState` of version 1. Version 3 ended behind the zeros at 112
+//! A program that knows no recovery refuses to start with version 6; a member that votes is kept as
+//! before. Version 4 is the same with a `HardState` of version 1. Version 3 ended behind the zeros at 112
 //! with the checksum of bytes 0..124; it is read as one that knows no start. Version 2 ended behind
 //! `HardState` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as one without
 //! an incarnation. Version 1 of these files was a `HardState` alone, at 0. It counts while no slot
@@ -44,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towline_group::{HardState, MemberId, Starts};
+use towline_group::{HardState, MemberId, Mode, Starts};
 use towline_os::fs::{self, File};
 use towline_os::sync::Mutex;
 
@@ -56,7 +57,9 @@ const NAME: &str = "group-state";
 const NOTE: &str = "group-committed";
 
 const MAGIC: &[u8; 8] = b"TOWLINES";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
+/// Of a member that votes.
+const VERSION_VOTING: u16 = 5;
 /// With a hard state of version 1.
 const VERSION_BEFORE: u16 = 4;
 /// Without starts, and shorter.
@@ -475,10 +478,11 @@ fn later_version(bytes: &[u8], at: u64) -> Option<u16> {
     (version_at(bytes, at + AGAIN) == Some(version)).then_some(version)
 }
 
-/// Whether an earlier version of Towline could read anything here.
+/// Whether a version of Towline that cannot read the newest slot could read anything here.
 fn holds_earlier_version(bytes: &[u8]) -> bool {
+    let newest = newest_of(&slots(bytes)).map_or(VERSION_VOTING, |(_, slot)| slot.version());
     let mut places = SLOTS.into_iter().flat_map(|at| [at, at + AGAIN]);
-    places.any(|at| version_at(bytes, at).is_some_and(|version| version < VERSION))
+    places.any(|at| version_at(bytes, at).is_some_and(|version| version < newest))
         || of_version_1(bytes).is_some()
 }
 
@@ -513,10 +517,17 @@ struct Slot {
 }
 
 impl Slot {
+    fn version(&self) -> u16 {
+        match self.hard_state.mode {
+            Mode::Voting => VERSION_VOTING,
+            Mode::Recovery | Mode::Promoting => VERSION,
+        }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.version().to_le_bytes());
         bytes.extend_from_slice(&[0; 6]);
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
         assert_eq!(bytes.len(), HARD_STATE_AT, "as it is drawn");
@@ -540,7 +551,7 @@ impl Slot {
     fn decode(bytes: &[u8]) -> Option<Slot> {
         let version = u16::from_le_bytes(bytes.get(8..10)?.try_into().ok()?);
         let summed_bytes = match version {
-            VERSION | VERSION_BEFORE => SUMMED_BYTES,
+            VERSION | VERSION_VOTING | VERSION_BEFORE => SUMMED_BYTES,
             VERSION_WITHOUT_STARTS => SUMMED_BYTES_WITHOUT_STARTS,
             VERSION_UNMARKED => SUMMED_BYTES_UNMARKED,
             _ => return None,
@@ -563,7 +574,7 @@ impl Slot {
             },
         };
         let starts = match version {
-            VERSION | VERSION_BEFORE => Starts::decode(summed.get(STARTS_AT..)?)?,
+            VERSION | VERSION_VOTING | VERSION_BEFORE => Starts::decode(summed.get(STARTS_AT..)?)?,
             // Nothing was said of it, so that nothing was noted of it either.
             _ => Starts::default(),
         };

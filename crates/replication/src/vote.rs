@@ -105,6 +105,7 @@ pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
         knows_term: true,
         committed: 0,
         committed_end: Lsn::ZERO,
+        ..hard_state
     };
     hard_state_file.prepare()?;
     fs::File::open(data)?.sync_all()?;
@@ -129,8 +130,15 @@ mod tests {
         let vote = Some(towline_group::MemberId(2));
         let committed = 9;
         let committed_end = Lsn(900);
-        let promised =
-            HardState { term: 5, vote, may_vote: true, knows_term: true, committed, committed_end };
+        let promised = HardState {
+            term: 5,
+            vote,
+            may_vote: true,
+            knows_term: true,
+            committed,
+            committed_end,
+            ..HardState::default()
+        };
         let folder = with_state(&promised);
         give_up_vote(folder.path()).unwrap();
         let read = HardStateFile::of(folder.path()).read().unwrap().unwrap();

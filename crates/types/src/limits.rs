@@ -13,6 +13,9 @@ pub const MESSAGE_BYTES_DEFAULT: u64 = MESSAGE_BYTES_MAX;
 pub const ENVELOPE_BYTES_MAX: u64 = 64 * 1024;
 /// The longest message that any link takes, body and all.
 pub const TRANSFER_BYTES_MAX: u64 = MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX;
+/// Bytes of batches that a relay of a recovery group has sent to another member of it, and that one
+/// has not received: one message more may pass it. As much as a leader has in flight.
+pub const RELAYED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Connections of the control socket at once. One more closes the connection that has been idle for
 /// longest, or is refused while all of them wait for an answer.
 pub const CONTROL_CONNECTIONS_MAX: usize = 64;

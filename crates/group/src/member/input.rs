@@ -7,6 +7,8 @@ use super::{
     Entry, Input, Member, MemberId, Message, MessageType, Output, ProgressState, Role,
     SnapshotStatus, Time,
 };
+use crate::mode::Mode;
+use crate::relayed;
 use raft::eraftpb::Message as RaftMessage;
 use towline_types::{Batch, BatchPlace, Lsn};
 
@@ -14,28 +16,34 @@ impl Member {
     /// Takes in one input and adds to `out` what follows from it. The caller executes `out` and
     /// empties it.
     pub fn step(&mut self, now: Time, input: Input, out: &mut Output) {
+        if self.is_over {
+            return;
+        }
         self.now = self.now.max(now);
         if let Input::PeerOpened { peer, .. } = &input {
             self.meeting.met(*peer);
         }
         match input {
             Input::Tick => {
-                self.tick();
+                self.tick(out);
                 self.asks_for_what_it_lacks(out);
             }
             Input::Message(message) => self.message(message, out),
             Input::PeerOpened { peer, last_index, term } => {
                 self.told_term(peer, term, out);
+                self.heard_ends.entry(peer).or_insert(last_index);
                 self.peer_opened(peer, last_index);
+                self.relay_peer_opened(peer, last_index);
             }
             Input::PeerClosed(peer) => self.peer_closed(peer),
             Input::Left(batch) => self.propose(batch),
             Input::Leading(place) => self.raw.mut_store().table.set_last(place),
             Input::Durable(upto) => self.make_durable(upto),
             Input::Fetched(id, batches) => self.fetched(id, batches),
+            Input::Transfer(_) if self.mode() == Mode::Recovery => {}
             Input::Transfer(to) => self.raw.transfer_leader(to.0),
             // That all are blank was said with the terms: it is known by now.
-            Input::Form if !self.hard_state.knows_term => {}
+            Input::Form if !self.hard_state.knows_term || self.mode() == Mode::Recovery => {}
             Input::Form => self.allow_votes(out),
             Input::Seam(place) => {
                 assert!(place.index <= self.committed, "what is kept as committed is committed");
@@ -46,18 +54,41 @@ impl Member {
                 }
             }
             Input::Forget(lsn) => self.forget(lsn),
+            Input::Shipped(shipment) => self.take_shipped(shipment, out),
+            Input::ShippingEnded => self.end_relaying(),
+            Input::Promote { history, stands } => self.promote(history, stands, out),
+            Input::Become { mode, history, at } => self.becomes(mode, history, at, out),
         }
         self.ask_for_votes_if_due();
         self.carry_out(out);
+        if self.recovery.is_some() {
+            self.recover_on(out);
+        }
     }
 
-    fn tick(&mut self) {
+    /// What else a recovery member does after each step.
+    fn recover_on(&mut self, out: &mut Output) {
+        if self.mode() == Mode::Recovery {
+            self.counts_again_if_caught_up(out);
+        }
+        self.relay_on(out);
+        self.answer_sources(out);
+        // What is committed now.
+        self.carry_out(out);
+    }
+
+    fn tick(&mut self, out: &mut Output) {
+        if self.ends {
+            return self.begin_again(out);
+        }
         self.raw.tick();
         if self.now.since(self.marked_at) >= self.options.heartbeat_interval {
             self.marked_at = self.now;
             self.marks = [self.marks[1], self.committed];
             self.leader_commit.mark();
+            self.recovery.iter_mut().for_each(|recovery| recovery.mark());
         }
+        self.relay_ticks(out);
         if self.role == Role::Leader && !self.hears_a_majority() {
             // At once, not when the library looks next: it counts in whole time-outs.
             let term = self.raw.raft.term;
@@ -105,10 +136,22 @@ impl Member {
             return;
         }
         self.witnesses(&inner);
+        let relayed = relayed::session_of(&inner);
         let last = self.last().index;
-        self.leader_says(from, &inner, last);
+        if relayed.is_none() {
+            self.leader_says(from, &inner, last);
+        }
         self.heard.insert(from, self.now);
         self.gone.remove(&from);
+        if self.ends {
+            return;
+        }
+        if let Some(session) = relayed {
+            return self.hear_relayed(session, inner, out);
+        }
+        if self.mode() == Mode::Recovery && !self.takes_in_recovery(&inner) {
+            return;
+        }
         match inner.msg_type {
             MessageType::MsgRequestVote
             | MessageType::MsgRequestPreVote
@@ -222,6 +265,7 @@ impl Member {
         let place = batch.place();
         let raft = &self.raw.raft;
         let follows = place.index == raft.raft_log.last_index() + 1 && place.term == raft.term;
+        let follows = follows && self.mode().elects();
         if self.role != Role::Leader || self.held.is_some() || !follows {
             return self.give_up();
         }
@@ -267,12 +311,12 @@ impl Member {
             self.raw.on_entries_fetched(wanted.context);
         }
         let wanted = self.peers.iter().map(|peer| self.raft_progress(*peer).next_idx);
-        if let Some(least) = wanted.min() {
+        if let Some(least) = self.relayed_next().or(wanted.min()) {
             self.raw.mut_store().payloads.drop_fetched_before(least);
         }
     }
 
-    fn allow_votes(&mut self, out: &mut Output) {
+    pub(super) fn allow_votes(&mut self, out: &mut Output) {
         if !self.hard_state.may_vote {
             assert!(self.hard_state.knows_term, "a vote is of a term that is known");
             self.hard_state.may_vote = true;
@@ -294,10 +338,11 @@ impl Member {
         let favours = raft.vote != 0 && raft.vote != raft.id;
         let favoured_in = favours.then_some(raft.term);
         let lets_others = self.lets_others_lead(leads || hears);
-        let takes_part = self.hard_state.may_vote && !self.meeting.goes_on(self.now);
+        let takes_part =
+            self.hard_state.may_vote && self.mode().elects() && !self.meeting.goes_on(self.now);
         if leads || hears || lets_others || !takes_part {
             self.election.settled();
-        } else if self.election.is_due(self.now, favoured_in) {
+        } else if self.may_be_elected_at_once() && self.election.is_due(self.now, favoured_in) {
             self.leaves_taken_terms();
             // Refused only to what is no member.
             drop(self.raw.campaign());
@@ -309,7 +354,7 @@ impl Member {
     /// to others may stand behind what it says before that.
     pub(super) fn vote_again_if_caught_up(&mut self, out: &mut Output) {
         let Some((upto, term)) = self.catch_up_to else { return };
-        if self.durable < upto || self.leader().is_none() {
+        if self.durable < upto || self.raw.raft.leader_id == 0 {
             return;
         }
         if self.place(upto).is_some_and(|place| place.term == term) {

@@ -31,7 +31,8 @@ impl Member {
 
     pub(super) fn asks_for_what_it_lacks(&self, out: &mut Output) {
         if self.lacks_batches() && self.role != Role::Leader {
-            out.copy_from = self.leader().filter(|leader| self.is_heard(*leader)).or(out.copy_from);
+            let from = self.leader().or(self.relay().filter(|relay| *relay != self.id()));
+            out.copy_from = from.filter(|from| self.is_heard(*from)).or(out.copy_from);
         }
     }
 }

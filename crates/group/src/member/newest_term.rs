@@ -19,6 +19,8 @@
 
 use towline_types::BatchPlace;
 
+use crate::timeline::era_of;
+
 use super::{HardState, Member, MemberId, Options, Output, RecoveredLog, StateRole};
 
 impl HardState {
@@ -114,10 +116,14 @@ impl Member {
 
     /// No leader is heard, and it is about to vote or to stand: not in a term that another one knew
     /// when this process met it. A folder that was put back, and that none of those recognised, may
-    /// have given its vote there.
+    /// have given its vote there. Terms of a later era are another group's, which others follow in
+    /// recovery: no member is elected there ([`crate::timeline`]).
     pub(super) fn leaves_taken_terms(&mut self) {
         let taken = self.taken;
         let raft = &mut self.raw.raft;
+        if era_of(taken) > era_of(raft.term) {
+            return;
+        }
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
         if taken > raft.term && raft.state != StateRole::Leader && !hears {
             raft.become_follower(taken, 0);
@@ -137,6 +143,7 @@ impl Member {
     /// What came shows that something was forgotten: also a term, perhaps.
     pub(super) fn doubt(&mut self, out: &mut Output) {
         self.catch_up_to = None;
+        self.heard_ends.clear();
         if self.hard_state.may_vote {
             self.hard_state = self.hard_state.forgotten();
             out.hard_state = Some(self.hard_state);

@@ -84,19 +84,27 @@ impl Member {
         } else {
             self.take_entries(entries, out);
         }
-        if let Some(newest) = ready.take_committed_entries().last() {
+        // Behind its last batch an old live group's leader commits only what is void.
+        let committed = ready.take_committed_entries();
+        if let Some(newest) = committed.last().filter(|_| !self.ends) {
             assert!(newest.index >= self.committed, "what is committed stays so");
             self.committed = newest.index;
         }
         let messages = ready.take_messages();
         self.send(messages, out);
-        let messages = ready.take_persisted_messages();
+        let mut messages = ready.take_persisted_messages();
+        if self.recovery.is_some() {
+            // What the library says to a sender outside the group: see `recovery`.
+            messages.retain(|message| message.to != MemberId::OUTSIDE.0);
+        }
         // A reply may speak of batches that came earlier and are not durable yet.
         let replies = messages.iter().filter(|message| is_acknowledgement(message));
         let last = replies.map(|reply| reply.index).fold(last, u64::max);
         self.awaiting.push_back(Awaiting { number: ready.number(), last, messages });
         self.raw.advance_append_async(ready);
-        self.raw.advance_apply_to(self.committed);
+        if !self.ends {
+            self.raw.advance_apply_to(self.committed);
+        }
     }
 
     /// A leader's own batches are in its log already, but for the first of its term.
@@ -134,6 +142,9 @@ impl Member {
                 awaiting.messages.clear();
             }
             out.receive.retain(|batch| batch.index < first);
+            if let Some(recovery) = &mut self.recovery {
+                recovery.cut_by_leader(first);
+            }
         }
         for entry in entries {
             let lsn = lsn_of(&entry);

@@ -1,10 +1,13 @@
 //! Three members over a network and logs made of vectors.
 
+mod histories;
 mod lagging;
 mod meeting;
 mod missing_extents;
 mod newest_term;
 mod promises;
+mod recovery;
+mod regions;
 mod rig;
 mod terms;
 

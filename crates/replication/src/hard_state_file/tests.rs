@@ -423,6 +423,7 @@ fn slot_of_version_4() -> Slot {
         knows_term: true,
         committed: 12,
         committed_end: Lsn(8_300),
+        ..HardState::default()
     };
     let mark = Mark { incarnation: 0x1122, next: 0x3344, starts: 5 };
     let mut starts = Starts::default();
@@ -513,16 +514,41 @@ fn a_hard_state_of_a_later_version_is_refused_and_a_damaged_version_is_not_one()
     file.write(&hard_state(4)).unwrap();
     file.write(&hard_state(5)).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[8] = 6;
+    bytes[8] = 7;
     std::fs::write(&path, &bytes).unwrap();
     file.refuse_later_version().unwrap();
-    bytes[8_192 + 8] = 6;
+    bytes[8_192 + 8] = 7;
     std::fs::write(&path, &bytes).unwrap();
     let why = file.refuse_later_version().unwrap_err().to_string();
     assert!(
-        why.starts_with("group-state has format version 6") && why.contains("up to 5"),
+        why.starts_with("group-state has format version 7") && why.contains("up to 6"),
         "{why}"
     );
+}
+
+#[test]
+fn only_a_member_in_recovery_is_kept_in_a_version_that_earlier_programs_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
+    let versions = || {
+        let bytes = std::fs::read(&path).unwrap();
+        let mut places = SLOTS.into_iter().flat_map(|at| [at, at + AGAIN]);
+        std::array::from_fn(|_| version_at(&bytes, places.next().unwrap()))
+    };
+    let in_recovery = HardState { mode: Mode::Recovery, left_term: 3, ..hard_state(6) };
+    file.write(&hard_state(4)).unwrap();
+    file.write(&hard_state(5)).unwrap();
+    assert_eq!(versions(), [Some(5); 4]);
+    file.write(&in_recovery).unwrap();
+    assert_eq!(file.read().unwrap(), Some(in_recovery));
+    assert!(versions().contains(&Some(6)), "both copies of a slot say so");
+    file.write(&in_recovery).unwrap();
+    assert_eq!(versions(), [Some(6); 4], "and the vote of before is nowhere");
+    for term in [7, 8] {
+        file.write(&hard_state(term)).unwrap();
+        assert_eq!(file.read().unwrap(), Some(hard_state(term)));
+    }
+    assert_eq!(versions(), [Some(5); 4]);
 }
 
 #[test]

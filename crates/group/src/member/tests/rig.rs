@@ -81,6 +81,11 @@ impl Trio {
         self.nodes[at].member.as_ref().unwrap()
     }
 
+    /// A member as it is, for a look at what it does next.
+    pub(super) fn take(&mut self, at: usize) -> Member {
+        self.nodes[at].member.take().unwrap()
+    }
+
     pub(super) fn start(&mut self, at: usize) {
         let options = Options {
             id: id(at),
