@@ -371,7 +371,8 @@ impl QueueManager {
             | Fact::Level { .. }
             | Fact::Committed { .. }
             | Fact::Part { .. }
-            | Fact::Completed { .. } => return None,
+            | Fact::Completed { .. }
+            | Fact::HistoryBegun { .. } => return None,
         };
         let id = *id;
         let away = needed?;

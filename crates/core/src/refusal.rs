@@ -67,6 +67,10 @@ pub enum Refusal {
     LogFull,
     /// The queue manager is ending.
     Ending,
+    /// Another group is live, in another region: nothing is decided here.
+    NotLive { live: String },
+    /// No history can begin.
+    NoHistory { why: String },
     /// The caller lacks the authority for it.
     NotAuthorized(String),
     /// The object was deleted while it was open.
@@ -164,6 +168,12 @@ impl fmt::Display for Refusal {
                 "the recovery log has no space for new messages; get some, free disk space, or raise log_bytes_max"
             ),
             R::Ending => write!(out, "the queue manager is ending: try again when it runs"),
+            R::NotLive { live } => write!(
+                out,
+                "group '{live}' is live, in another region: connect to its instances, or make this \
+                 region live first"
+            ),
+            R::NoHistory { why } => write!(out, "no history can begin: {why}"),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
             R::MessageDamaged { queue, place, moved } => write_damaged(out, queue, place, *moved),

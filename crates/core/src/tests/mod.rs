@@ -5,6 +5,7 @@ mod deliveries;
 mod expiry;
 mod filters;
 mod given_up;
+mod histories;
 mod history;
 mod keyed;
 mod large;
