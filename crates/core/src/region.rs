@@ -92,6 +92,12 @@ impl QueueManager {
         self.region.histories.role_of(group)
     }
 
+    /// What the group of this instance is.
+    #[must_use]
+    pub fn own_region_role(&self) -> RegionRole {
+        self.region.own().map_or(RegionRole::NoRegion, |own| self.region_role(own))
+    }
+
     /// Whether a history is decided and not applied yet.
     #[must_use]
     pub fn has_history_on_its_way(&self) -> bool {

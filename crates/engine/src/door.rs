@@ -26,7 +26,8 @@ use towline_admin::catalogue::{
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
 use towline_core::{
-    ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, SetAside, Unreadable,
+    BeginHistory, ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, Refusal,
+    SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
 use towline_log::{Log, LogError};
@@ -36,7 +37,7 @@ use towline_node::{
     Instance, Journal, Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time};
+use towline_types::{LevelRaise, Lsn, Payload, Time};
 
 use crate::backlog::{Backlog, LogShare};
 use crate::connection_accounts::ConnectionAccounts;
@@ -358,19 +359,31 @@ impl Door {
         });
     }
 
-    /// Raises the format level of the log: all programs that read it know the newest one.
-    pub fn raise_format_level(&self) -> LevelRaise {
+    /// Raises the format level of the log to this one: all programs that read it know it.
+    pub fn raise_format_level(&self, to: u8) -> LevelRaise {
         let now = self.clock.wall();
         let journal = self.journal();
         let raised = self.with_inner(|Inner { instance, out, level_said, .. }| {
             if instance.object_names().next().is_none() {
                 // Of a log that begins now no other program knows.
-                *level_said = FORMAT_LEVEL;
+                *level_said = to;
             }
-            instance.raise_format_level(now, &journal, out)
+            instance.raise_format_level(now, to, &journal, out)
         });
         // There is no free space, which is reported.
         raised.unwrap_or(LevelRaise::Refused)
+    }
+
+    /// Begins a history, for the daemon: see [`Instance::begin_history`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_history(&self, begin: &BeginHistory) -> Result<(), Refusal> {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        self.with_inner(|Inner { instance, out, .. }| {
+            instance.begin_history(now, begin, &journal, out)
+        })
     }
 
     /// Bytes of one extent of the log.

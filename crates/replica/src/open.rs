@@ -82,7 +82,7 @@ pub fn open(
     let TrustedLog { hard_state, recovered: held, log: found } =
         read_back(data, config, wishes, &hard_state_file, &about)?;
     let ReplayedLog {
-        restart,
+        mut restart,
         recovery,
         pages,
         status,
@@ -126,6 +126,7 @@ pub fn open(
     note_level_of_tail(&driver, &tail).map_err(StartError::Log)?;
     // With the option it gets a copy, whatever comes of the doubt.
     let doubt = doubt.filter(|_| !wishes.without_missing);
+    restart.instance().set_group(&group.name);
     let door = Arc::new(OnceLock::new());
     let replica = Arc::new(Replica::new(
         (restart, stream, applied),
