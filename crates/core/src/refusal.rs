@@ -79,6 +79,10 @@ pub enum Refusal {
     MessageDamaged { queue: String, place: String, moved: bool },
 }
 
+fn write_bad_name(out: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    write!(out, "'{name}' is not a valid name: 1 to 255 characters, no control characters")
+}
+
 fn write_too_long(
     out: &mut fmt::Formatter<'_>,
     queue: Option<&str>,
@@ -112,12 +116,7 @@ impl fmt::Display for Refusal {
             R::UnknownQueueButCase { .. } | R::UnknownModel { .. } | R::UnknownObject { .. } => {
                 self.write_unknown(out)
             }
-            R::BadName(name) => {
-                write!(
-                    out,
-                    "'{name}' is not a valid name: 1 to 255 characters, no control characters"
-                )
-            }
+            R::BadName(name) => write_bad_name(out, name),
             R::BadAlias(name) => {
                 write!(out, "the TARGET of alias '{name}' is not a local queue; correct it")
             }
@@ -168,12 +167,7 @@ impl fmt::Display for Refusal {
                 "the recovery log has no space for new messages; get some, free disk space, or raise log_bytes_max"
             ),
             R::Ending => write!(out, "the queue manager is ending: try again when it runs"),
-            R::NotLive { live } => write!(
-                out,
-                "group '{live}' is live, in another region: connect to its instances, or make this \
-                 region live first"
-            ),
-            R::NoHistory { why } => write!(out, "no history can begin: {why}"),
+            R::NotLive { .. } | R::NoHistory { .. } => self.write_region(out),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
             R::MessageDamaged { queue, place, moved } => write_damaged(out, queue, place, *moved),
@@ -232,6 +226,20 @@ impl Refusal {
             },
             // Nothing else comes here.
             _ => write!(out, "there is no such object"),
+        }
+    }
+
+    /// The text of a refusal that concerns two regions.
+    fn write_region(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotLive { live } => write!(
+                out,
+                "group '{live}' is live, in another region: connect to its instances, or make this \
+                 region live first"
+            ),
+            Refusal::NoHistory { why } => write!(out, "no history can begin: {why}"),
+            // Nothing else comes here.
+            _ => write!(out, "another region is live"),
         }
     }
 

@@ -7,7 +7,7 @@
 //! and so do backouts. What the other group decides is applied here by what is not the active
 //! instance, as ever.
 //!
-//! Not here: when a history begins and who says so (the daemon), and its bytes (`record`).
+//! Not here: when a history begins (the daemon decides that), and its bytes (`record`).
 //!
 //! Invariant: nothing is added to a decision while the log is closed.
 

@@ -11,6 +11,7 @@
 
 mod log_reports;
 mod page_requests;
+mod unasked;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -26,8 +27,7 @@ use towline_admin::catalogue::{
 use towline_admin::status::{QueueStatus, Status};
 use towline_admin::target::Target;
 use towline_core::{
-    BeginHistory, ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, Refusal,
-    SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, Principal, QueueId, SetAside, Unreadable,
 };
 use towline_delegation::DelegationLock;
 use towline_log::{Log, LogError};
@@ -37,7 +37,7 @@ use towline_node::{
     Instance, Journal, Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{LevelRaise, Lsn, Payload, Time};
+use towline_types::{Lsn, Payload, Time};
 
 use crate::backlog::{Backlog, LogShare};
 use crate::connection_accounts::ConnectionAccounts;
@@ -347,43 +347,6 @@ impl Door {
     /// All connections are closed, with this reason.
     pub fn end(&self, farewell: Farewell) {
         self.step_instance(self.clock.wall(), None, Input::End(farewell));
-    }
-
-    /// Defines the objects of a new queue manager, when it has no object at all.
-    pub fn define_defaults(&self) {
-        let now = self.clock.wall();
-        let journal = self.journal();
-        self.with_inner(|Inner { instance, out, .. }| {
-            crate::defaults::define(instance, now, &journal, out);
-            crate::defaults::warn_of_undefined_names(instance);
-        });
-    }
-
-    /// Raises the format level of the log to this one: all programs that read it know it.
-    pub fn raise_format_level(&self, to: u8) -> LevelRaise {
-        let now = self.clock.wall();
-        let journal = self.journal();
-        let raised = self.with_inner(|Inner { instance, out, level_said, .. }| {
-            if instance.object_names().next().is_none() {
-                // Of a log that begins now no other program knows.
-                *level_said = to;
-            }
-            instance.raise_format_level(now, to, &journal, out)
-        });
-        // There is no free space, which is reported.
-        raised.unwrap_or(LevelRaise::Refused)
-    }
-
-    /// Begins a history, for the daemon: see [`Instance::begin_history`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn begin_history(&self, begin: &BeginHistory) -> Result<(), Refusal> {
-        let now = self.clock.wall();
-        let journal = self.journal();
-        self.with_inner(|Inner { instance, out, .. }| {
-            instance.begin_history(now, begin, &journal, out)
-        })
     }
 
     /// Bytes of one extent of the log.

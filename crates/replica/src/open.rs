@@ -82,7 +82,7 @@ pub fn open(
     let TrustedLog { hard_state, recovered: held, log: found } =
         read_back(data, config, wishes, &hard_state_file, &about)?;
     let ReplayedLog {
-        mut restart,
+        restart,
         recovery,
         pages,
         status,
@@ -126,7 +126,6 @@ pub fn open(
     note_level_of_tail(&driver, &tail).map_err(StartError::Log)?;
     // With the option it gets a copy, whatever comes of the doubt.
     let doubt = doubt.filter(|_| !wishes.without_missing);
-    restart.instance().set_group(&group.name);
     let door = Arc::new(OnceLock::new());
     let replica = Arc::new(Replica::new(
         (restart, stream, applied),
@@ -191,7 +190,8 @@ fn read_back(
         let home = Home::single(data);
         let target = ReplayTarget { new_id: about.log, known: Some(known) };
         let back = || replay(about.queue_manager, &home, config, wishes, target);
-        let found = repair_at_start::reading(about, home.log_folder(), damage, back)?;
+        let mut found = repair_at_start::reading(about, home.log_folder(), damage, back)?;
+        found.restart.instance().set_group(&about.group.name);
         let recovered = recovered(&found);
         Ok((found, recovered))
     };

@@ -1,11 +1,10 @@
 //! The chain of the histories of one log, from its first one to its newest.
 //!
 //! The newest 1,000 are kept. Of older ones only their number stays, and the name of the newest of
-//! them. That is enough to compare: a name is random and belongs to one place of one chain, and
-//! each history says which one it goes on from; so two chains that have the same name at the same
-//! place have the same names at all places before it, kept or not. What is lost is the fork of two
-//! chains that parted more than 1,000 histories ago: they count as unrelated. No log reaches back so
-//! far.
+//! them. That is enough to compare: a name is random and belongs to one chain, and each history
+//! says which one it goes on from; so two chains of which the n-th histories have one name have the
+//! same names before it, kept or not. What is lost is the fork of two chains that parted more than
+//! 1,000 histories ago: they count as unrelated. No log reaches back so far.
 //!
 //! Not here: what two chains say of two logs (`standing`), and their bytes (`history_bytes`; in
 //! records and images of a log `core`).
@@ -104,7 +103,7 @@ impl Histories {
         Histories { folded, kept }
     }
 
-    /// How many there are, kept or not: the place of the next one, counted from 0.
+    /// How many there are, kept or not: the ordinal of the next one, counted from 0.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.folded + self.kept.len() as u64
@@ -139,10 +138,10 @@ impl Histories {
         self.kept.iter().rev().find(|history| history.id == id)
     }
 
-    /// The one at this place, counted from 0 at the first of the log, if it is kept.
+    /// The one with this ordinal, counted from 0 at the first of the log, if it is kept.
     #[must_use]
-    pub fn at(&self, place: u64) -> Option<&History> {
-        let kept = place.checked_sub(self.folded)?;
+    pub fn at(&self, ordinal: u64) -> Option<&History> {
+        let kept = ordinal.checked_sub(self.folded)?;
         self.kept.get(usize::try_from(kept).ok()?)
     }
 
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_bound_is_folded_and_places_stay() {
+    fn what_is_beyond_the_bound_is_folded_and_ordinals_stay() {
         let most = HISTORIES_MAX as u64;
         let long = chain(most + 3);
         assert_eq!((long.count(), long.folded(), long.iter().len()), (most + 3, 3, HISTORIES_MAX));

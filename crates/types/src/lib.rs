@@ -4,7 +4,8 @@
 //! Reading order: [`Lsn`] (a position in the recovery log), [`Batch`] (what is written, and
 //! replicated, at once), [`PageRef`] (a position in the page file), [`Time`] (an argument, never
 //! read here), [`CivilTime`] (the same for people), [`Payload`] (bytes on their way from a socket
-//! to the log), [`History`] and [`Standing`] (of two regions with one log), [`limits`], [`SeededRandom`] (for simulation and tests).
+//! to the log), [`History`] and [`Standing`] (of two regions with one log), [`limits`],
+//! [`SeededRandom`] (for simulation and tests).
 
 #![forbid(unsafe_code)]
 

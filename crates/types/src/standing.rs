@@ -6,7 +6,7 @@
 //! anew. So two logs have the same bytes up to where their histories differ, or to where the
 //! shorter one ends.
 //!
-//! Not here: who ships to whom, and what a group does about its standing.
+//! Not here: which group ships, and what a group does about its standing.
 
 use crate::{Histories, Lsn};
 
@@ -17,7 +17,7 @@ pub struct RegionLog<'a> {
     ///
     /// - of a group that is being promoted, the history that it is about to begin;
     /// - of a group that follows, those of which its log has bytes and has not applied the record:
-    ///   the chain that was said when it began to follow, as far as its log goes
+    ///   the chain of the live group when it began to follow, as far as its log goes
     ///   ([`Histories::up_to`]).
     pub histories: &'a Histories,
     /// End of its last batch, committed or not. [`Lsn::ZERO`]: it is empty. Not what is known to be
@@ -110,12 +110,12 @@ impl Standing {
 fn common(one: &Histories, other: &Histories) -> Option<u64> {
     let both = one.count().min(other.count());
     let known = one.folded().max(other.folded());
-    let same = |place: &u64| match (one.at(*place), other.at(*place)) {
+    let same = |ordinal: &u64| match (one.at(*ordinal), other.at(*ordinal)) {
         (Some(one), Some(other)) => one.id == other.id,
         (None, _) | (_, None) => false,
     };
-    // Those that have one name have one past: the last place with the same name decides.
-    (known..both).rev().find(same).map(|place| place + 1)
+    // Those that have one name have one past: the last ones with the same name decide.
+    (known..both).rev().find(same).map(|ordinal| ordinal + 1)
 }
 
 #[cfg(test)]

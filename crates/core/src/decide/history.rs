@@ -34,9 +34,9 @@ impl QueueManager {
     /// that is decided here if it names another group. It goes on from the newest one. The first of
     /// a log names this group.
     ///
-    /// A group that becomes live without having been told so by the live one may lack the end of
-    /// that one's log. It leaves out sequences: what it decides never has the number of a message in
-    /// the part that it lacks, whatever clients and connectors remember of that.
+    /// A group that becomes live without an order of the live one may lack the end of that one's
+    /// log. It leaves out sequences: what it decides never has the number of a message in the part
+    /// that it lacks, whatever clients and connectors remember of that.
     ///
     /// It is not refused for want of log space: a change of roles needs none but the reserve.
     ///

@@ -14,10 +14,12 @@ use crate::MessageSequence;
 use crate::fact::Fact;
 
 pub(super) fn put_history_begun(
+    tag: u8,
     history: &History,
     first: Option<MessageSequence>,
     out: &mut Vec<u8>,
 ) {
+    out.push(tag);
     put_fields(out, |fields| {
         put_values(history, fields);
         if let Some(first) = first {

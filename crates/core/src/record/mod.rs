@@ -90,6 +90,7 @@ pub(crate) use wire::{Reader, put_text, put_varint};
 /// When a body is in the log already: a record holds bytes, not locations.
 pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>> {
     let tag = |kind: u8| RecordTag { kind, last, has_fields: false }.byte();
+    let with_fields = |kind: u8| RecordTag { kind, last, has_fields: true }.byte();
     match fact {
         Fact::Put { queue, sequence, carried, message } => {
             let place = PutPlace { queue: *queue, sequence: *sequence, carried: *carried };
@@ -143,20 +144,17 @@ pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>
             put_varint(*bodies, out);
         }
         Fact::Level { level } => {
-            out.push(RecordTag { kind: LEVEL, last, has_fields: true }.byte());
+            out.push(with_fields(LEVEL));
             put_level(*level, out);
         }
         Fact::Part { commit, operations } => {
-            out.push(RecordTag { kind: PART, last, has_fields: true }.byte());
-            put_part(*commit, *operations, out);
+            put_part(with_fields(PART), *commit, *operations, out);
         }
         Fact::Completed { commit, operations, first } => {
-            out.push(RecordTag { kind: COMPLETED, last, has_fields: true }.byte());
-            put_completed(*commit, *operations, *first, out);
+            put_completed(with_fields(COMPLETED), (*commit, *operations, *first), out);
         }
         Fact::HistoryBegun { history, first } => {
-            out.push(RecordTag { kind: HISTORY_BEGUN, last, has_fields: true }.byte());
-            put_history_begun(history, *first, out);
+            put_history_begun(with_fields(HISTORY_BEGUN), history, *first, out);
         }
     }
     None

@@ -1,4 +1,4 @@
-//! Histories: who may begin one, what is refused while another group is live, and what a group
+//! Histories: when one begins, what is refused while another group is live, and what a group
 //! that took over never gives out again.
 
 use std::collections::BTreeSet;

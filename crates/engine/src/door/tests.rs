@@ -6,7 +6,7 @@ use towline_core::{NewMessage, Pages as Trust};
 use towline_log::{Disk, Listener, LogId, MemoryDisk, Pages, Recovery};
 use towline_node::{PutTo, Response, Restart};
 
-use towline_types::FORMAT_LEVEL_UNASKED;
+use towline_types::{FORMAT_LEVEL_UNASKED, LevelRaise};
 
 use super::*;
 use crate::settings::{options, rules};

@@ -5,10 +5,10 @@
 //!
 //! Invariants: a level that is *announced* is about to be appended here, and one that is *stored*
 //! may be in the log of this instance; both are said in hellos, and an instance that does not read
-//! them gets nothing of the log, and is not listened to. The level that is *wanted* is the one that a
-//! log has without being asked, and a later one once this is one of two regions. It is announced
-//! only while this instance is active and each other configured one is connected, in both directions, and reads it.
-//! One that is not there keeps the group where it is.
+//! them gets nothing of the log, and is not listened to. The level that is *wanted* is the one that
+//! a log has without being asked, and a later one once this is one of two regions. It is announced
+//! only while this instance is active and each other configured one is connected, in both
+//! directions, and reads it. One that is not there keeps the group where it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -162,8 +162,8 @@ impl Driver {
         format!("the log has, or gets, format level {level}, and '{name}' does not read that")
     }
 
-    /// Has this instance, when it is active, raise the level of the log to this one, once all others
-    /// read it. A lower one than is wanted already changes nothing.
+    /// Has this instance, when it is active, raise the level of the log to this one, once all
+    /// others read it. A lower one than is wanted already changes nothing.
     ///
     /// # Panics
     /// This program does not read it.
@@ -193,8 +193,8 @@ impl Driver {
     }
 
     /// Has the active instance raise the level, if this is it and all others are connected and read
-    /// the one that is wanted. To be called again and again: an absent instance, or a full log, is looked
-    /// at anew.
+    /// the one that is wanted. To be called again and again: an absent instance, or a full log, is
+    /// looked at anew.
     pub fn raise_level_if_all_read(&self) {
         let Some(active) = self.active() else { return };
         let wanted = self.levels.wanted();

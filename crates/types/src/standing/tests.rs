@@ -2,8 +2,8 @@
 //!
 //! The model: two regions, each with a log of batches. A batch is a number that no other batch has,
 //! and the history in which it was decided. Regions ship, switch in order, fail over, go on after
-//! they were left behind, come back and cut their tails, or begin anew, as the dice fall. After each
-//! step both are compared: by their chains, and batch by batch.
+//! they were left behind, come back and cut their tails, or begin anew, as the dice fall. After
+//! each step both are compared: by their chains, and batch by batch.
 
 use super::*;
 use crate::limits::HISTORIES_MAX;
@@ -54,8 +54,8 @@ impl Region {
         said
     }
 
-    /// Also an old live one that decided to be none: its switch is in doubt while the other one lacks
-    /// the record.
+    /// Also an old live one that decided to be none: its switch is in doubt while the other one
+    /// lacks the record.
     fn goes_by_its_own_log(&self) -> bool {
         self.follows.is_none() && self.marked.is_none()
     }
