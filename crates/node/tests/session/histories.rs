@@ -5,6 +5,7 @@ use serde_json::json;
 use towline_admin::status::Status;
 use towline_amqp::types::DeliveryState;
 use towline_core::{BeginHistory, Refusal};
+use towline_node::Input;
 use towline_types::{FORMAT_LEVEL_OF_REGIONS, HistoryId, Lsn, Time};
 
 use crate::rig::{Client, Rig};
@@ -97,7 +98,9 @@ fn no_history_is_decided_while_runs_wait_for_the_log() {
     assert!(rig.instance.waits_for_log());
     let refused = begin(&mut rig, 2, "WEST");
     assert!(matches!(refused, Err(Refusal::NoHistory { .. })), "{refused:?}");
-    rig.log_behind(&mut client, false);
+    rig.log.behind.set(false);
+    rig.instance.step(rig.now, Input::LogCaughtUp, &rig.log, &mut rig.out);
+    rig.release_log(&mut [&mut client]);
     assert_eq!(rig.outcomes(&mut client), [(1, Some(DeliveryState::Accepted))]);
     assert_eq!((rig.instance.histories().count(), rig.instance.is_closed()), (1, false));
 }
