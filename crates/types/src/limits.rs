@@ -306,5 +306,5 @@ const _: () = assert!(HISTORIES_MAX * (2 + 33 + GROUP_NAME_BYTES_MAX) + 64 <= HI
 const _: () = assert!(ROLE_CHANGES_SHOWN <= HISTORIES_MAX);
 // A name, a cause and five numbers.
 const _: () =
-    assert!(GROUP_NAME_BYTES_MAX + HISTORY_CAUSE_BYTES_MAX + 96 <= FIELD_BYTES_MAX as usize);
+    assert!((GROUP_NAME_BYTES_MAX + HISTORY_CAUSE_BYTES_MAX + 96) as u64 <= FIELD_BYTES_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);
