@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 mod group;
 mod instances;
 mod process;
+mod region;
 mod shared;
 mod table;
 
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
 pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
+pub use region::{HistoryRow, RegionStatus, RoleChangeRow};
 pub use shared::{InstanceRole, SharedStatus};
 pub use table::table;
 
@@ -53,6 +55,9 @@ pub struct Status {
     /// The shared data folder, when this is one of several processes with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedStatus>,
+    /// The histories of the log, when this is one of two regions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionStatus>,
     /// Local queues, by name.
     pub queues: Vec<QueueStatus>,
 }

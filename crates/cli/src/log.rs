@@ -12,7 +12,7 @@ use towline_log::{Finding, LogError};
 use towline_server::backup::check_images;
 use towline_server::inspection;
 use towline_server::missing_extents::MissingExtents;
-use towline_types::Lsn;
+use towline_types::{History, Lsn};
 
 use crate::arguments::{Log, LogPlace};
 use crate::failure::Failure;
@@ -176,6 +176,10 @@ fn describe(fact: &Fact) -> String {
         Fact::Cleared { queue, upto } => format!("cleared queue {} up to {}", queue.0, upto.0),
         Fact::Defined { definition } => define(definition),
         Fact::Level { level } => format!("format level {level}"),
+        Fact::HistoryBegun { history, first: _ } => {
+            let History { id, fork, live, cause, .. } = &**history;
+            format!("history {id} began: '{live}' is live from {fork} on ({cause})")
+        }
         // Seldom, and best seen whole.
         other => format!("{other:?}"),
     }

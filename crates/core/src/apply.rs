@@ -102,6 +102,7 @@ impl QueueManager {
             Fact::Cleared { queue, upto } => self.apply_cleared(queue, upto, count, outputs),
             Fact::Level { level } => self.level = self.level.max(level),
             Fact::Committed { operations: _ } => {}
+            Fact::HistoryBegun { history, first } => self.apply_history(*history, first),
             Fact::Part { commit, operations } => self.begin_part(commit, operations),
             Fact::Completed { commit, operations, first } => {
                 self.complete(commit, operations, first, manner.now.is_some());

@@ -62,6 +62,10 @@ impl QueueManager {
         outputs: &mut Outputs,
     ) -> bool {
         self.flush_effects(outputs);
+        if self.region.is_closed() {
+            // No outcome of what is delivered now could be kept.
+            return self.has_work();
+        }
         let mut budget = Budget::new(limits::DELIVERIES_PER_STEP, limits::LOOKS_PER_STEP);
         while budget.deliveries > 0 {
             let Some(id) = self.changed.pop_front() else { break };

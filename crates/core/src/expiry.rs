@@ -48,7 +48,7 @@ impl QueueManager {
     /// Facts are lazy, each a run of its own. While runs wait for the log, nothing is due.
     pub fn tick(&mut self, now: Time, outputs: &mut Outputs) {
         self.flush_effects(outputs);
-        if self.log_wait.waits() {
+        if self.logs_nothing() {
             return;
         }
         self.end_old_units(now, outputs);
@@ -87,7 +87,7 @@ impl QueueManager {
         if self.has_work() || !self.effects.is_empty() {
             return Time::ZERO;
         }
-        if self.log_wait.waits() {
+        if self.logs_nothing() {
             return Time::NEVER;
         }
         // One that waits for a page goes on when that arrives; the first one is due at once.
@@ -100,7 +100,7 @@ impl QueueManager {
 
     /// What it finds is logged: it stands still while runs wait for the log.
     pub(crate) fn scan_can_go_on(&self) -> bool {
-        self.scan.can_go_on() && !self.log_wait.waits()
+        self.scan.can_go_on() && !self.logs_nothing()
     }
 
     fn end_old_units(&mut self, now: Time, outputs: &mut Outputs) {
@@ -134,6 +134,9 @@ impl QueueManager {
         percent: u64,
         outputs: &mut Outputs,
     ) -> bool {
+        if self.region.is_closed() {
+            return false;
+        }
         let Some((id, _)) = self.oldest_unit_in_log() else { return false };
         self.end_unit(now, id, Refusal::UnitHeldLog { percent }, outputs);
         self.flush_effects(outputs);
@@ -187,6 +190,7 @@ impl QueueManager {
 
     /// Ends a message that expired and is hidden already.
     pub(crate) fn expire(&mut self, now: Time, id: QueueId, spot: Spot, outputs: &mut Outputs) {
+        assert!(!self.region.is_closed(), "an end is decided while another group is live");
         let reason = DeadLetterReason::Expired;
         if self.limits.expired_to_dead_letter && self.dead_letter(now, id, spot, reason, outputs) {
             return;

@@ -1,5 +1,7 @@
 //! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
 
+use towline_types::History;
+
 use crate::log_room::log_room_of;
 use crate::message::{Body, BodyName, DeadLetter, Message};
 use crate::object::Definition;
@@ -135,6 +137,13 @@ pub enum Fact {
         /// The sequence of its first put; that of each other one counts from it.
         first: MessageSequence,
     },
+    /// From here on another group is live, or this one again: see `crate::region`.
+    HistoryBegun {
+        /// The history.
+        history: Box<History>,
+        /// Sequences before this one that were not given are not given any more; `None`: all are.
+        first: Option<MessageSequence>,
+    },
 }
 
 impl Fact {
@@ -157,7 +166,8 @@ impl Fact {
             | Fact::Level { .. }
             | Fact::Committed { .. }
             | Fact::Part { .. }
-            | Fact::Completed { .. } => 0,
+            | Fact::Completed { .. }
+            | Fact::HistoryBegun { .. } => 0,
         }
     }
 }

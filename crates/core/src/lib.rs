@@ -35,6 +35,7 @@ mod queue;
 mod queue_manager;
 pub mod record;
 mod refusal;
+mod region;
 mod relocate;
 mod replay;
 mod request;
@@ -49,6 +50,7 @@ mod work;
 
 pub use decide::damaged::{SetAside, Unreadable};
 pub use decide::define::DanglingNames;
+pub use decide::history::BeginHistory;
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Durability, Fact};
 pub use hash::FastMap;

@@ -407,7 +407,8 @@ impl QueueManager {
             | Fact::Level { .. }
             | Fact::Committed { .. }
             | Fact::Part { .. }
-            | Fact::Completed { .. } => return None,
+            | Fact::Completed { .. }
+            | Fact::HistoryBegun { .. } => return None,
         };
         let id = *id;
         let away = needed?;

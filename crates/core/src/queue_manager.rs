@@ -25,6 +25,7 @@ use crate::object::{Definition, LocalQueue};
 use crate::page_cache::PageCache;
 use crate::parts::Parts;
 use crate::queue::Queue;
+use crate::region::Region;
 use crate::request::Limits;
 use crate::returns::Returns;
 use crate::sessions::{Connection, Consumer, EndedUnit, LargePut, UnitOfWork};
@@ -40,8 +41,10 @@ pub struct QueueManager {
     pub(crate) limits: Limits,
     /// The format level of the log: what is decided says nothing that came with a later one.
     pub(crate) level: u8,
-    /// It is decided to raise it, and that is not applied yet, or was.
-    pub(crate) raises_level: bool,
+    /// To which it was decided to raise it, applied or not; the first level: to none.
+    pub(crate) level_on_its_way: u8,
+    /// The histories of the log, and whether another group is live.
+    pub(crate) region: Region,
     pub(crate) catalogue: Catalogue,
     pub(crate) queues: FastMap<QueueId, Box<Queue>>,
     pub(crate) consumers: FastMap<ConsumerId, Consumer>,
@@ -110,7 +113,8 @@ impl QueueManager {
         QueueManager {
             limits,
             level: FORMAT_LEVEL_FIRST,
-            raises_level: false,
+            level_on_its_way: FORMAT_LEVEL_FIRST,
+            region: Region::default(),
             catalogue: Catalogue::default(),
             queues: FastMap::default(),
             consumers: FastMap::default(),

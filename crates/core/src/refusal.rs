@@ -67,12 +67,20 @@ pub enum Refusal {
     LogFull,
     /// The queue manager is ending.
     Ending,
+    /// Another group is live, in another region: nothing is decided here.
+    NotLive { live: String },
+    /// No history can begin.
+    NoHistory { why: String },
     /// The caller lacks the authority for it.
     NotAuthorized(String),
     /// The object was deleted while it was open.
     Deleted(String),
     /// A message cannot be read from the log.
     MessageDamaged { queue: String, place: String, moved: bool },
+}
+
+fn write_bad_name(out: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    write!(out, "'{name}' is not a valid name: 1 to 255 characters, no control characters")
 }
 
 fn write_too_long(
@@ -108,12 +116,7 @@ impl fmt::Display for Refusal {
             R::UnknownQueueButCase { .. } | R::UnknownModel { .. } | R::UnknownObject { .. } => {
                 self.write_unknown(out)
             }
-            R::BadName(name) => {
-                write!(
-                    out,
-                    "'{name}' is not a valid name: 1 to 255 characters, no control characters"
-                )
-            }
+            R::BadName(name) => write_bad_name(out, name),
             R::BadAlias(name) => {
                 write!(out, "the TARGET of alias '{name}' is not a local queue; correct it")
             }
@@ -164,6 +167,7 @@ impl fmt::Display for Refusal {
                 "the recovery log has no space for new messages; get some, free disk space, or raise log_bytes_max"
             ),
             R::Ending => write!(out, "the queue manager is ending: try again when it runs"),
+            R::NotLive { .. } | R::NoHistory { .. } => self.write_region(out),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
             R::MessageDamaged { queue, place, moved } => write_damaged(out, queue, place, *moved),
@@ -222,6 +226,20 @@ impl Refusal {
             },
             // Nothing else comes here.
             _ => write!(out, "there is no such object"),
+        }
+    }
+
+    /// The text of a refusal that concerns two regions.
+    fn write_region(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotLive { live } => write!(
+                out,
+                "group '{live}' is live, in another region: connect to its instances, or make this \
+                 region live first"
+            ),
+            Refusal::NoHistory { why } => write!(out, "no history can begin: {why}"),
+            // Nothing else comes here.
+            _ => write!(out, "another region is live"),
         }
     }
 

@@ -95,7 +95,10 @@ impl QueueManager {
         content: Payload,
         out: &mut Decision,
     ) -> bool {
-        out.begin();
+        self.begin_unasked(out);
+        if self.region.is_closed() {
+            return false;
+        }
         let Some(found) = self.queues.get(&queue) else { return false };
         let Some(spot @ Spot { lane, .. }) = found.spot_of(sequence.0) else { return false };
         let Some(entry) = found.entry(spot) else { return false };

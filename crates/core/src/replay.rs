@@ -6,6 +6,7 @@
 //! | fact                        | rule                                                       |
 //! |-----------------------------|------------------------------------------------------------|
 //! | Defined, Undefined, Deleted | skipped: the image knows the outcome                       |
+//! | HistoryBegun                | the same                                                   |
 //! | of a queue not in the image | the queue was deleted before X: its messages are kept as   |
 //! |                             | ghosts, since one may be moved to a queue that lives       |
 //! | Put with lost chunks        | skipped: their extent was reused, so the message is gone,  |
@@ -20,6 +21,8 @@
 //! | image's next sequence             |                                                      |
 //! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
 //! | (after X) of an unknown queue     |                                                      |
+//! | HistoryBegun that does not go on  | [`ReplayError`]                                      |
+//! | from the newest one               |                                                      |
 //! | Put of a known message            | it was carried forward: the new location counts      |
 //! | Put that says that it was carried | skipped when the image has its messages; else its    |
 //! | forward, of an unknown message    | first Put was reused, and it is applied              |
@@ -175,6 +178,12 @@ impl QueueManager {
             | Fact::Part { .. } => Ok(Verdict::Apply),
             Fact::Completed { commit, operations, first } => check_sequence(*first)
                 .and_then(|()| self.judge_parts(*commit, *operations, before_image)),
+            Fact::HistoryBegun { .. } if before_image => Ok(Verdict::Skip),
+            Fact::HistoryBegun { history, first } => {
+                check_sequence(first.unwrap_or_default())?;
+                let next = self.region.histories().check_next(history);
+                next.map(|()| Verdict::Apply).map_err(|fault| contradiction(&fault.to_string()))
+            }
         }
     }
 
@@ -415,7 +424,8 @@ impl QueueManager {
             | Fact::Level { .. }
             | Fact::Committed { .. }
             | Fact::Part { .. }
-            | Fact::Completed { .. } => unreachable!("such a fact concerns no message"),
+            | Fact::Completed { .. }
+            | Fact::HistoryBegun { .. } => unreachable!("such a fact concerns no message"),
         }
     }
 
@@ -441,7 +451,8 @@ impl QueueManager {
             | Fact::Level { .. }
             | Fact::Committed { .. }
             | Fact::Part { .. }
-            | Fact::Completed { .. } => {}
+            | Fact::Completed { .. }
+            | Fact::HistoryBegun { .. } => {}
         }
     }
 }

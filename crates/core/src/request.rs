@@ -105,6 +105,8 @@ pub struct Decision {
     /// anonymous when none was said. For
     /// requests of a connection see [`QueueManager::principal`](crate::QueueManager::principal).
     pub principal: Principal,
+    /// The log takes nothing of this instance: see `crate::region`.
+    is_closed: bool,
 }
 
 impl Default for Decision {
@@ -115,6 +117,7 @@ impl Default for Decision {
             durability: Durability::Memory,
             behind: false,
             principal: Principal::default(),
+            is_closed: false,
         }
     }
 }
@@ -132,21 +135,34 @@ impl Decision {
         self.logged = 0;
         self.durability = Durability::Memory;
         self.behind = false;
+        self.is_closed = false;
     }
 
     /// Every deciding call starts with this.
     ///
     /// # Panics
     /// When the facts of the call before were not taken: they would be lost.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, is_closed: bool) {
         assert!(self.facts.is_empty(), "the facts of an earlier decision were not carried out");
         self.clear();
+        self.is_closed = is_closed;
+    }
+
+    /// Whether nothing may be added to it for the log.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// It decides that the log is open.
+    pub(crate) fn open(&mut self) {
+        self.is_closed = false;
     }
 
     /// Adds a fact for the log. All of these come before the first of [`Decision::push_memory`].
     pub(crate) fn push_logged(&mut self, fact: Fact, durability: Durability) {
         assert_eq!(self.logged, self.facts.len(), "a logged fact behind an unlogged one");
         assert_ne!(durability, Durability::Memory, "a logged fact needs the log");
+        assert!(!self.is_closed, "nothing is decided while another group is live");
         self.facts.push(fact);
         self.logged = self.facts.len();
         self.durability = self.durability.max(durability);

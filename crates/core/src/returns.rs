@@ -114,7 +114,7 @@ impl QueueManager {
     }
 
     fn messages_can_return(&self) -> bool {
-        !self.returns.messages.is_empty() && !self.log_wait.waits()
+        !self.returns.messages.is_empty() && !self.logs_nothing()
     }
 
     /// Some of both have their turn; yields how many.

@@ -3,7 +3,8 @@
 //! messages themselves are on pages.
 //!
 //! ```text
-//! magic "TWLIMAGE", version 2 or 3 (1 byte), (version 3) fields, next sequence, next queue id, next body id,
+//! magic "TWLIMAGE", version 2 or 3 (1 byte), (version 3) fields, (format level 3) histories that
+//! are not kept, number of those that are, each: fields; next sequence, next queue id, next body id,
 //! number of bodies of which chunks came and no put yet, each: body id, number of chunks, each:
 //!   position, bytes
 //! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by
@@ -15,14 +16,15 @@
 //! ```
 //! Numbers, text and fields as in `record`. The log adds a checksum. An image of a log of format
 //! level 1 has version 2, which earlier programs read, of a later level version 3. The fields of an
-//! image have the level; totals and outlines have none yet.
+//! image have the level; totals and outlines have none yet. The histories are too long for a field:
+//! that they are there the level says, and a program that does not read the level reads no further.
 //!
 //! Version 1 had neither chunks nor outlines: the log was read from before the image on, and still
 //! is for such an image, and when pages are damaged (see `replay`).
 
 use std::sync::Arc;
 
-use towline_types::{BodyLocation, Lsn, PageRef, Time};
+use towline_types::{BodyLocation, Histories, Lsn, PageRef, Time, limits};
 
 #[cfg(test)]
 use crate::decide::parts::CommitInParts;
@@ -30,10 +32,10 @@ use crate::message::BodyName;
 use crate::object::Definition;
 use crate::page_cache::{PageJob, StoredPage};
 use crate::queue::{ExtentShare, Outline, Queue, SEQUENCE_END, Totals};
-use crate::record::fields::{self, LEVEL_OF_FIELDS};
+use crate::record::fields::{self, LEVEL_OF_FIELDS, LEVEL_OF_HISTORIES};
 use crate::record::{
-    FieldReader, LaterFormat, Reader, RecordError, decode_definition, encode_definition, put_level,
-    put_varint, read_level,
+    FieldReader, LaterFormat, Reader, RecordError, decode_definition, encode_definition,
+    put_history, put_level, put_varint, read_history, read_level,
 };
 use crate::request::Limits;
 use crate::spilled_bodies::{Pieces, SpilledBlock};
@@ -186,6 +188,9 @@ impl QueueManager {
         if has_fields {
             put_level(self.level, out);
         }
+        if self.level >= LEVEL_OF_HISTORIES {
+            put_histories(self.region.histories(), out);
+        }
         put_varint(self.next.sequence, out);
         put_varint(u64::from(self.next.queue), out);
         put_varint(self.next.body, out);
@@ -242,6 +247,9 @@ impl QueueManager {
         let mut rules = QueueManager::new(limits);
         if has_fields {
             rules.level = read_level(&mut reader, &fields::IMAGE)?;
+        }
+        if rules.level >= LEVEL_OF_HISTORIES {
+            rules.region.restore(read_histories(&mut reader)?);
         }
         let reads = ReadImage { has_messages, has_fields, whole };
         rules.next.sequence = reader.varint()?;
@@ -400,6 +408,24 @@ impl ImagePlan {
         }
         self.outlines.push((self.bytes.len(), blocks));
     }
+}
+
+fn put_histories(histories: &Histories, out: &mut Vec<u8>) {
+    put_varint(histories.folded(), out);
+    put_varint(histories.iter().len() as u64, out);
+    histories.iter().for_each(|history| put_history(history, out));
+}
+
+fn read_histories(reader: &mut Reader<'_>) -> Result<Histories, RecordError> {
+    let (folded, count) = (reader.varint()?, reader.varint()?);
+    if count > limits::HISTORIES_MAX as u64 {
+        return Err(reader.error("more histories than are kept"));
+    }
+    let mut kept = Vec::new();
+    for _ in 0..count {
+        kept.push(read_history(reader)?);
+    }
+    Histories::of(folded, kept).map_err(|_| reader.error("histories are no chain"))
 }
 
 fn put_outline(outline: &Outline, out: &mut Vec<u8>) {

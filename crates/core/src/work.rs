@@ -18,8 +18,8 @@ impl QueueManager {
     /// Whether [`QueueManager::work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.changed.is_empty()
-            || !self.unserved.is_empty()
+        let serves = !self.region.is_closed();
+        serves && (!self.changed.is_empty() || !self.unserved.is_empty())
             || self.scan_can_go_on()
             || !self.garbage.is_empty()
             || self.returns_can_go_on()
@@ -37,10 +37,11 @@ impl QueueManager {
     ) {
         self.flush_effects(outputs);
         while *units > 0 && self.has_work() {
-            if let Some(id) = self.changed.pop_front() {
+            let serves = !self.region.is_closed();
+            if serves && let Some(id) = self.changed.pop_front() {
                 self.take_turn(now, id, units, selection, outputs);
             }
-            if let Some(id) = self.unserved.pop_front() {
+            if serves && let Some(id) = self.unserved.pop_front() {
                 if let Some(queue) = self.queues.get_mut(&id) {
                     queue.unserved = false;
                 }

@@ -11,6 +11,7 @@
 
 mod log_reports;
 mod page_requests;
+mod unasked;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -36,7 +37,7 @@ use towline_node::{
     Instance, Journal, Outbound, Request, RoutedResponse, Whereabouts,
 };
 use towline_process::Clock;
-use towline_types::{FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time};
+use towline_types::{Lsn, Payload, Time};
 
 use crate::backlog::{Backlog, LogShare};
 use crate::connection_accounts::ConnectionAccounts;
@@ -346,31 +347,6 @@ impl Door {
     /// All connections are closed, with this reason.
     pub fn end(&self, farewell: Farewell) {
         self.step_instance(self.clock.wall(), None, Input::End(farewell));
-    }
-
-    /// Defines the objects of a new queue manager, when it has no object at all.
-    pub fn define_defaults(&self) {
-        let now = self.clock.wall();
-        let journal = self.journal();
-        self.with_inner(|Inner { instance, out, .. }| {
-            crate::defaults::define(instance, now, &journal, out);
-            crate::defaults::warn_of_undefined_names(instance);
-        });
-    }
-
-    /// Raises the format level of the log: all programs that read it know the newest one.
-    pub fn raise_format_level(&self) -> LevelRaise {
-        let now = self.clock.wall();
-        let journal = self.journal();
-        let raised = self.with_inner(|Inner { instance, out, level_said, .. }| {
-            if instance.object_names().next().is_none() {
-                // Of a log that begins now no other program knows.
-                *level_said = FORMAT_LEVEL;
-            }
-            instance.raise_format_level(now, &journal, out)
-        });
-        // There is no free space, which is reported.
-        raised.unwrap_or(LevelRaise::Refused)
     }
 
     /// Bytes of one extent of the log.

@@ -13,6 +13,7 @@ use towline_node::Instance;
 use towline_os::task::{Handle, JoinSet};
 use towline_process::{Clock, random};
 use towline_standby::{Home, Lease};
+use towline_types::FORMAT_LEVEL_UNASKED;
 
 use crate::admin_jobs::{self, AdminJobs};
 use crate::administration;
@@ -138,7 +139,7 @@ impl OpenInstance {
         administration::start_status(statuses, &door)?;
         // If there is no space for it now, the next start does it.
         if alone {
-            door.raise_format_level();
+            door.raise_format_level(FORMAT_LEVEL_UNASKED);
         }
         door.define_defaults();
         door.load_first_pages();

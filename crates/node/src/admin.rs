@@ -145,6 +145,7 @@ impl Instance {
         status.memory.message_bytes_max = self.rules.limits().memory_bytes_max;
         status.memory.annotations_forgotten = self.annotated.forgotten();
         status.units = self.units_status();
+        status.region = self.region_status();
         let paging = self.rules.paging_status();
         status.index.bytes = paging.index_bytes;
         status.index.bytes_max = paging.index_bytes_max;

@@ -139,7 +139,8 @@ impl MessageAnnotations {
             | Fact::Level { .. }
             | Fact::Committed { .. }
             | Fact::Part { .. }
-            | Fact::Completed { .. } => {}
+            | Fact::Completed { .. }
+            | Fact::HistoryBegun { .. } => {}
         }
     }
 

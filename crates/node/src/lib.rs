@@ -18,6 +18,7 @@ mod instance;
 mod journal;
 mod live;
 mod pending;
+mod region;
 mod request;
 mod restart;
 mod selection;

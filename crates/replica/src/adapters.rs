@@ -40,8 +40,8 @@ impl ActiveInstance for ActiveDoor {
         self.0.look(|instance| instance.runs_pending())
     }
 
-    fn raise_format_level(&self) -> LevelRaise {
-        self.0.raise_format_level()
+    fn raise_format_level(&self, to: u8) -> LevelRaise {
+        self.0.raise_format_level(to)
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {

@@ -190,7 +190,8 @@ fn read_back(
         let home = Home::single(data);
         let target = ReplayTarget { new_id: about.log, known: Some(known) };
         let back = || replay(about.queue_manager, &home, config, wishes, target);
-        let found = repair_at_start::reading(about, home.log_folder(), damage, back)?;
+        let mut found = repair_at_start::reading(about, home.log_folder(), damage, back)?;
+        found.restart.instance().set_group(&about.group.name);
         let recovered = recovered(&found);
         Ok((found, recovered))
     };

@@ -26,9 +26,9 @@ pub trait ActiveInstance: Send + Sync {
     /// Runs of records that are decided and not committed yet.
     fn runs_pending(&self) -> usize;
 
-    /// Raises the format level of the log: all instances read the newest one. Once it is on its way
+    /// Raises the format level of the log to this one: all instances read it. Once it is on its way
     /// it is not decided again.
-    fn raise_format_level(&self) -> LevelRaise;
+    fn raise_format_level(&self, to: u8) -> LevelRaise;
 
     /// Runs `act` while no client decides anything; yields what it yields.
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool;

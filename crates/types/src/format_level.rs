@@ -3,9 +3,16 @@
 
 /// The level of a log that says nothing of levels.
 pub const FORMAT_LEVEL_FIRST: u8 = 1;
-/// The newest level that this program reads, and to which it raises a log once all programs that
-/// read the log know it.
-pub const FORMAT_LEVEL: u8 = 2;
+/// The newest level that this program reads.
+pub const FORMAT_LEVEL: u8 = 3;
+/// To this level a log is raised without being asked, once all programs that read it know it.
+pub const FORMAT_LEVEL_UNASKED: u8 = 2;
+/// To this one when the queue manager becomes one of two regions, and not before: the log of
+/// another one stays readable to programs that know of no histories.
+pub const FORMAT_LEVEL_OF_REGIONS: u8 = 3;
+
+const _: () = assert!(FORMAT_LEVEL_UNASKED <= FORMAT_LEVEL);
+const _: () = assert!(FORMAT_LEVEL_OF_REGIONS <= FORMAT_LEVEL);
 
 /// What came of an attempt to raise the format level of a log to the newest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

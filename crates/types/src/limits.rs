@@ -190,6 +190,24 @@ pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 /// written, and is refused when read.
 pub const FIELD_BYTES_MAX: u64 = 4_096;
 
+/// Bytes of a name of a group or an instance: it becomes part of a certificate's common name, which
+/// holds 64 (RFC 5280, ub-common-name).
+pub const GROUP_NAME_BYTES_MAX: usize = 48;
+/// Histories that a log keeps the names and forks of: with a change of regions each week that is
+/// twenty years, and with their causes they take 350 KB of an image at most. Of older ones the
+/// number is kept.
+pub const HISTORIES_MAX: usize = 1_000;
+/// Bytes of the cause of a history.
+pub const HISTORY_CAUSE_BYTES_MAX: usize = 256;
+/// Changes of roles that the status shows.
+pub const ROLE_CHANGES_SHOWN: usize = 20;
+/// Bytes in which the histories of a log are said to the other region: what is longer was never
+/// said. Today's take 83 bytes each at most.
+pub const HISTORIES_BYTES_MAX: usize = 128 * 1024;
+/// Sequences of messages that are left out when a group becomes live that did not take over in
+/// order: more than the lost end of a log can have. 2^20 such changes use them up.
+pub const SEQUENCES_LEFT_OUT: u64 = 1 << 40;
+
 /// Messages that one MOVE QLOCAL moves: nothing else happens meanwhile.
 pub const MOVE_MESSAGES_MAX: u64 = 10_000;
 
@@ -302,4 +320,9 @@ const _: () = assert!(CREDIT_OF_CONNECTION_MAX <= 3 * PRODUCER_CREDIT);
 const _: () = assert!(PRODUCER_CREDIT <= CREDIT_OF_CONNECTION_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
+const _: () = assert!(HISTORIES_MAX * (2 + 33 + GROUP_NAME_BYTES_MAX) + 64 <= HISTORIES_BYTES_MAX);
+const _: () = assert!(ROLE_CHANGES_SHOWN <= HISTORIES_MAX);
+// A name, a cause and five numbers.
+const _: () =
+    assert!((GROUP_NAME_BYTES_MAX + HISTORY_CAUSE_BYTES_MAX + 96) as u64 <= FIELD_BYTES_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);

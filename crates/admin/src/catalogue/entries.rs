@@ -531,6 +531,12 @@ entries! {
     NOT_AUTHORIZED = "TWL5032E" "{reason}.",
         "The user may not do this. Administrators are named in [users] of the configuration.";
     OBJECT_DELETED = "TWL5033E" "{reason}.", "The object was deleted while it was open.";
+    NOT_LIVE = "TWL5034E" "{reason}.",
+        "The log of this queue manager names another group as the live one: an instance of that \
+         group serves its queues. Connect there.";
+    HISTORY_REFUSED = "TWL5035E" "{reason}.",
+        "A change of roles between two regions was asked for and cannot be recorded in the log. \
+         Nothing was changed.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
         "A put or a get in the unit was refused; a commit would make only a part of it take \
          effect. Correct the cause and repeat the whole unit.";

@@ -198,6 +198,8 @@ pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
         Refusal::MemoryFull { .. } => &MEMORY_FULL,
         Refusal::LogFull => &LOG_FULL_REFUSED,
         Refusal::Ending => &ENDING_REFUSED,
+        Refusal::NotLive { .. } => &NOT_LIVE,
+        Refusal::NoHistory { .. } => &HISTORY_REFUSED,
         Refusal::NotAuthorized(_) => &NOT_AUTHORIZED,
         Refusal::Deleted(_) => &OBJECT_DELETED,
         Refusal::MessageDamaged { .. } => &MESSAGE_UNREADABLE,

@@ -56,7 +56,7 @@ impl QueueManager {
     /// Sets a message aside that cannot be read. A consumer that cannot go on is closed, with the
     /// reason. For a browser nothing is set aside: it receives a note instead of the message.
     pub fn set_aside(&mut self, now: Time, found: &Unreadable, out: &mut Decision) -> SetAside {
-        out.begin();
+        self.begin_unasked(out);
         let name = match self.queues.get(&found.queue) {
             Some(queue) => queue.definition.name.clone(),
             None => return SetAside::Gone,

@@ -63,7 +63,7 @@ impl QueueManager {
     /// delivered again at once, to a client that may do that again and again.
     fn backout_waits(&self, id: QueueId, spot: Spot) -> bool {
         let persistent = || self.queue(id).entry(spot).is_some_and(|entry| entry.persistent);
-        self.log_wait.waits() && persistent()
+        self.logs_nothing() && persistent()
     }
 
     /// Moves a message to the queue that this reason leads to. False: there is no usable one, and
@@ -76,6 +76,9 @@ impl QueueManager {
         reason: DeadLetterReason,
         facts: &mut dyn LazyFacts,
     ) -> bool {
+        if self.region.is_closed() {
+            return false;
+        }
         let Some(to) = self.dead_letter_target(from, spot, reason) else { return false };
         self.move_to(now, from, spot, to, reason, facts);
         true

@@ -47,7 +47,7 @@ impl QueueManager {
         command: &DefineLocal,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         self.check_define(&command.name, command.replace, ObjectType::Local)?;
         let mut attributes = match &command.like {
             Some(like) => self.catalogue.local(like)?.attributes.clone(),
@@ -89,7 +89,7 @@ impl QueueManager {
         command: &DefineAlias,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         self.check_define(&command.name, command.replace, ObjectType::Alias)?;
         let mut alias = match &command.like {
             Some(like) => self.catalogue.alias(like)?.clone(),
@@ -118,7 +118,7 @@ impl QueueManager {
         command: &DefineModel,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let define = &command.define;
         self.check_define(&define.name, define.replace, ObjectType::Model)?;
         let mut model = match &define.like {
@@ -147,7 +147,7 @@ impl QueueManager {
         changes: &LocalChanges,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let mut definition = self.catalogue.local(name)?.clone();
         changes.apply_to(&mut definition.attributes);
         check_local(&definition.attributes)?;
@@ -167,7 +167,7 @@ impl QueueManager {
         changes: &AliasChanges,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let mut alias = self.catalogue.alias(name)?.clone();
         changes.apply_to(&mut alias);
         check_alias(&alias)?;
@@ -188,7 +188,7 @@ impl QueueManager {
         kind: Option<QueueKind>,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let mut model = self.catalogue.model(name)?.clone();
         changes.apply_to(&mut model.attributes);
         model.stamps.altered_at = now;
@@ -204,7 +204,7 @@ impl QueueManager {
         changes: &QueueManagerChanges,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let mut attributes = self.queue_manager_attributes();
         let set_text = |field: &mut String, said: &Option<String>| {
             if let Some(text) = said {
@@ -265,7 +265,7 @@ impl QueueManager {
         purge: bool,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let id = match (expected, self.catalogue.get(name)) {
             (_, None) => return Err(self.catalogue.unknown(name, expected)),
             (ObjectType::Local, Some(Definition::Local(queue))) => queue.id,
@@ -304,7 +304,7 @@ impl QueueManager {
     /// # Errors
     /// Unknown, of another type, open, or with uncommitted messages.
     pub fn clear(&mut self, _now: Time, name: &str, out: &mut Decision) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let id = self.catalogue.local(name)?.id;
         self.check_unused(id, name)?;
         let upto = MessageSequence(self.next.sequence);

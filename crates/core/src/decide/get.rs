@@ -27,7 +27,7 @@ impl QueueManager {
         spec: &ConsumerSpec,
         out: &mut Decision,
     ) -> Result<(ConsumerId, String), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let exclusive = self.check_get(connection, spec)?;
         let OpenQueue { queue: queue_id, name, alias: _ } =
             self.resolve_or_define(now, &spec.queue, Access::Get, out)?;
@@ -135,7 +135,7 @@ impl QueueManager {
     /// Closes a consumer. What it did not settle becomes available again; when the connection was
     /// `lost`, with a backout counted. What it settled in an open unit of work stays there.
     pub fn close_get(&mut self, now: Time, consumer: ConsumerId, lost: bool, out: &mut Decision) {
-        out.begin();
+        self.begin_unasked(out);
         self.end_consumer(now, consumer, lost, out);
     }
 

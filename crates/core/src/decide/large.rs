@@ -42,6 +42,7 @@ impl QueueManager {
         message: NewMessage,
         unit: Option<UnitId>,
     ) -> Result<LargePutId, Refusal> {
+        self.check_open()?;
         self.check_accepting()?;
         let header = self.check_put(now, target, &message)?;
         assert!(header.persistent, "what is not logged needs no pieces");
@@ -82,7 +83,7 @@ impl QueueManager {
 
     /// Decides the next piece of its body. False: there is none left.
     pub fn next_piece(&mut self, id: LargePutId, out: &mut Decision) -> bool {
-        out.begin();
+        self.begin_unasked(out);
         let put = self.large_put(id);
         let Some(chunk) = put.rest.pop_front() else { return false };
         let room = log_room_of(chunk.len() as u64, 1);
@@ -100,7 +101,7 @@ impl QueueManager {
     /// # Errors
     /// The unit of work was rolled back meanwhile: its body is given up, which `out` says.
     pub fn finish_large(&mut self, id: LargePutId, out: &mut Decision) -> Result<(), Refusal> {
-        out.begin();
+        self.begin_unasked(out);
         let LargePut { connection, queue, header, unit, body, bytes, given, .. } = {
             let put = self.large_put(id);
             assert!(put.rest.is_empty(), "a put does not come before its body");
@@ -122,7 +123,7 @@ impl QueueManager {
 
     /// Gives a put up that has begun: its client is gone.
     pub fn abandon_large(&mut self, id: LargePutId, out: &mut Decision) {
-        out.begin();
+        self.begin_unasked(out);
         let LargePut { queue, body, given, .. } = self.take_large(id);
         if given > 0 {
             self.give_up_body(queue, body, out);

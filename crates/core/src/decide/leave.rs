@@ -17,7 +17,7 @@ impl QueueManager {
         lost: bool,
         out: &mut Decision,
     ) {
-        out.begin();
+        self.begin_unasked(out);
         let Some(opened) = self.connections.get(&connection) else { return };
         let units: Vec<UnitId> = opened.units.iter().copied().collect();
         let consumers: Vec<_> = opened.consumers.iter().copied().collect();

@@ -16,20 +16,24 @@ impl QueueManager {
         self.level
     }
 
-    /// Raises the format level to the newest one that this program knows: once; what was decided is
+    /// Raises the format level to this one, which this program must know: once; what was decided is
     /// not decided again while it is on its way.
     ///
     /// # Errors
-    /// The log is full, or the queue manager is ending.
-    pub fn raise_level(&mut self, out: &mut Decision) -> Result<LevelRaise, Refusal> {
-        out.begin();
-        if self.level >= FORMAT_LEVEL {
+    /// The log is full, the queue manager is ending, or another group is live.
+    ///
+    /// # Panics
+    /// This program does not know the level.
+    pub fn raise_level(&mut self, to: u8, out: &mut Decision) -> Result<LevelRaise, Refusal> {
+        assert!(to <= FORMAT_LEVEL, "a log at level {to} could not be read again");
+        self.begin(out)?;
+        if self.level >= to {
             return Ok(LevelRaise::InForce);
         }
-        if !self.raises_level {
+        if self.level_on_its_way < to {
             self.check_accepting()?;
-            self.raises_level = true;
-            out.push_logged(Fact::Level { level: FORMAT_LEVEL }, Durability::Forced);
+            self.level_on_its_way = to;
+            out.push_logged(Fact::Level { level: to }, Durability::Forced);
         }
         Ok(LevelRaise::OnItsWay)
     }

@@ -8,6 +8,7 @@ mod dead_letter;
 pub(crate) mod define;
 mod enter;
 mod get;
+pub(crate) mod history;
 mod large;
 mod leave;
 mod level;
@@ -32,7 +33,10 @@ pub(crate) trait LazyFacts {
 
 impl LazyFacts for Decision {
     fn push_lazy(&mut self, fact: Fact) {
-        self.push_logged(fact, Durability::Lazy);
+        // Of a closed log it is left: no client waits for it.
+        if !self.is_closed() {
+            self.push_logged(fact, Durability::Lazy);
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl QueueManager {
         add: bool,
         out: &mut Decision,
     ) -> Result<MoveCounts, Refusal> {
-        out.begin();
+        self.begin(out)?;
         let source = self.catalogue.local(from)?.id;
         let target = self.catalogue.local(to)?.id;
         if source == target {

@@ -39,7 +39,7 @@ impl QueueManager {
         name: &str,
         out: &mut Decision,
     ) -> Result<PutTarget, Refusal> {
-        out.begin();
+        self.begin(out)?;
         if let Ok(resolved) = self.catalogue.resolve(name) {
             if let Some(alias) = resolved.alias.filter(|alias| !alias.put_enabled) {
                 return Err(Refusal::PutInhibited(alias.name.clone()));
@@ -87,7 +87,7 @@ impl QueueManager {
         private: bool,
         out: &mut Decision,
     ) -> Result<(String, QueueId), Refusal> {
-        out.begin();
+        self.begin(out)?;
         check_name(model)?;
         let model = self.catalogue.model(model)?.clone();
         if model.kind != QueueKind::TemporaryDynamic {
@@ -100,7 +100,11 @@ impl QueueManager {
         }
         let prefix = model.name.get(..end).unwrap_or_default();
         // Time does not go back and ids do not repeat within a process: unique over restarts too.
-        let name = format!("{prefix}.{:X}.{:X}", now.0, id.0);
+        let mut name = format!("{prefix}.{:X}.{:X}", now.0, id.0);
+        // But the other region has another clock, and gives ids again that it has never seen.
+        if let Some(history) = self.region.newest() {
+            name += &format!(".{:X}", history.id.short());
+        }
         let stamps = Stamps { created_at: now, altered_at: now };
         let queue = LocalQueue {
             name: name.clone(),

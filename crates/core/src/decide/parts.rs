@@ -141,7 +141,7 @@ impl QueueManager {
 
     /// Decides its next part. False: there is none left.
     pub fn next_part(&mut self, id: CommitId, out: &mut Decision) -> bool {
-        out.begin();
+        self.begin_unasked(out);
         let mut commit = self.take_commit(id);
         let room = commit.log_room();
         let (mut part, mut count, mut bytes) = (Part::default(), 0, 0);
@@ -216,7 +216,7 @@ impl QueueManager {
 
     /// Decides the completion, all parts being on their way to the log: the reply waits for it.
     pub fn finish_commit(&mut self, now: Time, id: CommitId, out: &mut Decision) {
-        out.begin();
+        self.begin_unasked(out);
         let commit = self.take_commit(id);
         let rest = commit.puts.len() + commit.gets.len();
         assert_eq!(rest, 0, "half a unit of work would happen");

@@ -26,7 +26,7 @@ impl QueueManager {
         unit: Option<UnitId>,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         self.check_accepting()?;
         let header = self.check_put(now, target, &message)?;
         let bytes = message.content.len() as u64;

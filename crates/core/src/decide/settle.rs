@@ -26,7 +26,7 @@ impl QueueManager {
         settlement: Settlement,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         let Settlement { consumer: id, sequence, outcome, unit, settled, reply_wanted } =
             settlement;
         let consumer = self.consumers.get(&id);

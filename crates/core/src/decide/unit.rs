@@ -96,7 +96,7 @@ impl QueueManager {
         fail: bool,
         out: &mut Decision,
     ) -> Result<(), Refusal> {
-        out.begin();
+        self.begin(out)?;
         if let Err(refusal) = self.check_unit(connection, id) {
             let ended = refusal != Refusal::UnknownUnit;
             if ended {
@@ -121,6 +121,7 @@ impl QueueManager {
     /// # Errors
     /// The unit is not open, or has puts and they are refused at present.
     pub(super) fn check_commit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
+        self.check_open()?;
         self.check_unit(connection, id)?;
         if let Some(unit) = self.units.get(&id).filter(|unit| !unit.puts.is_empty()) {
             self.check_accepting()?;

@@ -16,13 +16,15 @@
 //! Not here: what the fields mean (their owners), and when they may be written (`level` is checked
 //! by `decide`; what is decided is encoded as it is).
 
-use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, limits};
+use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FORMAT_LEVEL_OF_REGIONS, limits};
 
 use super::error::{LaterFormat, RecordError};
 use super::wire::{Reader, put_varint};
 
 /// From this level on there are fields: of messages, moves and images.
 pub(crate) const LEVEL_OF_FIELDS: u8 = 2;
+/// From this level on there are histories: in records, and behind the fields of an image.
+pub(crate) const LEVEL_OF_HISTORIES: u8 = FORMAT_LEVEL_OF_REGIONS;
 
 /// How the value of a field is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +143,28 @@ pub static COMPLETED_RECORD: FieldList = FieldList {
     ],
 };
 
+pub(crate) const HISTORY_ID: u64 = 1;
+pub(crate) const HISTORY_PARENT: u64 = 2;
+pub(crate) const HISTORY_FORK: u64 = 3;
+pub(crate) const HISTORY_LIVE: u64 = 4;
+pub(crate) const HISTORY_TIME: u64 = 5;
+pub(crate) const HISTORY_CAUSE: u64 = 6;
+pub(crate) const HISTORY_FIRST: u64 = 7;
+
+/// Of a HistoryBegun, and of each history in an image, which has no field 7.
+pub static HISTORY: FieldList = FieldList {
+    owner: "a history",
+    numbers: &[
+        used(HISTORY_ID, FieldForm::Bytes, "id, 16 bytes", 3),
+        used(HISTORY_PARENT, FieldForm::Bytes, "id of its parent, unless it is the first", 3),
+        used(HISTORY_FORK, FieldForm::Number, "fork: where the parent ends", 3),
+        used(HISTORY_LIVE, FieldForm::Bytes, "name of the live group", 3),
+        used(HISTORY_TIME, FieldForm::Number, "when it began", 3),
+        used(HISTORY_CAUSE, FieldForm::Bytes, "cause, for people", 3),
+        used(HISTORY_FIRST, FieldForm::Number, "next sequence, if some are left out", 3),
+    ],
+};
+
 /// Of all other records.
 pub static OTHER_RECORD: FieldList = FieldList { owner: "another record", numbers: &[] };
 
@@ -158,13 +182,14 @@ pub static TOTALS: FieldList = FieldList { owner: "totals", numbers: &[] };
 pub static OUTLINE: FieldList = FieldList { owner: "an outline", numbers: &[] };
 
 /// Each list.
-pub static LISTS: [&FieldList; 11] = [
+pub static LISTS: [&FieldList; 12] = [
     &MESSAGE,
     &BODY_CHUNK,
     &MOVED,
     &LEVEL_RECORD,
     &PART_RECORD,
     &COMPLETED_RECORD,
+    &HISTORY,
     &OTHER_RECORD,
     &IMAGE,
     &DEFINITION,
@@ -174,10 +199,11 @@ pub static LISTS: [&FieldList; 11] = [
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FieldValue {
+pub(crate) enum FieldValue<'a> {
     Nothing,
     Number(u64),
     Word(u64),
+    Bytes(&'a [u8]),
 }
 
 /// Writes fields in the order of their numbers.
@@ -207,20 +233,33 @@ impl FieldWriter<'_> {
         self.key(number, FieldForm::Word);
         self.out.extend_from_slice(&value.to_le_bytes());
     }
+
+    pub(crate) fn bytes(&mut self, number: u64, value: &[u8]) {
+        self.key(number, FieldForm::Bytes);
+        put_varint(value.len() as u64, self.out);
+        self.out.extend_from_slice(value);
+    }
 }
 
 /// Writes fields: their length and what `write` puts.
 ///
 /// # Panics
-/// When they are none, or more than today's can be.
+/// When they are none, or more than are read.
 pub(crate) fn put_fields(out: &mut Vec<u8>, write: impl FnOnce(&mut FieldWriter<'_>)) {
     let at = out.len();
     out.push(0);
     write(&mut FieldWriter { out, next: 1 });
-    let bytes = u8::try_from(out.len() - at - 1).unwrap_or(u8::MAX);
-    // All that there are take less: their length is one byte.
-    assert!((1..0x80).contains(&bytes), "fields of {bytes} bytes");
-    out[at] = bytes;
+    let length = out.len() - at - 1;
+    assert!(length > 0 && length as u64 <= limits::FIELD_BYTES_MAX, "fields of {length} bytes");
+    match u8::try_from(length) {
+        Ok(short @ ..0x80) => out[at] = short,
+        // Texts are long: then the length is too.
+        Ok(_) | Err(_) => {
+            let mut longer = Vec::new();
+            put_varint(length as u64, &mut longer);
+            out.splice(at..=at, longer);
+        }
+    }
 }
 
 /// Reads fields in the order in which they are written.
@@ -268,7 +307,7 @@ impl<'a> FieldReader<'a> {
 
     /// # Errors
     /// Numbers do not ascend, a form is wrong, or a later version wrote the field.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, FieldValue)>, RecordError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, FieldValue<'a>)>, RecordError> {
         if self.reader.offset() == self.end {
             return Ok(None);
         }
@@ -290,7 +329,7 @@ impl<'a> FieldReader<'a> {
             FieldForm::Nothing => FieldValue::Nothing,
             FieldForm::Number => FieldValue::Number(self.reader.varint()?),
             FieldForm::Word => FieldValue::Word(self.reader.u64_le()?),
-            FieldForm::Bytes => return Err(self.error("no field has bytes yet")),
+            FieldForm::Bytes => FieldValue::Bytes(self.reader.bytes()?),
         };
         Ok(Some((number, value)))
     }
@@ -310,7 +349,7 @@ impl FieldReader<'_> {
     ///
     /// # Errors
     /// It is the first one, which is never said, or a later one than this program reads.
-    pub(crate) fn level(&self, value: FieldValue) -> Result<u8, RecordError> {
+    pub(crate) fn level(&self, value: FieldValue<'_>) -> Result<u8, RecordError> {
         let FieldValue::Number(level) = value else {
             return Err(self.error("a format level is a number"));
         };

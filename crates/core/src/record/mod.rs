@@ -27,6 +27,7 @@
 //! 13    Level       fields
 //! 14    Part        fields
 //! 15    Completed   fields
+//! 16    HistoryBegun  fields
 //!
 //! flags of a Put: 0 persistent, 1 expires, 2 correlation, 3 message id, 4 backouts, 5 dead letter,
 //!                 6 announced
@@ -46,6 +47,7 @@
 mod definition;
 mod error;
 pub mod fields;
+mod history;
 mod message_fields;
 mod optional;
 mod parts;
@@ -66,6 +68,8 @@ pub(crate) use definition::{decode_definition, encode_definition};
 pub use error::{LaterFormat, RecordError, ReplayError};
 pub(crate) use fields::FieldReader;
 use fields::{FieldValue, put_fields};
+pub(crate) use history::{put_history, read_history};
+use history::{put_history_begun, read_history_begun};
 pub(crate) use message_fields::MessageFields;
 pub(crate) use optional::{
     ALL as OPTIONAL_FLAGS, OptionalFields, put_dead_letter, read_dead_letter,
@@ -75,7 +79,7 @@ use put::{PutPlace, put_chunk, put_message, read_chunk, read_put};
 pub use tag::VERSION;
 use tag::{
     ABANDONED, BACKED_OUT, BODY_CHUNK, CLEARED, COMMITTED, COMPLETED, DEFINED, DELETED, EXPIRED,
-    GOT, LEVEL, MOVED, PART, PUT, RecordTag, UNDEFINED,
+    GOT, HISTORY_BEGUN, LEVEL, MOVED, PART, PUT, RecordTag, UNDEFINED,
 };
 pub(crate) use wire::{Reader, put_text, put_varint};
 
@@ -86,6 +90,7 @@ pub(crate) use wire::{Reader, put_text, put_varint};
 /// When a body is in the log already: a record holds bytes, not locations.
 pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>> {
     let tag = |kind: u8| RecordTag { kind, last, has_fields: false }.byte();
+    let with_fields = |kind: u8| RecordTag { kind, last, has_fields: true }.byte();
     match fact {
         Fact::Put { queue, sequence, carried, message } => {
             let place = PutPlace { queue: *queue, sequence: *sequence, carried: *carried };
@@ -139,16 +144,17 @@ pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>
             put_varint(*bodies, out);
         }
         Fact::Level { level } => {
-            out.push(RecordTag { kind: LEVEL, last, has_fields: true }.byte());
+            out.push(with_fields(LEVEL));
             put_level(*level, out);
         }
         Fact::Part { commit, operations } => {
-            out.push(RecordTag { kind: PART, last, has_fields: true }.byte());
-            put_part(*commit, *operations, out);
+            put_part(with_fields(PART), *commit, *operations, out);
         }
         Fact::Completed { commit, operations, first } => {
-            out.push(RecordTag { kind: COMPLETED, last, has_fields: true }.byte());
-            put_completed(*commit, *operations, *first, out);
+            put_completed(with_fields(COMPLETED), (*commit, *operations, *first), out);
+        }
+        Fact::HistoryBegun { history, first } => {
+            put_history_begun(with_fields(HISTORY_BEGUN), history, *first, out);
         }
     }
     None
@@ -182,6 +188,7 @@ pub fn decode(bytes: &[u8], at: Lsn) -> Result<(Fact, bool), RecordError> {
         }
         PART if has_fields => read_part(&mut reader)?,
         COMPLETED if has_fields => read_completed(&mut reader)?,
+        HISTORY_BEGUN if has_fields => read_history_begun(&mut reader)?,
         GOT..=ABANDONED => {
             let fact = read_plain(kind, &mut reader)?;
             if has_fields {
@@ -190,7 +197,7 @@ pub fn decode(bytes: &[u8], at: Lsn) -> Result<(Fact, bool), RecordError> {
             }
             fact
         }
-        _ if has_fields && kind > COMPLETED => {
+        _ if has_fields && kind > HISTORY_BEGUN => {
             return Err(RecordError::later(0, LaterFormat::Kind(kind)));
         }
         _ => return Err(RecordError::malformed(0, "a record of an unknown kind")),

@@ -56,7 +56,8 @@ impl CommitFields {
     }
 }
 
-pub(super) fn put_part(commit: CommitId, operations: u32, out: &mut Vec<u8>) {
+pub(super) fn put_part(tag: u8, commit: CommitId, operations: u32, out: &mut Vec<u8>) {
+    out.push(tag);
     let operations = u64::from(operations);
     CommitFields { commit: commit.0, operations, ..CommitFields::default() }.put(out);
 }
@@ -67,11 +68,11 @@ pub(super) fn read_part(reader: &mut Reader<'_>) -> Result<Fact, RecordError> {
 }
 
 pub(super) fn put_completed(
-    commit: CommitId,
-    operations: u32,
-    first: MessageSequence,
+    tag: u8,
+    (commit, operations, first): (CommitId, u32, MessageSequence),
     out: &mut Vec<u8>,
 ) {
+    out.push(tag);
     let operations = u64::from(operations);
     CommitFields { commit: commit.0, operations, first: first.0 }.put(out);
 }

@@ -23,6 +23,7 @@ pub(super) const ABANDONED: u8 = 12;
 pub(super) const LEVEL: u8 = 13;
 pub(super) const PART: u8 = 14;
 pub(super) const COMPLETED: u8 = 15;
+pub(super) const HISTORY_BEGUN: u8 = 16;
 
 /// Newest version of the layout of records.
 pub const VERSION: u8 = 2;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use towline_types::{BodyLocation, Payload, Time};
+use towline_types::{BodyLocation, History, HistoryId, Payload, Time};
 
 use super::*;
 use crate::CommitId;
@@ -186,6 +186,18 @@ fn put() -> impl Strategy<Value = Fact> {
     )
 }
 
+fn history_begun() -> impl Strategy<Value = Fact> {
+    let names = (any::<[u8; 16]>(), prop::option::of(any::<[u8; 16]>()));
+    let texts = ("[A-Z]{1,48}", "[a-z ]{0,256}");
+    let numbers = (any::<(u64, u64)>(), prop::option::of(1..u64::MAX));
+    (names, texts, numbers).prop_map(|((id, parent), (live, cause), ((fork, began), first))| {
+        let fork = if parent.is_some() { Lsn(fork) } else { Lsn::ZERO };
+        let (id, parent) = (HistoryId(id), parent.map(HistoryId));
+        let history = Box::new(History { id, parent, fork, live, began: Time(began), cause });
+        Fact::HistoryBegun { history, first: first.map(MessageSequence) }
+    })
+}
+
 fn fact() -> impl Strategy<Value = Fact> {
     let place = || any::<(u32, u64)>().prop_map(|(q, s)| (QueueId(q), MessageSequence(s)));
     prop_oneof![
@@ -227,6 +239,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             Fact::Completed { commit, operations, first }
         }),
         1 => any::<u32>().prop_map(|operations| Fact::Committed { operations }),
+        1 => history_begun(),
         1 => any::<(u64, u64)>()
             .prop_map(|(first, bodies)| Fact::Abandoned { first: BodyId(first), bodies }),
     ]

@@ -112,13 +112,19 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, RecordError> {
+        let from = self.offset;
+        let text = std::str::from_utf8(self.bytes()?);
+        text.map_err(|_| RecordError::malformed(from, "text that is not UTF-8"))
+    }
+
+    /// A length, and as many bytes.
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], RecordError> {
         let length = self.varint()?;
         let rest = self.bytes.get(self.offset..).unwrap_or_default();
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let text = rest.get(..length).ok_or_else(|| self.error("ends too early"))?;
-        let text = std::str::from_utf8(text).map_err(|_| self.error("text that is not UTF-8"))?;
+        let bytes = rest.get(..length).ok_or_else(|| self.error("ends too early"))?;
         self.offset += length;
-        Ok(text)
+        Ok(bytes)
     }
 
     /// Takes all that is left; yields where it is.

@@ -2,7 +2,9 @@
 //! from then on.
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, FORMAT_LEVEL, LevelRaise, Lsn, Payload, Time, limits};
+use towline_types::{
+    BodyLocation, FORMAT_LEVEL, FORMAT_LEVEL_UNASKED, LevelRaise, Lsn, Payload, Time, limits,
+};
 
 use super::rig::{Rig, message, persistent};
 use crate::command::LocalChanges;
@@ -18,7 +20,7 @@ const LAYOUT_MASK: u8 = 0x60;
 const GROUP: u64 = 0x1122_3344_5566_7788;
 
 fn raise(rig: &mut Rig) {
-    rig.core.raise_level(&mut rig.decision).unwrap();
+    rig.core.raise_level(FORMAT_LEVEL_UNASKED, &mut rig.decision).unwrap();
     rig.carry_out();
 }
 
@@ -226,16 +228,25 @@ fn an_unknown_message_that_is_carried_forward_has_ended_if_the_image_has_its_mes
 fn the_level_is_raised_once_and_never_lowered() {
     let mut rig = rig_at(1);
     rig.core.refuse_puts(Some(Refusal::LogFull));
-    assert_eq!(rig.core.raise_level(&mut rig.decision), Err(Refusal::LogFull));
+    assert_eq!(
+        rig.core.raise_level(FORMAT_LEVEL_UNASKED, &mut rig.decision),
+        Err(Refusal::LogFull)
+    );
     rig.core.refuse_puts(None);
     rig.instant = false;
     raise(&mut rig);
     assert_eq!(rig.core.format_level(), 1, "in force when it is applied");
-    assert_eq!(rig.core.raise_level(&mut rig.decision), Ok(LevelRaise::OnItsWay));
+    assert_eq!(
+        rig.core.raise_level(FORMAT_LEVEL_UNASKED, &mut rig.decision),
+        Ok(LevelRaise::OnItsWay)
+    );
     assert!(rig.decision.facts.is_empty(), "it is on its way");
     rig.sync();
     assert_eq!((rig.core.format_level(), rig.last_facts.len()), (2, 1));
-    assert_eq!(rig.core.raise_level(&mut rig.decision), Ok(LevelRaise::InForce));
+    assert_eq!(
+        rig.core.raise_level(FORMAT_LEVEL_UNASKED, &mut rig.decision),
+        Ok(LevelRaise::InForce)
+    );
     assert!(rig.decision.facts.is_empty(), "nothing to say");
     let mut outputs = Outputs::default();
     rig.core.apply(rig.now, Fact::Level { level: 1 }, &mut outputs);
@@ -254,7 +265,7 @@ fn the_bytes_of_a_record_say_to_which_level_it_raises_its_log() {
     assert_eq!(raises_to(&bytes(&Fact::Committed { operations: 1 })), 1);
     assert_eq!(raises_to(&[]), 1);
     // One of a later version.
-    *level.last_mut().unwrap() += 1;
+    *level.last_mut().unwrap() = FORMAT_LEVEL + 1;
     assert_eq!(raises_to(&level), FORMAT_LEVEL);
 }
 

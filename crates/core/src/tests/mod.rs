@@ -6,6 +6,7 @@ mod eviction;
 mod expiry;
 mod filters;
 mod given_up;
+mod histories;
 mod history;
 mod keyed;
 mod large;

@@ -1,6 +1,6 @@
 //! MOVE QLOCAL: what is moved, in which order, and what stays.
 
-use towline_types::limits;
+use towline_types::{FORMAT_LEVEL_UNASKED, limits};
 
 use super::rig::{CLIENT, Rig, persistent};
 use crate::command::LocalChanges;
@@ -57,7 +57,7 @@ fn in_slices() -> Rig {
     });
     rig.define("A");
     rig.define("B");
-    rig.core.raise_level(&mut rig.decision).unwrap();
+    rig.core.raise_level(FORMAT_LEVEL_UNASKED, &mut rig.decision).unwrap();
     rig.carry_out();
     rig
 }

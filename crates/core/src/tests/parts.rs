@@ -1,5 +1,7 @@
 //! Commits in parts: whole or not at all, in order, and with the turns of others between.
 
+use towline_types::FORMAT_LEVEL_UNASKED;
+
 use super::rig::{CLIENT, OTHER, Rig, message, persistent, spec};
 use crate::command::{Define, DefineModel, LocalChanges};
 use crate::object::ObjectType;
@@ -15,7 +17,7 @@ fn rig() -> Rig {
     let mut rig = Rig::with(Limits { committed_at_once_max: 10, ..Limits::default() });
     rig.define("Q");
     rig.define("R");
-    rig.core.raise_level(&mut rig.decision).unwrap();
+    rig.core.raise_level(FORMAT_LEVEL_UNASKED, &mut rig.decision).unwrap();
     rig.carry_out();
     rig
 }

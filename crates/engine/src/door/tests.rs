@@ -6,6 +6,8 @@ use towline_core::{NewMessage, Pages as Trust};
 use towline_log::{Disk, Listener, LogId, MemoryDisk, Pages, Recovery};
 use towline_node::{PutTo, Response, Restart};
 
+use towline_types::{FORMAT_LEVEL_UNASKED, LevelRaise};
+
 use super::*;
 use crate::settings::{options, rules};
 use crate::workers::WorkQueues;
@@ -183,14 +185,20 @@ fn a_raised_format_level_is_said_when_its_record_is_durable() {
     let bench = Bench::new();
     let said = || bench.door.with_inner(|inner| inner.level_said);
     bench.disk.hold_syncs();
-    assert_eq!(bench.door.raise_format_level(), LevelRaise::OnItsWay);
-    assert_eq!((said(), bench.door.raise_format_level()), (1, LevelRaise::OnItsWay));
+    assert_eq!(bench.door.raise_format_level(FORMAT_LEVEL_UNASKED), LevelRaise::OnItsWay);
+    assert_eq!(
+        (said(), bench.door.raise_format_level(FORMAT_LEVEL_UNASKED)),
+        (1, LevelRaise::OnItsWay)
+    );
     assert_eq!(bench.door.look(|instance| instance.runs_pending()), 1, "it is decided once");
     bench.disk.open_gate();
-    while bench.door.look(|instance| instance.format_level()) < FORMAT_LEVEL {
+    while bench.door.look(|instance| instance.format_level()) < FORMAT_LEVEL_UNASKED {
         std::thread::yield_now();
     }
-    assert_eq!((said(), bench.door.raise_format_level()), (FORMAT_LEVEL, LevelRaise::InForce));
+    assert_eq!(
+        (said(), bench.door.raise_format_level(FORMAT_LEVEL_UNASKED)),
+        (FORMAT_LEVEL_UNASKED, LevelRaise::InForce)
+    );
 }
 
 /// When it is appended at last, the readers of the log may be others.
@@ -201,11 +209,11 @@ fn no_format_level_is_decided_while_runs_wait_for_the_log() {
     while !bench.stalled() {
         bench.put(LOGGED, true, PUT_BYTES);
     }
-    assert_eq!(bench.door.raise_format_level(), LevelRaise::Refused);
+    assert_eq!(bench.door.raise_format_level(FORMAT_LEVEL_UNASKED), LevelRaise::Refused);
     bench.disk.open_gate();
     while bench.door.look(|instance| instance.runs_pending()) > 0 {
         std::thread::yield_now();
     }
     assert_eq!(bench.door.look(|instance| instance.format_level()), 1);
-    assert_eq!(bench.door.raise_format_level(), LevelRaise::OnItsWay);
+    assert_eq!(bench.door.raise_format_level(FORMAT_LEVEL_UNASKED), LevelRaise::OnItsWay);
 }

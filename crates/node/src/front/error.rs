@@ -20,7 +20,9 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         R::PutInhibited(_) | R::GetInhibited(_) | R::AlreadyExists(_) | R::WrongType { .. } => {
             condition::NOT_ALLOWED
         }
-        R::ObjectOpen(_) | R::NotEmpty { .. } | R::Uncommitted(_) => condition::PRECONDITION_FAILED,
+        R::ObjectOpen(_) | R::NotEmpty { .. } | R::Uncommitted(_) | R::NoHistory { .. } => {
+            condition::PRECONDITION_FAILED
+        }
         R::QueueFull { .. }
         | R::UnitTooManyMessages { .. }
         | R::UnitsTooManyPuts { .. }
@@ -33,7 +35,7 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         R::UnitTooOld { .. } => condition::TRANSACTION_TIMEOUT,
         R::UnitHeldLog { .. } | R::UnitDoomed => condition::TRANSACTION_ROLLBACK,
         R::UnknownUnit => condition::TRANSACTION_UNKNOWN_ID,
-        R::Ending => condition::CONNECTION_FORCED,
+        R::Ending | R::NotLive { .. } => condition::CONNECTION_FORCED,
         R::NotAuthorized(_) => condition::UNAUTHORIZED_ACCESS,
         R::Deleted(_) => condition::RESOURCE_DELETED,
         R::MessageDamaged { .. } => condition::INTERNAL_ERROR,

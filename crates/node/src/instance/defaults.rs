@@ -2,10 +2,9 @@
 //!
 //! Not here: which ones (the daemon says so).
 
-use towline_core::DanglingNames;
-use towline_core::Refusal;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
+use towline_core::{DanglingNames, Decision, Principal, QueueManager, Refusal};
 use towline_types::{LevelRaise, Time};
 
 use super::{Instance, Outbound};
@@ -29,7 +28,7 @@ impl Instance {
         self.rules.format_level()
     }
 
-    /// Raises the format level of the log to the newest that this program knows.
+    /// Raises the format level of the log to this one, which this program must know.
     ///
     /// # Errors
     /// The log has no free space, or is behind: nothing is decided, so that the readers of the log
@@ -37,15 +36,30 @@ impl Instance {
     pub fn raise_format_level(
         &mut self,
         now: Time,
+        to: u8,
         journal: &dyn Journal,
         out: &mut Outbound,
     ) -> Result<LevelRaise, Refusal> {
         if self.is_stalled() {
             return Err(Refusal::LogFull);
         }
-        let raised = self.rules.raise_level(&mut self.decision);
+        self.decide_for_process(now, journal, out, |rules, decision| {
+            rules.raise_level(to, decision)
+        })
+    }
+
+    /// Decides what the process itself asks for, and carries it out.
+    pub(crate) fn decide_for_process<R>(
+        &mut self,
+        now: Time,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+        decide: impl FnOnce(&mut QueueManager, &mut Decision) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        assert_eq!(self.decision.principal, Principal::Internal, "it is not between requests");
+        let decided = decide(&mut self.rules, &mut self.decision);
         self.carry_out(now, None, journal, out);
-        raised
+        decided
     }
 
     /// Defines a local queue that every new queue manager has.

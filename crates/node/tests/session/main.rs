@@ -10,6 +10,7 @@ mod any_frames;
 mod arriving;
 mod asking;
 mod full;
+mod histories;
 mod holdings;
 mod late_answers;
 mod log;

@@ -7,7 +7,7 @@ use towline_admin::status::Status;
 use towline_amqp::LinkId;
 use towline_core::{CommitId, ConnectionId, Fact, MessageSequence, NewMessage, QueueId, UnitId};
 use towline_node::{Input, PutTo, Request, Response};
-use towline_types::{Lsn, Payload, limits};
+use towline_types::{FORMAT_LEVEL_UNASKED, Lsn, Payload, limits};
 
 use crate::rig::{Client, Rig};
 use crate::text::message;
@@ -52,7 +52,7 @@ fn durable(rig: &mut Rig) -> Vec<u64> {
 fn rig() -> Rig {
     let mut rig = Rig::new();
     rig.define("Q");
-    rig.instance.raise_format_level(rig.now, &rig.log, &mut rig.out).unwrap();
+    rig.instance.raise_format_level(rig.now, FORMAT_LEVEL_UNASKED, &rig.log, &mut rig.out).unwrap();
     durable(&mut rig);
     rig.out.routed.clear();
     rig

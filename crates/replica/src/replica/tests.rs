@@ -22,7 +22,7 @@ use towline_os::task::{Handle, sleep};
 use towline_replication::copy::{CopySource, give as give_copy};
 use towline_replication::membership;
 use towline_standby::Home;
-use towline_types::{FORMAT_LEVEL, Payload};
+use towline_types::{FORMAT_LEVEL_UNASKED, Payload};
 
 use super::*;
 
@@ -340,5 +340,5 @@ fn one_that_restarts_says_the_format_level_of_all_that_its_log_has() {
     };
     assert_eq!(crash::in_process(&files, 2, says).unwrap(), (1, 1));
     crash::in_process(&files, 3, || ends(puts(1, 10))).unwrap();
-    assert_eq!(crash::in_process(&files, 4, says).unwrap(), (1, FORMAT_LEVEL));
+    assert_eq!(crash::in_process(&files, 4, says).unwrap(), (1, FORMAT_LEVEL_UNASKED));
 }

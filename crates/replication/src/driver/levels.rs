@@ -5,15 +5,18 @@
 //!
 //! Invariants: a level that is *announced* is about to be appended here, and one that is *stored*
 //! may be in the log of this instance; both are said in hellos, and an instance that does not read
-//! them gets nothing of the log, and is not listened to. A level is announced only while this
-//! instance is active and each other configured one is connected, in both directions, and reads it.
-//! One that is not there keeps the group where it is.
+//! them gets nothing of the log, and is not listened to. The level that is *wanted* is the one that
+//! a log has without being asked, and a later one once this is one of two regions. It is announced
+//! only while this instance is active and each other configured one is connected, in both
+//! directions, and reads it. One that is not there keeps the group where it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use towline_link::Peer;
 use towline_os::sync::Mutex;
-use towline_types::{Batch, FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
+use towline_types::{
+    Batch, FORMAT_LEVEL, FORMAT_LEVEL_FIRST, FORMAT_LEVEL_UNASKED, FormatLevels, LevelRaise,
+};
 
 use super::Driver;
 
@@ -24,8 +27,10 @@ pub(crate) struct KnownLevels {
     stored: AtomicU8,
     /// By peer: what is connected under its name does not read what the log may hold.
     is_excluded: Vec<AtomicBool>,
-    /// This instance is active, and has applied the newest level.
-    is_in_force: AtomicBool,
+    /// The level that this instance wants the log to have when it is active.
+    wanted: AtomicU8,
+    /// The level that this instance has applied while it was active.
+    in_force: AtomicU8,
 }
 
 struct LevelTable {
@@ -43,9 +48,9 @@ impl LevelTable {
         self.stored.max(self.announced)
     }
 
-    fn reads_newest(&self, peer: Peer) -> bool {
+    fn reads(&self, peer: Peer, wanted: u8) -> bool {
         let ends = self.read[peer];
-        ends.iter().all(|read| read.is_some_and(|level| level >= FORMAT_LEVEL))
+        ends.iter().all(|read| read.is_some_and(|level| level >= wanted))
     }
 }
 
@@ -60,7 +65,8 @@ impl KnownLevels {
             table: Mutex::new(table),
             stored: AtomicU8::new(FORMAT_LEVEL_FIRST),
             is_excluded: (0..members).map(|_| AtomicBool::new(false)).collect(),
-            is_in_force: AtomicBool::new(false),
+            wanted: AtomicU8::new(FORMAT_LEVEL_UNASKED),
+            in_force: AtomicU8::new(FORMAT_LEVEL_FIRST),
         }
     }
 
@@ -81,13 +87,17 @@ impl KnownLevels {
         self.is_excluded[peer].load(Ordering::Acquire)
     }
 
-    /// Every other one is connected and reads the newest level: it is announced.
-    fn announce(&self, this: Peer) -> bool {
+    fn wanted(&self) -> u8 {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    /// Every other one is connected and reads this level: it is announced.
+    fn announce(&self, this: Peer, wanted: u8) -> bool {
         self.change(|table| {
             let mut others = (0..table.read.len()).filter(|peer| *peer != this);
-            let all_read = others.all(|peer| table.reads_newest(peer));
+            let all_read = others.all(|peer| table.reads(peer, wanted));
             if all_read {
-                table.announced = FORMAT_LEVEL;
+                table.announced = wanted;
             }
             all_read
         })
@@ -152,15 +162,27 @@ impl Driver {
         format!("the log has, or gets, format level {level}, and '{name}' does not read that")
     }
 
-    /// The instances that are not known to read the newest level, while it is not in the log.
+    /// Has this instance, when it is active, raise the level of the log to this one, once all
+    /// others read it. A lower one than is wanted already changes nothing.
+    ///
+    /// # Panics
+    /// This program does not read it.
+    pub fn wants_level(&self, level: u8) {
+        assert!(level <= FORMAT_LEVEL, "a log at level {level} could not be read again");
+        self.levels.wanted.fetch_max(level, Ordering::AcqRel);
+    }
+
+    /// The instances that are not known to read the level that is wanted, while it is not in the
+    /// log.
     #[must_use]
     pub fn keeps_level_down(&self) -> Vec<Peer> {
-        if self.stored_level() >= FORMAT_LEVEL {
+        let wanted = self.levels.wanted();
+        if self.stored_level() >= wanted {
             return Vec::new();
         }
         let table = self.levels.table.lock();
         let others = (0..table.read.len()).filter(|peer| *peer != self.this());
-        others.filter(|peer| !table.reads_newest(*peer)).collect()
+        others.filter(|peer| !table.reads(*peer, wanted)).collect()
     }
 
     /// Their names.
@@ -171,23 +193,24 @@ impl Driver {
     }
 
     /// Has the active instance raise the level, if this is it and all others are connected and read
-    /// the newest one. To be called again and again: an absent instance, or a full log, is looked
-    /// at anew.
+    /// the one that is wanted. To be called again and again: an absent instance, or a full log, is
+    /// looked at anew.
     pub fn raise_level_if_all_read(&self) {
         let Some(active) = self.active() else { return };
-        if self.levels.is_in_force.load(Ordering::Acquire) {
+        let wanted = self.levels.wanted();
+        if self.levels.in_force.load(Ordering::Acquire) >= wanted {
             return;
         }
         // Said from here on: an earlier version that comes now would not read what is appended.
-        if !self.levels.announce(self.this()) {
+        if !self.levels.announce(self.this(), wanted) {
             return;
         }
-        match active.raise_format_level() {
+        match active.raise_format_level(wanted) {
             LevelRaise::InForce => {
-                self.note_level(FORMAT_LEVEL);
-                self.levels.is_in_force.store(true, Ordering::Release);
+                self.note_level(wanted);
+                self.levels.in_force.fetch_max(wanted, Ordering::AcqRel);
             }
-            LevelRaise::OnItsWay => self.note_level(FORMAT_LEVEL),
+            LevelRaise::OnItsWay => self.note_level(wanted),
             LevelRaise::Refused => {}
         }
         // What the log has speaks for itself now, and what it refused it does not have.

@@ -458,7 +458,7 @@ impl ActiveInstance for Serving {
         0
     }
 
-    fn raise_format_level(&self) -> LevelRaise {
+    fn raise_format_level(&self, _to: u8) -> LevelRaise {
         LevelRaise::Refused
     }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towline_os::simulated::World;
-use towline_types::{FORMAT_LEVEL, SeededRandom};
+use towline_types::{FORMAT_LEVEL_UNASKED, SeededRandom};
 
 use crate::agenda::Agenda;
 use crate::client::Client;
@@ -302,7 +302,7 @@ impl Cluster {
             let opened = live.board.opened.lock();
             opened.as_ref().map(|opened| opened.driver.levels().in_force)
         });
-        let raised = levels.filter(|level| *level == FORMAT_LEVEL).count() as u64;
+        let raised = levels.filter(|level| *level == FORMAT_LEVEL_UNASKED).count() as u64;
         *self.happened.entry("instances with format level 2").or_default() += raised;
         let promises = self.shared.kept_promises.load(std::sync::atomic::Ordering::Relaxed);
         *self.happened.entry("terms and votes found synced").or_default() += promises;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use towline_core::{ConnectionId, NewMessage, PageRequest};
 use towline_group::Input as MemberInput;
 use towline_node::{ImagePlan, Input, Outbound, PutTo, Request, Response, RoutedResponse};
-use towline_types::{Lsn, PageRef, Payload};
+use towline_types::{FORMAT_LEVEL_UNASKED, Lsn, PageRef, Payload};
 
 use super::{ADMINISTRATOR, At, Event, SCRATCH, World, tell};
 use crate::client::{Answer, queue_name};
@@ -215,7 +215,12 @@ impl World {
         };
         let mut out = std::mem::take(&mut active.out);
         // Without space for it the next tick tries again.
-        let raised = active.instance.raise_format_level(local, &active.journal, &mut out);
+        let raised = active.instance.raise_format_level(
+            local,
+            FORMAT_LEVEL_UNASKED,
+            &active.journal,
+            &mut out,
+        );
         active.is_level_raised = raised.is_ok();
         self.take_outbound(at, &mut out);
         if let Some(active) = self.process(at).and_then(|process| process.active()) {

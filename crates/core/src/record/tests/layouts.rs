@@ -1,5 +1,7 @@
 //! The bytes of both layouts, and what is refused of the fields of the second.
 
+use towline_types::{History, HistoryId};
+
 use super::*;
 use crate::record::fields::{FieldForm, FieldNumber, LISTS};
 
@@ -40,6 +42,18 @@ fn grouped() -> Header {
     Header { group: GROUP, group_sequence: 7, deliver_at, ..Header::default() }
 }
 
+fn first_history() -> History {
+    let id = HistoryId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    let (live, cause) = ("E".to_owned(), String::new());
+    History { id, parent: None, fork: Lsn(0), live, began: Time(5), cause }
+}
+
+fn second_history() -> History {
+    let (live, cause) = ("\u{e9}".to_owned(), "wxy".to_owned());
+    let parent = Some(first_history().id);
+    History { id: HistoryId([0x11; 16]), parent, fork: Lsn(300), live, began: Time(5), cause }
+}
+
 /// Why these bytes are refused.
 fn refusal(text: &str) -> RecordError {
     decode(&hex(text), Lsn(0)).unwrap_err()
@@ -71,6 +85,18 @@ fn the_bytes_of_layout_2_do_not_change() {
         (
             Fact::Completed { commit: CommitId(7), operations: 3, first: MessageSequence(300) },
             "af 07 05 07 09 03 0d ac02",
+        ),
+        (
+            Fact::HistoryBegun { history: Box::new(first_history()), first: None },
+            "b0 17 07 10 00010203040506070809 0a0b0c0d0e0f 13 01 45 15 05",
+        ),
+        (
+            Fact::HistoryBegun {
+                history: Box::new(second_history()),
+                first: Some(MessageSequence(300)),
+            },
+            "b0 35 07 10 11111111111111111111111111111111 \
+             0b 10 000102030405060708090a0b0c0d0e0f 0d ac02 13 02 c3a9 15 05 1b 03 777879 1d ac02",
         ),
         (
             Fact::Moved {
@@ -106,7 +132,7 @@ fn what_a_later_version_wrote_is_refused_as_such_and_never_skipped() {
     for (text, later) in [
         ("c2 03 05", Some(LaterFormat::Version(3))),
         ("e2 03 05", Some(LaterFormat::Version(4))),
-        ("b0 01 04", Some(LaterFormat::Kind(16))),
+        ("b1 01 04", Some(LaterFormat::Kind(17))),
         ("bf 01 04", Some(LaterFormat::Kind(31))),
         // Reserved numbers, and one beyond all, in each form and at the end of known ones.
         ("a1 01 01 02 94 01 02 17 00 68 69", unknown("a message", 5)),
@@ -120,7 +146,8 @@ fn what_a_later_version_wrote_is_refused_as_such_and_never_skipped() {
         ("af 05 05 07 09 01 10", unknown("a completed commit", 4)),
         ("a2 03 05 01 04", unknown("another record", 1)),
         ("aa 01 02 05 01", unknown("another record", 1)),
-        ("ad 02 05 03", Some(LaterFormat::Level(3))),
+        ("ad 02 05 04", Some(LaterFormat::Level(4))),
+        ("b0 16 07 10 00000000000000000000000000000000 13 01 41 20", unknown("a history", 8)),
         ("ad 03 05 80 02", Some(LaterFormat::Level(256))),
     ] {
         let error = refusal(text);
@@ -147,6 +174,13 @@ fn fields_have_one_spelling() {
         ("ad 02 05 01", "a field that says nothing"),
         ("ad 02 05 00", "a field that says nothing"),
         ("ae 04 05 07 09 00", "a field that says nothing"),
+        ("b0 05 13 01 45 15 05", "a history without a name"),
+        ("b0 16 07 0f 000102030405060708090a0b0c0d0e 13 01 45 15 05", "the name of a history has"),
+        ("b0 15 07 10 000102030405060708090a0b0c0d0e0f 13 00 69", "a field that says nothing"),
+        ("b0 12 07 10 000102030405060708090a0b0c0d0e0f", "a history beyond its bounds"),
+        // The first one of a log that does not begin at its beginning.
+        ("b0 17 07 10 000102030405060708090a0b0c0d0e0f 0d 07 13 01 45", "a history beyond its"),
+        ("b0 15 07 10 000102030405060708090a0b0c0d0e0f 13 01 ff", "text that is not UTF-8"),
         ("ae 02 09 01", "a commit without a number"),
         ("af 02 09 01", "a commit without a number"),
         ("ae 08 05 07 09 8080808010", "a number of more than 32"),

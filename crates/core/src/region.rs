@@ -1,0 +1,154 @@
+//! The histories of the log, and whether this instance may decide: its group is live in the newest
+//! one, or is in none.
+//!
+//! A history that names another group as live is the last thing that is decided in this log until a
+//! next one names this group. From its decision on (not only from when it is applied) each request
+//! is refused, and what the queue manager would log by itself is left: messages that expired stay,
+//! and so do backouts. What the other group decides is applied here by what is not the active
+//! instance, as ever.
+//!
+//! Not here: when a history begins (the daemon decides that), and its bytes (`record`).
+//!
+//! Invariant: nothing is added to a decision while the log is closed.
+
+use towline_types::{Histories, History, RegionRole};
+
+use crate::request::Decision;
+use crate::{MessageSequence, QueueManager, Refusal};
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Region {
+    /// Of what was applied.
+    histories: Histories,
+    /// Decided, and not applied yet.
+    on_its_way: Option<Box<History>>,
+    /// Name of the group of this instance.
+    own: Option<Box<str>>,
+    /// Another group is live.
+    is_closed: bool,
+}
+
+impl Region {
+    pub(crate) fn histories(&self) -> &Histories {
+        &self.histories
+    }
+
+    pub(crate) fn own(&self) -> Option<&str> {
+        self.own.as_deref()
+    }
+
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        self.on_its_way.is_some()
+    }
+
+    /// Whether this instance may decide nothing.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The newest one, decided or applied.
+    pub(crate) fn newest(&self) -> Option<&History> {
+        self.on_its_way.as_deref().or_else(|| self.histories.newest())
+    }
+
+    /// As an image has them.
+    pub(crate) fn restore(&mut self, histories: Histories) {
+        assert!(self.histories.is_empty(), "an image comes first");
+        self.histories = histories;
+        self.look();
+    }
+
+    pub(crate) fn decide(&mut self, history: History) {
+        assert!(self.on_its_way.is_none(), "one history begins at a time");
+        self.on_its_way = Some(Box::new(history));
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let own = self.own.as_deref();
+        let other = |newest: &History| own.is_some_and(|own| own != newest.live);
+        self.is_closed = self.newest().is_some_and(other);
+    }
+}
+
+impl QueueManager {
+    /// Says of which group this instance is. Without it, it is in none, and may decide whatever the
+    /// histories of its log say: it is a copy that serves on its own.
+    pub fn set_group(&mut self, name: &str) {
+        self.region.own = Some(name.into());
+        self.region.look();
+    }
+
+    /// The histories of the log, as applied.
+    #[must_use]
+    pub fn histories(&self) -> &Histories {
+        self.region.histories()
+    }
+
+    /// What a group is in the newest history that was applied.
+    #[must_use]
+    pub fn region_role(&self, group: &str) -> RegionRole {
+        self.region.histories.role_of(group)
+    }
+
+    /// What the group of this instance is.
+    #[must_use]
+    pub fn own_region_role(&self) -> RegionRole {
+        self.region.own().map_or(RegionRole::NoRegion, |own| self.region_role(own))
+    }
+
+    /// Whether a history is decided and not applied yet.
+    #[must_use]
+    pub fn has_history_on_its_way(&self) -> bool {
+        self.region.is_on_its_way()
+    }
+
+    /// Whether another group is live, as decided or applied: this instance refuses each request.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.region.is_closed()
+    }
+
+    /// Every deciding call that may be refused starts with this, or with
+    /// [`QueueManager::check_open`] if it decides no fact.
+    pub(crate) fn begin(&self, out: &mut Decision) -> Result<(), Refusal> {
+        self.begin_unasked(out);
+        self.check_open()
+    }
+
+    /// Every other one.
+    pub(crate) fn begin_unasked(&self, out: &mut Decision) {
+        out.begin(self.region.is_closed());
+    }
+
+    /// # Errors
+    /// Another group is live.
+    pub(crate) fn check_open(&self) -> Result<(), Refusal> {
+        match self.region.newest() {
+            Some(newest) if self.region.is_closed() => {
+                Err(Refusal::NotLive { live: newest.live.clone() })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether what the queue manager would log by itself is left at present.
+    pub(crate) fn logs_nothing(&self) -> bool {
+        self.log_wait.waits() || self.region.is_closed()
+    }
+
+    pub(crate) fn apply_history(&mut self, history: History, first: Option<MessageSequence>) {
+        if let Err(fault) = self.region.histories.push(history) {
+            unreachable!("a history that does not fit was decided: {fault}")
+        }
+        let applied = self.region.histories.newest();
+        let on_its_way = self.region.on_its_way.take();
+        let is_own = on_its_way.is_none_or(|begun| Some(&*begun) == applied);
+        assert!(is_own, "another history was applied than the one on its way");
+        if let Some(first) = first {
+            self.next.sequence = self.next.sequence.max(first.0);
+        }
+        self.region.look();
+    }
+}

@@ -1,0 +1,80 @@
+//! The histories of the log, as the surroundings of an instance need them.
+//!
+//! Not here: when one begins (the daemon), what it means (`towline_core`).
+
+use towline_admin::status::{HistoryRow, RegionStatus, RoleChangeRow};
+use towline_core::{BeginHistory, Refusal};
+use towline_types::{Histories, History, Time};
+
+use crate::instance::{Instance, Outbound};
+use crate::journal::Journal;
+
+impl Instance {
+    /// See [`towline_core::QueueManager::set_group`].
+    pub fn set_group(&mut self, name: &str) {
+        self.rules.set_group(name);
+    }
+
+    /// The histories of the log, as applied.
+    #[must_use]
+    pub fn histories(&self) -> &Histories {
+        self.rules.histories()
+    }
+
+    /// See [`towline_core::QueueManager::is_closed`].
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.rules.is_closed()
+    }
+
+    /// Begins a history: see [`towline_core::QueueManager::begin_history`]. It has begun when
+    /// [`Instance::histories`] has it.
+    ///
+    /// # Errors
+    /// As there; and while runs wait for the log: it is not to be appended at a time that is not
+    /// known, when it cannot be taken back.
+    pub fn begin_history(
+        &mut self,
+        now: Time,
+        begin: &BeginHistory,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> Result<(), Refusal> {
+        if self.is_stalled() {
+            return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
+        }
+        self.decide_for_process(now, journal, out, |rules, decision| {
+            rules.begin_history(begin, decision)
+        })
+    }
+
+    /// The histories for the status; `None`: the log has none.
+    #[must_use]
+    pub fn region_status(&self) -> Option<RegionStatus> {
+        let histories = self.rules.histories();
+        let newest = histories.newest()?;
+        Some(RegionStatus {
+            role: self.rules.own_region_role().as_str().to_owned(),
+            history: newest.id.to_string(),
+            live: newest.live.clone(),
+            closed: self.rules.is_closed(),
+            histories: histories.count(),
+            chain: histories.iter().map(history_row).collect(),
+            role_changes: histories.role_changes().map(role_change_row).collect(),
+        })
+    }
+}
+
+fn history_row(history: &History) -> HistoryRow {
+    HistoryRow { history: history.id.to_string(), fork: history.fork.to_string() }
+}
+
+fn role_change_row(history: &History) -> RoleChangeRow {
+    RoleChangeRow {
+        history: history.id.to_string(),
+        fork: history.fork.to_string(),
+        live: history.live.clone(),
+        began_at: history.began.as_millis(),
+        cause: history.cause.clone(),
+    }
+}
