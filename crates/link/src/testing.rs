@@ -15,6 +15,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use tempfile::TempDir;
+use towline_config::RegionCiphers;
 use towline_group::Start;
 use towline_types::FormatLevels;
 
@@ -204,6 +205,7 @@ impl Authority {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
+            ciphers: RegionCiphers::Any,
         };
         let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
         // Each file is replaced whole: a reader finds the old one or the new one meanwhile.
@@ -250,6 +252,7 @@ impl Bench {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
+            ciphers: RegionCiphers::Any,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use towline_group::{HardState, MemberId};
 
-use towline_config::{Config, GroupConfig};
+use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_link::{INTERVAL, TIMEOUT, Terms};
 
 /// The terms of this instance, for a log with extents of so many bytes. Format levels change while
@@ -21,15 +21,68 @@ pub fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> Terms {
     terms.mention(INTERVAL, group.heartbeat_interval_ms);
     terms.mention(TIMEOUT, group.heartbeat_timeout_ms);
     terms.mention("group.preferred_location", &group.preferred_location);
-    let manager = &config.queue_manager;
-    terms.mention("queue_manager.deadq", &manager.deadq);
-    terms.mention("queue_manager.maxmsgl", manager.maxmsgl);
-    terms.mention("queue_manager.maxumsgs", manager.maxumsgs);
-    terms.mention("queue_manager.unit_bytes_max", manager.unit_bytes_max);
-    terms.mention("queue_manager.unit_age_max_s", manager.unit_age_max_s);
-    terms.mention("queue_manager.expired_to_deadq", manager.expired_to_deadq);
-    terms.mention("the number of listeners", config.listener.len());
+    for (key, value) in seen_by_clients(config) {
+        terms.mention(key, value);
+    }
+    terms.mention("group.role", group.role.name());
+    terms.mention("group.region_ciphers", group.region_ciphers);
+    let of_region = group.member.iter().filter_map(|member| member.region_address.as_deref());
+    let of_region = of_region.collect::<Vec<_>>().join(", ");
+    terms.mention("group.member.region_address", bounded(of_region));
+    let recovery = group.recovery.as_ref().map_or_else(|| "none".to_owned(), in_words);
+    terms.mention("group.recovery", bounded(recovery));
     terms
+}
+
+/// What clients notice when another instance, or another region, becomes active: key and value.
+pub(crate) fn seen_by_clients(config: &Config) -> Vec<(&'static str, String)> {
+    let manager = &config.queue_manager;
+    vec![
+        ("queue_manager.deadq", manager.deadq.clone()),
+        ("queue_manager.maxmsgl", manager.maxmsgl.to_string()),
+        ("queue_manager.maxumsgs", manager.maxumsgs.to_string()),
+        ("queue_manager.unit_bytes_max", manager.unit_bytes_max.to_string()),
+        ("queue_manager.unit_age_max_s", manager.unit_age_max_s.to_string()),
+        ("queue_manager.expired_to_deadq", manager.expired_to_deadq.to_string()),
+        ("the number of listeners", config.listener.len().to_string()),
+    ]
+}
+
+/// `[group.recovery]` as one text: name and addresses, and what is not as by default.
+fn in_words(recovery: &RecoveryConfig) -> String {
+    let mut words = format!("{} at {}", recovery.name, recovery.addresses.join(", "));
+    let default = RecoveryConfig::default();
+    let (values, defaults) = (recovery.shared_values(), default.shared_values());
+    for ((key, value), (_, by_default)) in values.iter().zip(defaults) {
+        if *value != by_default {
+            words += &format!(", {key} {value}");
+        }
+    }
+    if !recovery.enabled {
+        words += ", not enabled";
+    }
+    if recovery.log_bytes_behind_max != default.log_bytes_behind_max {
+        words += &format!(", log_bytes_behind_max {}", recovery.log_bytes_behind_max);
+    }
+    if !recovery.clients.is_empty() {
+        let clients: Vec<String> = recovery.clients.iter().map(|list| list.join(" ")).collect();
+        words += &format!(", clients {}", clients.join(", "));
+    }
+    words
+}
+
+/// Longest of the texts about the other region that a hello has space for, beside everything else.
+const REGION_TEXT_BYTES_MAX: usize = 180;
+
+/// The text; of a longer one its beginning and a checksum of all of it, so that two that differ
+/// still do.
+fn bounded(text: String) -> String {
+    if text.len() <= REGION_TEXT_BYTES_MAX {
+        return text;
+    }
+    let checksum = format!(" ... {:08x}", crc32c::crc32c(text.as_bytes()));
+    let end = text.floor_char_boundary(REGION_TEXT_BYTES_MAX - checksum.len());
+    format!("{}{checksum}", text.get(..end).unwrap_or_default())
 }
 
 /// What was kept by the process before, read by this one. That a vote was given counts; for which
