@@ -141,7 +141,8 @@ impl RegionAgreement {
         values.push(("log.reserve_bytes".into(), config.log.reserve_bytes.to_string()));
         let of_clients = seen_by_clients(config).into_iter();
         values.extend(of_clients.map(|(key, value)| (key.to_owned(), value)));
-        let region_addresses = group.member.iter().filter_map(|member| member.region_address.clone());
+        let region_addresses =
+            group.member.iter().filter_map(|member| member.region_address.clone());
         let own_clients = group.member.iter().map(|member| member.clients.clone());
         RegionAgreement {
             queue_manager: moment.queue_manager.to_owned(),
@@ -207,8 +208,7 @@ impl RegionAgreement {
         let byte = |bytes: &[u8], tag| bytes.first().copied().ok_or(RegionAgreementError::Cut(tag));
         let levels = fields.get(5)?;
         let mut numbers = fields.get(6)?;
-        let mut number =
-            || numbers.try_get_u64_le().map_err(|_| RegionAgreementError::Cut(6));
+        let mut number = || numbers.try_get_u64_le().map_err(|_| RegionAgreementError::Cut(6));
         Ok(RegionAgreement {
             queue_manager: fields.text(1)?,
             group: fields.text(2)?,

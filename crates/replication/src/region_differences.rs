@@ -64,14 +64,8 @@ const CONSEQUENCES: &[(&str, &str)] = &[
         "group.recovery.log_bytes_behind_max",
         "after a switch an outage of the link that recovery rides out now may need a rebase",
     ),
-    (
-        "queue_manager.maxmsgl",
-        "after a switch messages may be refused that were taken before",
-    ),
-    (
-        "queue_manager.deadq",
-        "after a switch undeliverable messages go to the other queue",
-    ),
+    ("queue_manager.maxmsgl", "after a switch messages may be refused that were taken before"),
+    ("queue_manager.deadq", "after a switch undeliverable messages go to the other queue"),
     ("the number of listeners", "after a switch clients find other listeners"),
     ("", "after a switch the other value holds"),
 ];
@@ -81,8 +75,7 @@ impl RegionAgreement {
     /// first.
     #[must_use]
     pub fn differences(&self, other: &RegionAgreement) -> Vec<RegionDifference> {
-        let [one, other] =
-            if self.group <= other.group { [self, other] } else { [other, self] };
+        let [one, other] = if self.group <= other.group { [self, other] } else { [other, self] };
         let mut found = DifferencesFound(Vec::new());
         found.names(one, other);
         found.logs(one, other);
