@@ -33,8 +33,11 @@ pub(super) const ALPN_STREAM: &[u8] = b"towline-stream";
 /// Where the PEM files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
+    /// Certificate chain, own certificate first.
     pub certificate: PathBuf,
+    /// Its private key.
     pub private_key: PathBuf,
+    /// The authorities that issue the certificates of the other ends.
     pub authorities: PathBuf,
     /// Cipher suites that a connection with them may use.
     pub ciphers: RegionCiphers,

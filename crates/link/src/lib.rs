@@ -73,7 +73,7 @@ pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
 pub use statistics::LinkState;
 pub use stream::LinkStream;
-pub use terms::{INTERVAL, TIMEOUT, Terms};
+pub use terms::{INTERVAL, TERMS_BYTES_MAX, TIMEOUT, Terms};
 pub use throttle::Throttle;
 
 use identity::TlsIdentity;

@@ -95,7 +95,79 @@ pub fn of_process_before(hard_state: HardState) -> HardState {
 
 #[cfg(test)]
 mod tests {
+    use towline_config::FirstRole;
+    use towline_link::TERMS_BYTES_MAX;
+
     use super::*;
+    use crate::region_agreement::tests::configuration;
+
+    fn terms_of(config: &Config) -> Terms {
+        terms(config, config.group.as_ref().unwrap(), 1 << 26)
+    }
+
+    #[test]
+    fn what_is_configured_of_another_region_is_said_and_differs_even_behind_what_has_space() {
+        let of = |keys: &str| terms_of(&configuration("west", "east", keys));
+        let by_default = of("");
+        let none = terms_of(&Config {
+            group: configuration("west", "east", "").group.map(|mut group| {
+                group.recovery = None;
+                group
+            }),
+            ..Config::default()
+        });
+        assert_ne!(by_default, none);
+        for keys in [
+            "window_bytes = 65536",
+            "enabled = false",
+            "log_bytes_behind_max = 67108864",
+            "clients = [[\"h:1\"]]",
+            "sync_consistency = \"eventual\"",
+        ] {
+            assert_ne!(of(keys), by_default, "{keys}");
+        }
+        let host = "h".repeat(200);
+        let far = |port: u16| of(&format!("clients = [[\"{host}:1\"], [\"{host}:{port}\"]]"));
+        assert_ne!(far(1), far(2), "behind what has space");
+        assert_eq!(far(1), far(1));
+        let mut other = configuration("west", "east", "");
+        other.group.as_mut().unwrap().role = FirstRole::Recovery;
+        assert_ne!(terms_of(&other), by_default);
+        let mut other = configuration("west", "east", "");
+        other.group.as_mut().unwrap().member[2].region_address = Some("elsewhere:1".into());
+        assert_ne!(terms_of(&other), by_default);
+    }
+
+    #[test]
+    fn the_terms_of_the_longest_configuration_fit_into_a_hello() {
+        let name = |letter: &str| letter.repeat(48);
+        let host = "h".repeat(250);
+        let mut text = format!(
+            "[queue_manager]\ndeadq = \"{}\"\nmaxumsgs = 999999999\nunit_age_max_s = 604800\n\
+             unit_bytes_max = {}\n[group]\nname = \"{}\"\ninstance = \"{}\"\nrole = \"recovery\"\n\
+             certificate = \"a.pem\"\nprivate_key = \"k.pem\"\nauthorities = \"c.pem\"\n\
+             preferred_location = \"{}\"\nheartbeat_interval_ms = 10000\n\
+             heartbeat_timeout_ms = 60000\nregion_ciphers = \"TLS_CHACHA20_POLY1305_SHA256\"\n",
+            "D".repeat(300),
+            i64::MAX,
+            name("w"),
+            name("a"),
+            name("a")
+        );
+        for instance in ["a", "b", "c"] {
+            text += &format!(
+                "[[group.member]]\nname = \"{}\"\naddress = \"{instance}:1\"\n\
+                 region_address = \"{instance}{host}:2\"\n",
+                name(instance)
+            );
+        }
+        text += &format!(
+            "[group.recovery]\nname = \"{}\"\naddresses = [\"x{host}:2\", \"y{host}:2\"]\n",
+            name("e")
+        );
+        let bytes = terms_of(&Config::parse(&text).unwrap()).bytes();
+        assert!(bytes <= TERMS_BYTES_MAX, "{bytes} bytes");
+    }
 
     #[test]
     fn a_vote_of_the_process_before_counts_but_for_no_number() {

@@ -1,4 +1,4 @@
-//! What two groups tell each other of their configurations when they connect, and its bytes. All
+//! What two groups say of their configurations when they connect, and its bytes. All
 //! numbers are little-endian.
 //!
 //! ```text

@@ -5,8 +5,8 @@
 //! All others are warnings: they can be mended on one instance after the other, and most of them
 //! show only after a switch, when it is too late to think about them.
 //!
-//! Not here: what is compared (`region_agreement`), histories and roles. Invariant: both groups come
-//! to the same list, in the same words.
+//! Not here: what is compared (`region_agreement`), histories and roles. Invariant: both groups
+//! come to the same list, in the same words.
 
 use std::cmp::Ordering;
 use std::fmt;

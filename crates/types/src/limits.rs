@@ -119,7 +119,7 @@ pub const REGION_WINDOW_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Log that live keeps for recovery when neither `log_bytes_behind_max` nor `log_bytes_max` is
 /// configured: as much as for an instance of the group.
 pub const REGION_BEHIND_BYTES_DEFAULT: u64 = 16 * 1024 * 1024 * 1024;
-/// What two regions tell each other of their configuration: three instances with addresses of full
+/// What a region says to the other of its configuration: three instances with addresses of full
 /// length for all listeners, their own and the other group's, take 28 KiB.
 pub const REGION_AGREEMENT_BYTES_MAX: usize = 32 * 1024;
 /// Age at which an open unit of work is rolled back unless configured otherwise.
