@@ -33,9 +33,9 @@ pub(super) const ALPN_STREAM: &[u8] = b"towline-stream";
 /// Where the PEM files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// Certificate chain, own certificate first.
+    /// The chain that this instance shows, its own certificate first.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of that certificate.
     pub private_key: PathBuf,
     /// The authorities that issue the certificates of the other ends.
     pub authorities: PathBuf,

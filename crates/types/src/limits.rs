@@ -297,14 +297,6 @@ pub const CREDIT_OF_CONNECTION_MAX: u32 = 10_000;
 /// The least share: so few messages are less work than the link that they come on.
 pub const PRODUCER_CREDIT_MIN: u32 = 10;
 
-const _: () = assert!(REGION_SHORT_RETRY_MS_DEFAULT >= REGION_SHORT_RETRY_MS_MIN);
-const _: () = assert!(REGION_SHORT_RETRY_MS_DEFAULT <= REGION_LONG_RETRY_MS_DEFAULT);
-const _: () = assert!(REGION_WINDOW_BYTES_MIN <= REGION_WINDOW_BYTES_DEFAULT);
-// Two groups with addresses for links and clients, and 2 KiB for all else.
-const _: () = assert!(
-    2 * REGION_ADDRESSES_MAX * (1 + REGION_CLIENTS_MAX) * (2 + REGION_ADDRESS_BYTES_MAX) + 2_048
-        <= REGION_AGREEMENT_BYTES_MAX
-);
 const _: () = assert!(MEDIUM_MESSAGE_BYTES_MAX <= MEDIUM_MESSAGES_BYTES_MAX / 8);
 const _: () = assert!(LOG_CAUGHT_UP_BYTES < LOG_BEHIND_BYTES);
 const _: () = assert!(LOG_SHARE_BYTES <= LOG_SHARES_BYTES_MAX / 8);
@@ -332,3 +324,11 @@ const _: () = assert!(PRODUCER_CREDIT <= CREDIT_OF_CONNECTION_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(REGION_SHORT_RETRY_MS_DEFAULT >= REGION_SHORT_RETRY_MS_MIN);
+const _: () = assert!(REGION_SHORT_RETRY_MS_DEFAULT <= REGION_LONG_RETRY_MS_DEFAULT);
+const _: () = assert!(REGION_WINDOW_BYTES_MIN <= REGION_WINDOW_BYTES_DEFAULT);
+// Two groups with addresses for links and clients, and 2 KiB for all else.
+const _: () = assert!(
+    2 * REGION_ADDRESSES_MAX * (1 + REGION_CLIENTS_MAX) * (2 + REGION_ADDRESS_BYTES_MAX) + 2_048
+        <= REGION_AGREEMENT_BYTES_MAX
+);
