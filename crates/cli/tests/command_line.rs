@@ -468,6 +468,51 @@ fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
 }
 
 #[test]
+fn what_an_instance_would_show_another_region_is_part_of_the_check_of_its_group() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let names = ["--instances", "a,b,c"];
+    for group in ["G", "X"] {
+        let out = format!("{out}/{group}");
+        let of = ["group", "certificates", "--out", &out, "--group", group];
+        towline(&[&of[..], &names].concat()).assert().success();
+    }
+    let config = folder.path().join("a.toml");
+    let check = |region: &str, more: &[&str]| {
+        let mut text = format!(
+            "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = \"{out}/G/a.pem\"\n\
+             private_key = \"{out}/G/a-key.pem\"\nauthorities = \"{out}/G/authority.pem\"\n{region}"
+        );
+        for (name, port) in [("a", 97), ("b", 98), ("c", 99)] {
+            text += &format!(
+                "[[group.member]]\nname = \"{name}\"\naddress = \"127.0.0.9:{port}\"\n\
+                 region_address = \"127.0.0.1:{port}\"\n"
+            );
+        }
+        text += "[group.recovery]\nname = \"X\"\naddresses = [\"127.0.0.2:5800\"]\n";
+        std::fs::write(&config, text).unwrap();
+        let arguments = [&["group", "check", config.to_str().unwrap()], more].concat();
+        towline(&arguments).assert()
+    };
+    let said = text(&check("", &[]).success());
+    let line = "other region: group 'X' at 127.0.0.2:5800; its link comes in at 127.0.0.1:97; this \
+                group begins as live; cipher suites any; certificate valid until";
+    assert!(said.contains(line), "{said}");
+    let document = text(&check("role = \"recovery\"\n", &["--json"]).success());
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let region = &document["region"];
+    assert_eq!((&region["group"], &region["begins_as"]), (&"X".into(), &"recovery".into()));
+    assert_eq!(region["addresses"][0]["found"][0], "127.0.0.2");
+    let of_other = format!(
+        "region_certificate = \"{out}/X/a.pem\"\nregion_private_key = \"{out}/X/a-key.pem\"\n"
+    );
+    let refused = check(&of_other, &[]).code(1).get_output().stderr.clone();
+    let refused = String::from_utf8(refused).unwrap();
+    assert!(refused.contains("other region: certificate"), "{refused}");
+    assert!(refused.contains("not for 'QM1.G.a'"), "{refused}");
+}
+
+#[test]
 fn help_is_as_wide_as_the_terminal() {
     for command in ["run", "put", "load", "backup", "group", "instance"] {
         let help = text(&towline(&["help", command]).env("COLUMNS", "80").assert().success());

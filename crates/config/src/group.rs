@@ -9,15 +9,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::floating::FloatingConfig;
+use super::host_port::{check_name, is_same_address, split, wildcard_port};
+use super::region::{FirstRole, RecoveryConfig, RegionCiphers, check_address};
 use super::within;
+use towline_types::limits;
 
 /// Instances of a group. Two of three are the quorum.
 const MEMBERS: usize = 3;
-/// Bytes of a name of a group or an instance: it becomes part of a certificate's common name, which
-/// holds 64 (RFC 5280, ub-common-name).
-const NAME_BYTES_MAX: usize = 48;
-/// The longest frame that may be left uncompressed by the threshold.
-const COMPRESSION_THRESHOLD_MAX: u64 = 1 << 30;
 /// A day.
 const PREFERRED_DELAY_MS_MAX: u64 = 86_400_000;
 
@@ -59,13 +57,39 @@ pub struct GroupConfig {
     /// The address that the active instance holds; none: there is no such thing.
     #[serde(default)]
     pub floating: Option<FloatingConfig>,
+    /// GroupRole: what the group begins as while it has no log.
+    #[serde(default)]
+    pub role: FirstRole,
+    /// GroupCertificateLabel: PEM file with the certificate chain that this instance shows to the
+    /// other region; none: `certificate`.
+    #[serde(default)]
+    pub region_certificate: Option<PathBuf>,
+    /// PEM file with its private key; goes with `region_certificate`.
+    #[serde(default)]
+    pub region_private_key: Option<PathBuf>,
+    /// PEM file with the authorities that issue the certificates of the other group's instances;
+    /// none: `authorities`.
+    #[serde(default)]
+    pub region_authorities: Option<PathBuf>,
+    /// GroupCipherSpec: which cipher suites the link to the other region may use.
+    #[serde(default)]
+    pub region_ciphers: RegionCiphers,
+    /// NativeHARecoveryGroup: the group of the other region; none: there is no other region.
+    #[serde(default)]
+    pub recovery: Option<RecoveryConfig>,
 }
 
 impl GroupConfig {
     /// With its files as a process sees them that was started in `folder`.
     #[must_use]
     pub fn seen_from(mut self, folder: &Path) -> GroupConfig {
-        for file in [&mut self.certificate, &mut self.private_key, &mut self.authorities] {
+        let own = [&mut self.certificate, &mut self.private_key, &mut self.authorities];
+        let of_region = [
+            &mut self.region_certificate,
+            &mut self.region_private_key,
+            &mut self.region_authorities,
+        ];
+        for file in own.into_iter().chain(of_region.into_iter().flatten()) {
             *file = folder.join(&*file);
         }
         self
@@ -84,6 +108,10 @@ pub struct MemberConfig {
     /// clients that ask to be redirected; empty or left out: the listener's own address.
     #[serde(default)]
     pub clients: Vec<String>,
+    /// GroupLocalAddress: host and port where the link of the other region comes in at this
+    /// instance.
+    #[serde(default)]
+    pub region_address: Option<String>,
 }
 
 fn heartbeat_interval_ms() -> u64 {
@@ -163,7 +191,7 @@ impl GroupConfig {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
-        name("group.name", &self.name)?;
+        check_name("group.name", &self.name)?;
         if self.member.len() != MEMBERS {
             return Err(format!(
                 "[[group.member]] is given {} times; a group has {MEMBERS} instances, this one included",
@@ -171,7 +199,7 @@ impl GroupConfig {
             ));
         }
         for (at, member) in self.member.iter().enumerate() {
-            name("group.member.name", &member.name)?;
+            check_name("group.member.name", &member.name)?;
             host_and_port("address", member, &member.address)?;
             for clients in member.clients.iter().filter(|clients| !clients.is_empty()) {
                 host_and_port("clients", member, clients)?;
@@ -190,7 +218,7 @@ impl GroupConfig {
         within("group.heartbeat_timeout_ms", self.heartbeat_timeout_ms, least, 60_000)?;
         within("group.retry_interval_ms", self.retry_interval_ms, 1, 1_000)?;
         let threshold = self.compression_threshold;
-        within("group.compression_threshold", threshold, 0, COMPRESSION_THRESHOLD_MAX)?;
+        within("group.compression_threshold", threshold, 0, limits::COMPRESSION_THRESHOLD_MAX)?;
         let preferred = &self.preferred_location;
         if !preferred.is_empty() && self.position(preferred).is_none() {
             return Err(format!(
@@ -198,18 +226,70 @@ impl GroupConfig {
             ));
         }
         within("group.preferred_delay_ms", self.preferred_delay_ms, 0, PREFERRED_DELAY_MS_MAX)?;
-        self.floating.as_ref().map_or(Ok(()), FloatingConfig::check)
+        self.floating.as_ref().map_or(Ok(()), FloatingConfig::check)?;
+        self.check_region()
     }
-}
 
-fn name(key: &str, value: &str) -> Result<(), String> {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if value.is_empty() || value.len() > NAME_BYTES_MAX || !value.chars().all(fits) {
-        return Err(format!(
-            "{key} = '{value}': must be 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'"
-        ));
+    /// Checks what is about the other region.
+    fn check_region(&self) -> Result<(), String> {
+        if self.region_certificate.is_some() != self.region_private_key.is_some() {
+            return Err("group.region_certificate and region_private_key go together".into());
+        }
+        let given = self.check_region_addresses()?;
+        let Some(recovery) = &self.recovery else {
+            return match self.role {
+                FirstRole::Live => Ok(()),
+                FirstRole::Recovery => Err("group.role = 'recovery' needs [group.recovery], \
+                                            which names the group whose log this one receives"
+                    .into()),
+            };
+        };
+        if !given {
+            return Err(
+                "[group.recovery] needs group.member.region_address of each member: where \
+                        the link of the other region comes in"
+                    .into(),
+            );
+        }
+        let of_links = self.member.iter().map(|member| member.address.as_str());
+        let of_region = self.member.iter().filter_map(|member| member.region_address.as_deref());
+        recovery.check(&self.name, &of_links.chain(of_region).collect::<Vec<_>>())
     }
-    Ok(())
+
+    /// Checks the addresses for the other region; whether there are any.
+    fn check_region_addresses(&self) -> Result<bool, String> {
+        for (at, member) in self.member.iter().enumerate() {
+            let Some(address) = &member.region_address else { continue };
+            let key = format!("group.member.region_address of {}", member.name);
+            check_address(&key, address)?;
+            let before = self.member.get(..at).unwrap_or_default();
+            let is_taken = |other: &MemberConfig| {
+                let other = other.region_address.as_deref();
+                other.is_some_and(|other| is_same_address(other, address))
+            };
+            // All addresses of each machine: those of another machine.
+            if wildcard_port(address).is_none() && before.iter().any(is_taken) {
+                return Err(format!("{key} = '{address}' is given twice"));
+            }
+            if self.member.iter().any(|other| is_same_address(&other.address, address)) {
+                return Err(format!(
+                    "{key} = '{address}' is the address of links inside the group: the other region \
+                     needs another port"
+                ));
+            }
+        }
+        let missing = self.member.iter().find(|member| member.region_address.is_none());
+        match missing {
+            None => Ok(true),
+            Some(_) if self.member.iter().all(|member| member.region_address.is_none()) => {
+                Ok(false)
+            }
+            Some(MemberConfig { name, .. }) => Err(format!(
+                "group.member.region_address of {name} is missing: it is given for all members or \
+                 for none"
+            )),
+        }
+    }
 }
 
 fn host_and_port(key: &str, member: &MemberConfig, value: &str) -> Result<(), String> {
@@ -218,14 +298,6 @@ fn host_and_port(key: &str, member: &MemberConfig, value: &str) -> Result<(), St
         return Err(format!("group.member.{key} = '{value}' of {name}: must be host:port"));
     }
     Ok(())
-}
-
-/// Host (an address of version 6 without its brackets) and port of `host:port`.
-pub fn split(address: &str) -> Option<(&str, u16)> {
-    let (host, port) = address.rsplit_once(':')?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let (host, port) = (bare.unwrap_or(host), port.parse::<u16>().ok()?);
-    (!host.is_empty() && port != 0).then_some((host, port))
 }
 
 #[cfg(test)]
@@ -265,7 +337,6 @@ mod tests {
         assert_eq!((group.floating, group.member[2].clients.len()), (None, 0));
         let group = Config::parse(&clients("[\"\", \"h:1\"]")).unwrap().group.unwrap();
         assert_eq!(group.member[2].clients, ["", "h:1"]);
-        assert_eq!(super::split("[::1]:5672"), Some(("::1", 5_672)));
     }
 
     #[test]

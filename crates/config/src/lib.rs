@@ -6,7 +6,9 @@
 mod client_network;
 mod floating;
 mod group;
+mod host_port;
 mod keys;
+mod region;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,8 +19,9 @@ use towline_types::limits;
 
 pub use client_network::client_network;
 pub use floating::{FloatingAddress, FloatingConfig};
-pub use group::split;
 pub use group::{GroupConfig, MemberConfig};
+pub use host_port::{is_same_address, split, wildcard_port};
+pub use region::{FirstRole, RecoveryConfig, RegionCiphers, RetryReporting, SyncConsistency};
 
 /// Model of queues that `auto_define` makes, unless the rule names another.
 pub const DEFAULT_LOCAL_MODEL: &str = "SYSTEM.DEFAULT.LOCAL.MODEL";
@@ -396,6 +399,9 @@ impl Config {
         }
         if let Some(group) = &self.group {
             group.check()?;
+            if let Some(recovery) = &group.recovery {
+                recovery.check_log(&self.log)?;
+            }
         }
         for (at, listener) in self.listener.iter().enumerate() {
             listener.check()?;

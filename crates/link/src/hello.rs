@@ -383,6 +383,27 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_names_and_reports_fit_beside_terms_of_full_length() {
+        let mut longest = Terms::default();
+        while longest.bytes() < crate::TERMS_BYTES_MAX {
+            let left = crate::TERMS_BYTES_MAX - longest.bytes() - 3;
+            longest.mention("", "v".repeat(left.min(200)));
+        }
+        assert_eq!(longest.bytes(), crate::TERMS_BYTES_MAX);
+        let client = Some(IpAddr::from([0xff; 16]));
+        let relayed = Matter::Stream(StreamPurpose::Relay { listener: 1, client });
+        let mut hello = hello(relayed);
+        hello.terms = longest.with_levels(FormatLevels { in_force: u8::MAX, read: u8::MAX });
+        let noted = hello.known.noted[0];
+        hello.known.noted = vec![noted; towline_group::Starts::SAID_MAX];
+        // Group and instance have 48 bytes at most; all three are parts of a common name.
+        hello.queue_manager = "q".repeat(64);
+        (hello.group, hello.instance) = ("g".repeat(48), "i".repeat(48));
+        hello.build = "100.100.100-release".into();
+        assert_eq!(read(&hello.encode(), false).unwrap(), hello);
+    }
+
+    #[test]
     fn every_hello_and_every_answer_comes_back() {
         let client = |client| StreamPurpose::Relay { listener: 3, client };
         for purpose in [

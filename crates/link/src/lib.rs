@@ -71,7 +71,7 @@ pub use connections::{Connections, OpeningStream};
 pub use frame::{BODY_BYTES_MAX, FrameBody, FrameCost, OWN_KINDS};
 pub use handshakes::part;
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
-pub use identity::{IdentityFiles, check, expires};
+pub use identity::{IdentityFiles, check, check_region, expires};
 pub use known::StartsReport;
 pub use region::{
     Intake, LinkId, RegionConnection, RegionHello, RegionInbox, RegionLink, RegionLinkState,
@@ -82,7 +82,7 @@ pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
 pub use statistics::LinkState;
 pub use stream::LinkStream;
-pub use terms::{INTERVAL, TIMEOUT, Terms};
+pub use terms::{INTERVAL, TERMS_BYTES_MAX, TIMEOUT, Terms};
 pub use throttle::Throttle;
 
 use identity::TlsIdentity;

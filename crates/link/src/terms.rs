@@ -28,6 +28,10 @@ pub const TIMEOUT: &str = "group.heartbeat_timeout_ms";
 /// is late makes an election.
 const SIGNS_MIN: u32 = 2;
 
+/// Bytes that the terms of a configuration may take in a hello, those of levels not counted: the
+/// longest names and reports fit beside them.
+pub const TERMS_BYTES_MAX: usize = 1_400;
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
@@ -50,6 +54,14 @@ impl Terms {
     /// One that should be.
     pub fn mention(&mut self, name: &str, value: impl ToString) {
         self.add(name, value.to_string(), false);
+    }
+
+    /// What they take in a hello.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let mut body = Vec::new();
+        self.encode(&mut body);
+        body.len()
     }
 
     /// With the format levels of this moment.

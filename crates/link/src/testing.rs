@@ -17,6 +17,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use tempfile::TempDir;
+use towline_config::RegionCiphers;
 use towline_group::Start;
 use towline_types::FormatLevels;
 
@@ -196,6 +197,7 @@ impl Authority {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
+            ciphers: RegionCiphers::Any,
         }
     }
 

@@ -38,5 +38,5 @@ pub use run::run;
 pub use run_args::RunArgs;
 pub use shell::shell_word;
 pub use towline_engine::{backup, inspection, missing_extents};
-pub use towline_link::check as check_group;
+pub use towline_link::{check as check_group, check_region};
 pub use towline_standby::log_folder;

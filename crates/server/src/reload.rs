@@ -227,11 +227,12 @@ pub(crate) struct OpenKey {
     pub(crate) mode: String,
 }
 
-/// Those that a configuration names, of listeners and of the group.
+/// Those that a configuration names, of listeners, of the group and for the other region.
 pub(crate) fn open_keys(config: &Config) -> Vec<OpenKey> {
     let of_listeners = config.listener.iter().filter_map(|listener| listener.private_key.as_ref());
     let of_group = config.group.iter().map(|group| &group.private_key);
-    let mut keys: Vec<_> = of_listeners.chain(of_group).collect();
+    let of_region = config.group.iter().filter_map(|group| group.region_private_key.as_ref());
+    let mut keys: Vec<_> = of_listeners.chain(of_group).chain(of_region).collect();
     keys.sort();
     keys.dedup();
     let open = keys.into_iter().filter_map(|file| {
@@ -322,6 +323,27 @@ mod tests {
             assert!(why.contains(part), "no '{part}' in: {why}");
         }
         assert!(changed.is_empty(), "{changed:?}");
+    }
+
+    #[test]
+    fn the_private_key_for_the_other_region_is_looked_at_too() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("region.key");
+        std::fs::write(&key, "").unwrap();
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
+        let member = |name: &str| {
+            format!("[[group.member]]\nname = \"{name}\"\naddress = \"{name}.example:1\"\n")
+        };
+        let text = format!(
+            "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = \"a.pem\"\nprivate_key = \"k\"\n\
+             authorities = \"c.pem\"\nregion_certificate = \"r.pem\"\nregion_private_key = {key:?}\n{}",
+            ["a", "b", "c"].map(member).concat()
+        );
+        let open = open_keys(&Config::parse(&text).unwrap());
+        let files: Vec<_> = open.iter().map(|open| open.file.as_str()).collect();
+        assert_eq!(files, [key.to_str().unwrap()]);
     }
 
     #[test]

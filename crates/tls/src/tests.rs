@@ -14,7 +14,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use rustls::{CipherSuite, ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use tempfile::TempDir;
 
 use super::*;
@@ -311,10 +311,40 @@ fn a_listener_takes_clients_with_and_without_a_certificate_and_no_certificate_of
 fn a_mutual_server_needs_a_certificate_of_its_authorities() {
     let (bed, other) = (Bed::new(), Bed::new());
     let (identity, trusted) = (bed.identity(), bed.trusted());
-    let server = || mutual_server(&identity, &trusted).unwrap();
+    let server = || mutual_server(&identity, &trusted, None).unwrap();
     let alice = Some(Arc::from("alice"));
-    assert_eq!(handshake(mutual_client(&identity, &trusted), server()), Ok(alice));
+    assert_eq!(handshake(mutual_client(&identity, &trusted, None), server()), Ok(alice));
     assert!(handshake(client(&trusted, None), server()).is_err());
-    assert!(handshake(mutual_client(&other.identity(), &trusted), server()).is_err());
-    assert!(handshake(mutual_client(&identity, &other.trusted()), server()).is_err());
+    assert!(handshake(mutual_client(&other.identity(), &trusted, None), server()).is_err());
+    assert!(handshake(mutual_client(&identity, &other.trusted(), None), server()).is_err());
+}
+
+#[test]
+fn a_suite_that_one_end_demands_is_used_and_two_ends_that_demand_others_do_not_connect() {
+    let bed = Bed::new();
+    let (identity, trusted) = (bed.identity(), bed.trusted());
+    let connects = |ends: [Option<CipherSuite>; 2]| {
+        let [here, there] = ends;
+        let server = mutual_server(&identity, &trusted, there).unwrap();
+        handshake(mutual_client(&identity, &trusted, here), server).is_ok()
+    };
+    let suites = [
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+        CipherSuite::TLS13_AES_256_GCM_SHA384,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+    for one in suites {
+        assert!(connects([Some(one), None]) && connects([None, Some(one)]), "{one:?}");
+        for other in suites {
+            assert_eq!(connects([Some(one), Some(other)]), one == other, "{one:?} {other:?}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "no cipher suite of TLS 1.3 is left")]
+fn a_suite_of_another_version_is_no_setting() {
+    let bed = Bed::new();
+    let older = CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256;
+    drop(mutual_client(&bed.identity(), &bed.trusted(), Some(older)));
 }

@@ -86,6 +86,45 @@ pub const LOG_PRESSURE_PERCENT: u64 = 80;
 /// Used part of the recovery log, in percent, above which log is no longer retained for a replica
 /// that is receiving a copy: the queue manager goes on, and the replica needs another copy.
 pub const LOG_HOLD_PERCENT: u64 = 80;
+/// The longest frame between instances that may be left uncompressed by the threshold.
+pub const COMPRESSION_THRESHOLD_MAX: u64 = 1 << 30;
+/// Addresses of another region's group that are configured: one for each of its instances.
+pub const REGION_ADDRESSES_MAX: usize = 3;
+/// Longest `host:port` that is said to another region: a DNS name of 253 (RFC 1035), and a port.
+pub const REGION_ADDRESS_BYTES_MAX: usize = 259;
+/// Addresses at which clients find one instance of another region, one for each of its listeners.
+pub const REGION_CLIENTS_MAX: usize = 16;
+/// StatusInterval can be so long: an hour. Beyond it the backlog that live shows means nothing.
+pub const REGION_STATUS_INTERVAL_MS_MAX: u64 = 3_600_000;
+/// StatusCommitThreshold unless configured otherwise: with 1 MiB the published test of IBM MQ had a
+/// backlog of 14 MB; with its default, which is none, 1,200 MB.
+pub const REGION_STATUS_COMMIT_BYTES_DEFAULT: u64 = 1024 * 1024;
+/// ShortRetryTimer unless configured otherwise, in milliseconds, as in IBM MQ.
+pub const REGION_SHORT_RETRY_MS_DEFAULT: u64 = 2_500;
+/// The least it can be.
+pub const REGION_SHORT_RETRY_MS_MIN: u64 = 100;
+/// ShortRetryCount unless configured otherwise: a minute of them. IBM MQ publishes none.
+pub const REGION_SHORT_RETRIES_DEFAULT: u32 = 24;
+/// The most it can be, as SHORTRTY of channels in IBM MQ.
+pub const REGION_SHORT_RETRIES_MAX: u32 = 999_999_999;
+/// LongRetryTimer unless configured otherwise, in milliseconds, as in IBM MQ.
+pub const REGION_LONG_RETRY_MS_DEFAULT: u64 = 60_000;
+/// The least it can be.
+pub const REGION_LONG_RETRY_MS_MIN: u64 = 1_000;
+/// The most that either timer can be: an hour.
+pub const REGION_RETRY_MS_MAX: u64 = 3_600_000;
+/// Bytes of log on their way to another region unless configured otherwise: 400 MB/s at 40 ms.
+pub const REGION_WINDOW_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
+/// The least it can be. A longer batch goes alone.
+pub const REGION_WINDOW_BYTES_MIN: u64 = 64 * 1024;
+/// The most it can be: what waits in memory for one link.
+pub const REGION_WINDOW_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Log that live keeps for recovery when neither `log_bytes_behind_max` nor `log_bytes_max` is
+/// configured: as much as for an instance of the group.
+pub const REGION_BEHIND_BYTES_DEFAULT: u64 = 16 * 1024 * 1024 * 1024;
+/// What a region says to the other of its configuration: three instances with addresses of full
+/// length for all listeners, their own and the other group's, take 28 KiB.
+pub const REGION_AGREEMENT_BYTES_MAX: usize = 32 * 1024;
 /// Age at which an open unit of work is rolled back unless configured otherwise.
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// Open units of work of one connection.
@@ -326,3 +365,11 @@ const _: () = assert!(ROLE_CHANGES_SHOWN <= HISTORIES_MAX);
 const _: () =
     assert!((GROUP_NAME_BYTES_MAX + HISTORY_CAUSE_BYTES_MAX + 96) as u64 <= FIELD_BYTES_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(REGION_SHORT_RETRY_MS_DEFAULT >= REGION_SHORT_RETRY_MS_MIN);
+const _: () = assert!(REGION_SHORT_RETRY_MS_DEFAULT <= REGION_LONG_RETRY_MS_DEFAULT);
+const _: () = assert!(REGION_WINDOW_BYTES_MIN <= REGION_WINDOW_BYTES_DEFAULT);
+// Two groups with addresses for links and clients, and 2 KiB for all else.
+const _: () = assert!(
+    2 * REGION_ADDRESSES_MAX * (1 + REGION_CLIENTS_MAX) * (2 + REGION_ADDRESS_BYTES_MAX) + 2_048
+        <= REGION_AGREEMENT_BYTES_MAX
+);

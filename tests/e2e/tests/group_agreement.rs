@@ -126,17 +126,23 @@ fn an_instance_without_a_name_is_refused_with_what_to_do() -> Try {
 fn a_difference_that_does_no_harm_is_told_and_the_group_works() -> Try {
     let mut group = Group::plan(&Design::default())?;
     let config = group.site(1).config.clone();
+    let config = config.replacen("[group]\n", "[group]\nregion_ciphers = \"ANY_TLS13\"\n", 1);
     group.site_mut(1).config = format!("[queue_manager]\nmaxumsgs = 77\n{config}");
+    let other_region = "[group]\nregion_ciphers = \"TLS_AES_256_GCM_SHA384\"\n";
+    group.site_mut(2).config = group.site(2).config.replacen("[group]\n", other_region, 1);
     for instance in THREE {
         group.start(instance)?;
     }
     group.until_whole()?;
     let told = "TWL4120W";
     let why = "queue_manager.maxumsgs is '10000' at 'a' and '77' at 'b'";
+    let of_region = "group.region_ciphers is 'any' at 'a' and 'TLS_AES_256_GCM_SHA384' at 'c'";
     wait::until_true("a word about it", WHOLE_MAX, || {
         let log = group.site(0).log();
-        log.contains(told) && log.contains(why)
+        [told, why, of_region].iter().all(|part| log.contains(part))
     })?;
+    let log = group.site(0).log();
+    require!(!log.contains("region_ciphers is 'any' at 'a' and 'any'"), "{log}");
     let rows: Value = group.status(0)?["instances"].clone();
     require!(rows[1]["reason"] == "", "{rows}");
     Ok(())

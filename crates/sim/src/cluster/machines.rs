@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use towline_config::{Config, GroupConfig, MemberConfig};
+use towline_config::{Config, FirstRole, GroupConfig, MemberConfig, RegionCiphers};
 use towline_os::simulated::fs::{DiskTiming, FileSystem, Operation, OperationKind};
 use towline_os::simulated::{Process, ProcessEnd};
 use towline_types::SeededRandom;
@@ -162,6 +162,7 @@ impl Machine {
             name: name.to_owned(),
             address: format!("{name}:1"),
             clients: Vec::new(),
+            region_address: None,
         };
         let group = GroupConfig {
             name: "G".to_owned(),
@@ -177,6 +178,12 @@ impl Machine {
             preferred_location: String::new(),
             preferred_delay_ms: 30_000,
             floating: None,
+            role: FirstRole::Live,
+            region_certificate: None,
+            region_private_key: None,
+            region_authorities: None,
+            region_ciphers: RegionCiphers::Any,
+            recovery: None,
         };
         let mut config = Config::default();
         config.log.extent_bytes = EXTENT_BYTES;
