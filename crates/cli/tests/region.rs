@@ -47,16 +47,25 @@ fn the_example_of_the_guide_is_what_the_command_prints() {
     assert_eq!(text(&output), block(&guide, "text"), "{output:?}");
     assert_eq!(output.status.code(), Some(3));
     assert!(guide.contains("The exit code is 3, because"));
+    // What it says would fit, fits.
+    for option in ["--log-space 14GiB", "--bandwidth 90M"] {
+        assert!(guide.contains(&format!("`{option}`")), "{option}");
+        let (name, value) = option.split_once(' ').unwrap();
+        let at = words.iter().position(|word| *word == name).unwrap();
+        let mut changed = words.clone();
+        changed[at + 1] = value;
+        assert_eq!(towline(&changed[1..]).status.code(), Some(0), "{option}");
+    }
 }
 
 #[test]
 fn a_plan_that_fits_is_0_and_one_that_does_not_is_3() {
     for (more, code, shortage) in [
-        (&["--log-room", "8GiB"][..], 0, None),
+        (&["--log-space", "8GiB"][..], 0, None),
         (&["--bandwidth=10M"], 3, Some("line")),
         (&["--window=64KiB"], 3, Some("window")),
-        (&["--log-room=1GiB"], 3, Some("room_for_outage")),
-        (&["--log-room=8GiB", "--data=1T"], 3, Some("room_for_rebase")),
+        (&["--log-space=1GiB"], 3, Some("space_for_outage")),
+        (&["--log-space=8GiB", "--data=1T"], 3, Some("space_for_rebase")),
         (&["--removed", "2"], 2, None),
         (&["--rtt=40"], 2, None),
     ] {

@@ -8,7 +8,7 @@ use towline_types::limits::TRANSFER_BYTES_MAX;
 use crate::quantity::{bits_per_s, bytes, time};
 
 const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
-                               there is too little room in the log.";
+                               there is too little space in the log.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Region {
@@ -50,8 +50,8 @@ pub(crate) struct RegionPlan {
     pub(crate) window: u64,
     /// Log that live retains for recovery: log_bytes_behind_max of [group.recovery] [default: not
     /// compared]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) log_room: Option<u64>,
+    #[arg(long, alias = "log-room", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) log_space: Option<u64>,
     /// Bytes that a rebase copies: messages on the queues, the newest image and its pages [default:
     /// no rebase is planned]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

@@ -37,7 +37,7 @@ fn sizing(arguments: &RegionPlan) -> LinkSizing {
         compress: arguments.compress,
         write_s: arguments.write.as_secs_f64(),
         window_bytes: arguments.window as f64,
-        log_room_bytes: arguments.log_room.map(|bytes| bytes as f64),
+        log_space_bytes: arguments.log_space.map(|bytes| bytes as f64),
         data_bytes: arguments.data.map(|bytes| bytes as f64),
     }
 }
@@ -73,20 +73,23 @@ fn table(sizing: &LinkSizing, forecast: &LinkForecast) -> Vec<String> {
     }
     let outage = shown_time(sizing.outage_s);
     row("at risk after outage", at_risk(&forecast.after_outage));
-    row("log room for outage", format!("{} for {outage}", shown_bytes(forecast.outage_room_bytes)));
-    if let (Some(room), Some(outage_max_s)) = (sizing.log_room_bytes, forecast.outage_max_s) {
-        let text = format!("{} lasts {}", shown_bytes(room), shown_time(outage_max_s));
-        row("log room given", text);
+    row(
+        "log space for outage",
+        format!("{} for {outage}", shown_bytes(forecast.outage_space_bytes)),
+    );
+    if let (Some(space), Some(outage_max_s)) = (sizing.log_space_bytes, forecast.outage_max_s) {
+        let text = format!("{} lasts {}", shown_bytes(space), shown_time(outage_max_s));
+        row("log space given", text);
     }
     let drain = forecast.drain_s.map_or("never".to_owned(), shown_time);
     row("drained after outage", drain);
     if let Some(data) = sizing.data_bytes {
         let text = match &forecast.rebase {
             Some(rebase) => format!(
-                "{} for {}; log room {}",
+                "{} for {}; log space {}",
                 shown_time(rebase.time_s),
                 shown_bytes(data),
-                shown_bytes(rebase.log_room_bytes)
+                shown_bytes(rebase.log_space_bytes)
             ),
             None => "never ends".to_owned(),
         };
@@ -121,13 +124,13 @@ fn shortage_text(shortage: Shortage, forecast: &LinkForecast) -> String {
             format!("the line is too thin: {wanted} would do")
         }
         Shortage::Window => "window_bytes is too small for this rate".to_owned(),
-        Shortage::RoomForOutage => {
-            let wanted = shown_bytes(forecast.room_bytes());
-            format!("the log room is too small: {wanted} would do")
+        Shortage::SpaceForOutage => {
+            let wanted = shown_bytes(forecast.space_bytes());
+            format!("the log space is too small: {wanted} would do")
         }
-        Shortage::RoomForRebase => {
-            let wanted = shown_bytes(forecast.room_bytes());
-            format!("a rebase would never end: log room {wanted} would do")
+        Shortage::SpaceForRebase => {
+            let wanted = shown_bytes(forecast.space_bytes());
+            format!("a rebase would never end: log space {wanted} would do")
         }
     }
 }
@@ -158,8 +161,8 @@ fn described(sizing: &LinkSizing, forecast: &LinkForecast) -> Value {
             let id = match shortage {
                 Shortage::Line => "line",
                 Shortage::Window => "window",
-                Shortage::RoomForOutage => "room_for_outage",
-                Shortage::RoomForRebase => "room_for_rebase",
+                Shortage::SpaceForOutage => "space_for_outage",
+                Shortage::SpaceForRebase => "space_for_rebase",
             };
             json!({ "id": id, "text": shortage_text(*shortage, forecast) })
         })
@@ -189,15 +192,15 @@ fn described(sizing: &LinkSizing, forecast: &LinkForecast) -> Value {
         "at_risk": forecast.at_risk.as_ref().map(|[truly, _]| at_risk(truly)),
         "rpa": forecast.at_risk.as_ref().map(|[_, known]| at_risk(known)),
         "after_outage": at_risk(&forecast.after_outage),
-        "outage_log_room_bytes": forecast.outage_room_bytes,
+        "outage_log_space_bytes": forecast.outage_space_bytes,
         "outage_max_s": forecast.outage_max_s,
         "drain_s": forecast.drain_s,
         "rebase": forecast.rebase.map(|rebase| json!({
             "copy_s": rebase.copy_s,
             "time_s": rebase.time_s,
-            "log_room_bytes": rebase.log_room_bytes,
+            "log_space_bytes": rebase.log_space_bytes,
         })),
-        "log_room_bytes_needed": forecast.room_bytes(),
+        "log_space_bytes_needed": forecast.space_bytes(),
     })
 }
 
@@ -217,7 +220,7 @@ mod tests {
             compress: 1.0,
             write_s: 0.0,
             window_bytes: 1.0,
-            log_room_bytes: Some(0.0),
+            log_space_bytes: Some(0.0),
             data_bytes: Some(0.0),
         };
         let year_s = 31_536_000.0;
@@ -231,7 +234,7 @@ mod tests {
             compress: 255.0,
             write_s: year_s,
             window_bytes: 1e18,
-            log_room_bytes: Some(1e18),
+            log_space_bytes: Some(1e18),
             data_bytes: Some(1e18),
         };
         let wide = LinkSizing { rate: 1e6, size: 1e3, bits_per_s: 1e12, ..large };
@@ -255,7 +258,7 @@ mod tests {
             compress: 1.0,
             write_s: 0.001,
             window_bytes: 16.0 * 1024.0 * 1024.0,
-            log_room_bytes: None,
+            log_space_bytes: None,
             data_bytes: Some(1e9),
         };
         let lines = table(&sizing, &sizing.forecast());

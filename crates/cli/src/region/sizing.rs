@@ -1,7 +1,7 @@
 //! The formulas of `towline region plan`, explained in docs/guides/size-the-link-and-the-log.md.
 //!
 //! Bytes of log are counted as positions count them (whole blocks on the disk) where backlog,
-//! window and room in the log are meant, and as they are sent (without padding, compressed, with
+//! window and space in the log are meant, and as they are sent (without padding, compressed, with
 //! the headers of TLS and TCP) where the line is meant.
 //!
 //! Not here: options and tables. No I/O. All numbers are finite; times are seconds.
@@ -46,7 +46,7 @@ pub(super) struct LinkSizing {
     /// One synced write.
     pub(super) write_s: f64,
     pub(super) window_bytes: f64,
-    pub(super) log_room_bytes: Option<f64>,
+    pub(super) log_space_bytes: Option<f64>,
     pub(super) data_bytes: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct RebaseForecast {
     /// With the log that is written meanwhile, until recovery is in sync.
     pub(super) time_s: f64,
     /// Log that live retains meanwhile.
-    pub(super) log_room_bytes: f64,
+    pub(super) log_space_bytes: f64,
 }
 
 /// What comes of it.
@@ -93,8 +93,8 @@ pub(super) struct LinkForecast {
     /// At the end of the outage.
     pub(super) after_outage: AtRisk,
     /// Log that live must retain to ride it out, in whole extents.
-    pub(super) outage_room_bytes: f64,
-    /// The longest outage that the room given rides out.
+    pub(super) outage_space_bytes: f64,
+    /// The longest outage that the space given rides out.
     pub(super) outage_max_s: Option<f64>,
     /// Until the backlog of the outage is sent. `None`: never.
     pub(super) drain_s: Option<f64>,
@@ -111,10 +111,10 @@ pub(super) enum Shortage {
     Line,
     /// The log is more than the window lets through in a round trip.
     Window,
-    /// The room is less than an outage needs.
-    RoomForOutage,
-    /// The room is less than a rebase needs: it would be begun again and again.
-    RoomForRebase,
+    /// The space is less than an outage needs.
+    SpaceForOutage,
+    /// The space is less than a rebase needs: it would be begun again and again.
+    SpaceForRebase,
 }
 
 /// What fits, but not well.
@@ -154,7 +154,7 @@ impl LinkSizing {
             let copy_s = data / self.compress * LINE_FACTOR * 8.0 / self.bits_per_s;
             let kept = log_bytes_per_s * copy_s;
             let time_s = copy_s + kept / spare;
-            RebaseForecast { copy_s, time_s, log_room_bytes: in_extents(kept) }
+            RebaseForecast { copy_s, time_s, log_space_bytes: in_extents(kept) }
         });
         let mut forecast = LinkForecast {
             log_bytes_per_s,
@@ -165,10 +165,10 @@ impl LinkSizing {
             window_bytes: line_bytes_per_s * answer_s,
             at_risk,
             after_outage,
-            outage_room_bytes: in_extents(after_outage.bytes),
-            outage_max_s: self
-                .log_room_bytes
-                .map(|room| ((room - EXTENT_BYTES).max(0.0) / log_bytes_per_s - known_s).max(0.0)),
+            outage_space_bytes: in_extents(after_outage.bytes),
+            outage_max_s: self.log_space_bytes.map(|space| {
+                ((space - EXTENT_BYTES).max(0.0) / log_bytes_per_s - known_s).max(0.0)
+            }),
             drain_s: fits.then(|| after_outage.bytes / spare),
             rebase,
             shortages: Vec::new(),
@@ -209,21 +209,21 @@ impl LinkSizing {
         if self.window_bytes < forecast.window_bytes {
             warnings.push(LinkWarning::WindowBelowLine);
         }
-        let Some(room) = self.log_room_bytes else { return };
-        if room < forecast.outage_room_bytes {
-            shortages.push(Shortage::RoomForOutage);
+        let Some(space) = self.log_space_bytes else { return };
+        if space < forecast.outage_space_bytes {
+            shortages.push(Shortage::SpaceForOutage);
         }
-        if forecast.rebase.is_some_and(|rebase| room < rebase.log_room_bytes) {
-            shortages.push(Shortage::RoomForRebase);
+        if forecast.rebase.is_some_and(|rebase| space < rebase.log_space_bytes) {
+            shortages.push(Shortage::SpaceForRebase);
         }
     }
 }
 
 impl LinkForecast {
-    /// Room in the log for an outage and for a rebase.
-    pub(super) fn room_bytes(&self) -> f64 {
-        let rebase = self.rebase.map_or(0.0, |rebase| rebase.log_room_bytes);
-        self.outage_room_bytes.max(rebase)
+    /// Space in the log for an outage and for a rebase.
+    pub(super) fn space_bytes(&self) -> f64 {
+        let rebase = self.rebase.map_or(0.0, |rebase| rebase.log_space_bytes);
+        self.outage_space_bytes.max(rebase)
     }
 
     /// The bandwidth with which the line would not be tight.

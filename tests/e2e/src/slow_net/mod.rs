@@ -2,11 +2,11 @@
 //!
 //! Each connection that comes in is joined to one to the target. What it reads is written so much
 //! later (to some tens of microseconds: tokio's timer would be too coarse), and all connections of
-//! one way share so many bits a second, in turns. While a way is cut or stalled, nothing of it is read: bytes
-//! and ends wait in the sockets of the sender, as they would wait for TCP to send them again, and
-//! pass at the speed of the line when it is healed. What was on the way when it was cut is held. A
-//! reset takes the way of the bytes, with their delay; the order to reset ends all connections at
-//! once.
+//! one way share so many bits a second, in turns. While a way is cut or stalled, nothing of it is
+//! read: bytes and ends wait in the sockets of the sender, as they would wait for TCP to send them
+//! again, and pass at the speed of the line when it is healed. What was on the way when it was cut
+//! is held. A reset takes the way of the bytes, with their delay; the order to reset ends all
+//! connections at once.
 //!
 //! Memory is bounded, for each connection and way, by what is on such a line
 //! ([`Line`]: bandwidth and delay), and by 16 MiB; beyond it nothing is read.

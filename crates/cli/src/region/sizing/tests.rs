@@ -19,7 +19,7 @@ fn sizing() -> LinkSizing {
         compress: 1.0,
         write_s: 0.001,
         window_bytes: 16.0 * 1024.0 * 1024.0,
-        log_room_bytes: None,
+        log_space_bytes: None,
         data_bytes: None,
     }
 }
@@ -100,28 +100,28 @@ fn at_risk_is_what_was_committed_during_send_way_and_write() {
 }
 
 #[test]
-fn an_outage_needs_room_for_all_that_is_written_in_it_and_drains_with_what_is_spare() {
+fn an_outage_needs_space_for_all_that_is_written_in_it_and_drains_with_what_is_spare() {
     let forecast = sizing().forecast();
     let [_, known] = forecast.at_risk.unwrap();
     let backlog = (600.0 + known.age_s) * forecast.log_bytes_per_s;
     near(forecast.after_outage.bytes, backlog);
     let extent = 67_108_864.0;
-    near(forecast.outage_room_bytes, ((backlog / extent).ceil() + 1.0) * extent);
+    near(forecast.outage_space_bytes, ((backlog / extent).ceil() + 1.0) * extent);
     near(forecast.window_bytes, forecast.log_bytes_per_s / forecast.share * 0.041);
     let spare = forecast.log_bytes_per_s / forecast.share - forecast.log_bytes_per_s;
     near(forecast.drain_s.unwrap(), backlog / spare);
 }
 
 #[test]
-fn a_room_that_is_given_is_compared() {
-    let needed = sizing().forecast().outage_room_bytes;
-    let enough = LinkSizing { log_room_bytes: Some(needed), ..sizing() }.forecast();
+fn a_log_space_that_is_given_is_compared() {
+    let needed = sizing().forecast().outage_space_bytes;
+    let enough = LinkSizing { log_space_bytes: Some(needed), ..sizing() }.forecast();
     assert!(enough.shortages.is_empty() && enough.outage_max_s.unwrap() >= 600.0);
-    let less = LinkSizing { log_room_bytes: Some(needed - 1.0), ..sizing() }.forecast();
-    assert_eq!(less.shortages, [Shortage::RoomForOutage]);
-    let half = LinkSizing { log_room_bytes: Some(needed / 2.0), ..sizing() }.forecast();
+    let less = LinkSizing { log_space_bytes: Some(needed - 1.0), ..sizing() }.forecast();
+    assert_eq!(less.shortages, [Shortage::SpaceForOutage]);
+    let half = LinkSizing { log_space_bytes: Some(needed / 2.0), ..sizing() }.forecast();
     let lasts = LinkSizing { outage_s: half.outage_max_s.unwrap(), ..sizing() }.forecast();
-    assert!(lasts.outage_room_bytes <= needed / 2.0 + 2.0, "the outage that it lasts fits");
+    assert!(lasts.outage_space_bytes <= needed / 2.0 + 2.0, "the outage that it lasts fits");
 }
 
 #[test]
@@ -131,10 +131,11 @@ fn a_rebase_takes_the_copy_and_the_log_written_meanwhile() {
     let factor = 1_500.0 / 1_448.0 * 16_406.0 / 16_384.0;
     near(rebase.copy_s, 10e9 * factor * 8.0 / 50e6);
     near(rebase.time_s, rebase.copy_s / (1.0 - forecast.share));
-    assert!(rebase.log_room_bytes >= rebase.copy_s * forecast.log_bytes_per_s);
-    let room = Some(forecast.outage_room_bytes);
-    let little = LinkSizing { data_bytes: Some(10e9), log_room_bytes: room, ..sizing() }.forecast();
-    assert_eq!(little.shortages, [Shortage::RoomForRebase], "it would be begun again and again");
+    assert!(rebase.log_space_bytes >= rebase.copy_s * forecast.log_bytes_per_s);
+    let space = Some(forecast.outage_space_bytes);
+    let little =
+        LinkSizing { data_bytes: Some(10e9), log_space_bytes: space, ..sizing() }.forecast();
+    assert_eq!(little.shortages, [Shortage::SpaceForRebase], "it would be begun again and again");
 }
 
 #[test]
