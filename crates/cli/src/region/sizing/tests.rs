@@ -154,3 +154,22 @@ fn what_cannot_be_carried_is_said() {
     let squeezed = LinkSizing { bits_per_s: 18e6, compress: 2.0, ..sizing() }.forecast();
     assert!(squeezed.shortages.is_empty(), "what compresses by half takes half of the line");
 }
+
+#[test]
+fn the_guide_names_the_numbers_that_are_used() {
+    let guide = include_str!("../../../../../docs/guides/size-the-link-and-the-log.md");
+    let guide = guide.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        format!("at most {PUT_OVERHEAD_BYTES} bytes, a get at most {GET_BYTES}."),
+        format!("rate x (size + {PUT_OVERHEAD_BYTES} + removed x {GET_BYTES})"),
+        format!("blocks(records / batches + {BATCH_HEADER_BYTES})"),
+        format!("(records / batches + {BATCH_ON_LINE_BYTES}) / compress x {LINE_FACTOR:.4} x 8"),
+        format!("data / compress x {LINE_FACTOR:.4} x 8 / bandwidth"),
+        format!("headers add {:.1} %", (LINE_FACTOR - 1.0) * 100.0),
+        format!("Above {} % of the line", TIGHT_SHARE * 100.0),
+        format!("whole extents ({} MiB)", EXTENT_BYTES / 1_048_576.0),
+        format!("whole blocks of {} KiB", BLOCK_BYTES / 1_024.0),
+    ] {
+        assert!(guide.contains(&words), "{words}");
+    }
+}
