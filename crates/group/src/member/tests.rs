@@ -1,5 +1,6 @@
 //! Three members over a network and logs made of vectors.
 
+mod alone;
 mod lagging;
 mod meeting;
 mod missing_extents;
