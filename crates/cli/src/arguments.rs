@@ -85,7 +85,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         part: DiskPart,
     },
-    /// Prepare a group of three instances, or run one on this machine to try it
+    /// Prepare a group of instances, or run one on this machine to try it
     Group {
         #[command(subcommand)]
         command: Group,

@@ -14,8 +14,9 @@ use super::region::{FirstRole, RecoveryConfig, RegionCiphers, check_address};
 use super::within;
 use towline_types::limits;
 
-/// Instances of a group. Two of three are the quorum.
-const MEMBERS: usize = 3;
+/// Instances of a group: two of three are the quorum, and one of one. Two would both be needed, so
+/// that they fail more often than one; more than three cost each commit more than they save.
+const MEMBERS: [usize; 2] = [1, 3];
 /// A day.
 const PREFERRED_DELAY_MS_MAX: u64 = 86_400_000;
 
@@ -186,15 +187,17 @@ impl GroupConfig {
         })
     }
 
-    /// Checks ranges, and that the members are three different ones.
+    /// Checks ranges, and that the members are one, or three different ones.
     ///
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
         check_name("group.name", &self.name)?;
-        if self.member.len() != MEMBERS {
+        if !MEMBERS.contains(&self.member.len()) {
+            let [one, three] = MEMBERS;
             return Err(format!(
-                "[[group.member]] is given {} times; a group has {MEMBERS} instances, this one included",
+                "[[group.member]] is given {} times; a group has {three} instances, this one \
+                 included, or {one}: this one alone",
                 self.member.len()
             ));
         }
@@ -342,7 +345,10 @@ mod tests {
     #[test]
     fn a_group_that_cannot_work_is_refused() {
         for (text, why) in [
-            (text("", &THREE[..2]), "a group has 3 instances"),
+            (text("", &THREE[..2]), "given 2 times; a group has 3 instances"),
+            (text("", &[THREE, &[("d", "h4:1")]].concat()), "given 4 times; a group has 3"),
+            (text("instance = \"b\"", &THREE[..1]), "which of 'a' runs with this file"),
+            (text("preferred_location = \"b\"", &THREE[..1]), "is not a [[group.member]]"),
             (text("instance = \"d\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
             (text("instance = \"\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
             (text("", THREE).replace("instance = \"a\"\n", ""), "missing field `instance`"),
@@ -363,6 +369,13 @@ mod tests {
             let refusal = Config::parse(&text).unwrap_err().to_string();
             assert!(refusal.contains(why), "{refusal}");
         }
+    }
+
+    #[test]
+    fn a_group_may_be_one_instance() {
+        let config = Config::parse(&text("preferred_location = \"a\"", &THREE[..1])).unwrap();
+        let group = config.group.unwrap();
+        assert_eq!((group.member.len(), group.own().unwrap().0), (1, 0));
     }
 
     #[test]

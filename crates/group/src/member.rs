@@ -61,7 +61,7 @@ const FETCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub struct Options {
     /// Its own name.
     pub id: MemberId,
-    /// All members, itself included: an odd number of them, three.
+    /// All members, itself included: an odd number of them, three or one.
     pub voters: Vec<MemberId>,
     /// Time between ticks.
     pub tick: Duration,

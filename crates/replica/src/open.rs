@@ -17,11 +17,10 @@ use towline_link::Peer;
 use towline_log::REBUILD_MARKER;
 use towline_process::Clock;
 use towline_replication::driver::{Driver, Heartbeat, Surroundings};
-use towline_replication::frames::member_of;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::incarnation;
 use towline_replication::log_swap::{self, SwapError};
-use towline_replication::membership;
+use towline_replication::membership::{self, Membership};
 use towline_replication::repair_at_start::{self, StartRepair};
 use towline_replication::trusted_log::{self, TrustedLog};
 use towline_standby::Home;
@@ -93,27 +92,32 @@ pub fn open(
         images_from,
         ..
     } = found;
-    if recovery.log_id() != id {
+    let membership = Membership::of(group, this);
+    // That of a group of one goes to no other instance, and is compared with none: it may be that
+    // of a queue manager that was in no group until now.
+    if recovery.log_id() != id && !membership.is_alone() {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
     log_swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
     let starts = hard_state_file.starts().map_err(StartError::Folder)?;
     let meets_first = start_before != Some(starts.own().nonce);
-    let drawn = u64::from_le_bytes(towline_process::random::bytes());
+    let drawn = random_number();
     // Before anything is promised, and with what may not be promised any more.
-    let renewed = hard_state_file.prepare().and_then(|()| {
-        incarnation::renew(data, &hard_state_file, &hard_state, member_of(this), drawn)
-    });
+    let renewed = hard_state_file
+        .prepare()
+        .and_then(|()| incarnation::renew(data, &hard_state_file, &hard_state, membership, drawn));
     renewed.map_err(StartError::Folder)?;
     let stream = recovery.stream().stream;
-    let applied = held.places.iter().find(|place| place.index == held.applied).copied();
-    let applied = applied.unwrap_or(held.base);
+    let applied = held.places.iter().find(|place| place.index == held.applied);
+    let applied = applied.copied().unwrap_or(held.base);
     let tail = places_behind(&held, applied);
     let extent_bytes = recovery.extent_bytes();
-    let seed = u64::from_le_bytes(towline_process::random::bytes());
-    let options =
-        Options { meets_first, lacks_batches: lacks, ..membership::options(group, this, seed) };
+    // In a group of one there is no other that has what it lacks: it goes on without, as the
+    // operator said.
+    let lacks_batches = lacks && !membership.is_alone();
+    let options = membership::options(group, this, random_number());
+    let options = Options { meets_first, lacks_batches, ..options };
     let member = Member::new(options, hard_state, held, clock.now());
     let (orders, fetches) = channel();
     let driver = driver_of(member, hard_state_file, group, clock, orders);
@@ -134,7 +138,6 @@ pub fn open(
         (pages.clone(), marker.clone(), clock),
     ));
     images.end_rebuild(marker.clone(), replica.as_ref());
-    let restart = status;
     let fetches = Mutex::new(Some(fetches));
     Ok(OpenReplica {
         driver,
@@ -142,12 +145,16 @@ pub fn open(
         images,
         pages,
         fetches,
-        restart,
+        restart: status,
         extent_bytes,
         marker,
         clock,
         door,
     })
+}
+
+fn random_number() -> u64 {
+    u64::from_le_bytes(towline_process::random::bytes())
 }
 
 fn places_behind(held: &RecoveredLog, applied: BatchPlace) -> Vec<BatchPlace> {
@@ -195,8 +202,8 @@ fn read_back(
         let recovered = recovered(&found);
         Ok((found, recovered))
     };
-    let this = member_of(about.this);
-    trusted_log::read_back(data, this, hard_state_file, read_back, StartError::Folder)
+    let membership = Membership::of(about.group, about.this);
+    trusted_log::read_back(data, membership, hard_state_file, read_back, StartError::Folder)
 }
 
 fn driver_of(

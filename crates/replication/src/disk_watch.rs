@@ -119,7 +119,8 @@ enum FullnessVerdict {
 
 impl Fullness {
     fn look(&mut self, driver: &Arc<Driver>, is_full: bool, now: Instant) {
-        if !is_full || !driver.leads() {
+        // The only instance says that its log is full as a queue manager without a group does.
+        if !is_full || !driver.leads() || driver.is_alone() {
             *self = Fullness::default();
             return;
         }

@@ -217,6 +217,11 @@ impl Driver {
         &self.names
     }
 
+    /// Whether this instance is its group by itself.
+    pub fn is_alone(&self) -> bool {
+        self.names.len() == 1
+    }
+
     /// The name of a member.
     ///
     /// # Panics
@@ -303,7 +308,9 @@ impl Driver {
         let is_empty = core.member.last().index == 0;
         // One that knows that something was committed has lost it, and so has this group.
         let knows_none = core.member.hard_state().committed == 0;
-        empty.count() + 1 == core.standings.len() && is_empty && knows_none
+        // The only instance of a group has its vote from its start on, or lacks something.
+        let has_others = core.standings.len() > 1;
+        has_others && empty.count() + 1 == core.standings.len() && is_empty && knows_none
     }
 
     /// The connection from a peer ended: its process may be gone.

@@ -33,6 +33,10 @@ const DRAIN_MAX: Duration = Duration::from_millis(60);
 /// How long handing over may take.
 pub const TRANSFER_MAX: Duration = Duration::from_secs(3);
 
+/// Why a group of one has no switch.
+pub const NO_OTHER: &str =
+    "this instance is the only one of its group: there is no other to switch to";
+
 /// Carries out, on a thread of its own, what another instance passed on.
 pub fn carry_out(driver: &Arc<Driver>, request: AdminRequest) {
     let AdminRequest::Switch { to } = request;
@@ -55,6 +59,9 @@ pub fn carry_out(driver: &Arc<Driver>, request: AdminRequest) {
 pub fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String> {
     let leads = driver.leads();
     let active = driver.active().filter(|_| leads).ok_or("this instance is not active")?;
+    if driver.is_alone() {
+        return Err(NO_OTHER.to_owned());
+    }
     let target = responsive_heir(driver, to)?;
     let name = driver.name(target);
     active.close_clients();

@@ -20,7 +20,7 @@
 //!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
 //!   104  8  how often a process took part with this hard state
 //!   112  8  the member that it belongs to; 0: not said
-//!   120  4  zero
+//!   120  4  members of the group that it was kept in; 0: not said, three
 //!   124 1136 `towline_group::Starts`: of this instance and of the others
 //!   1260 4  CRC-32C of bytes 0..1260
 //! ```
@@ -49,9 +49,12 @@ use towline_group::{HardState, MemberId, Mode, Starts};
 use towline_os::fs::{self, File};
 use towline_os::sync::Mutex;
 
+use crate::membership::Membership;
 use medium::Medium;
+pub use of_group::is_folder_of_group;
 
 mod medium;
+mod of_group;
 
 const NAME: &str = "group-state";
 const NOTE: &str = "group-committed";
@@ -78,6 +81,7 @@ const FILE_BYTES: usize = 4 * SECTOR_BYTES_MAX;
 const HARD_STATE_AT: usize = 24;
 const MARK_AT: usize = HARD_STATE_AT + HardState::BYTES;
 const WHOSE_AT: usize = 112;
+const MEMBERS_AT: usize = 120;
 const STARTS_AT: usize = 124;
 const SUMMED_BYTES: usize = STARTS_AT + Starts::BYTES;
 const SLOT_BYTES: usize = SUMMED_BYTES + 4;
@@ -107,15 +111,6 @@ pub struct HardStateFile {
     /// The starts that this process has made durable last: a disk that cannot be read for a moment
     /// must not have it pass for one that knows none, which the others take for a copy.
     starts: Arc<Mutex<Option<Starts>>>,
-}
-
-/// Whether this is the data folder of an instance of a group. It is one, whether or not its hard
-/// state can be read, from its first start on.
-///
-/// # Errors
-/// When the folder cannot be looked into.
-pub fn is_folder_of_group(data: &Path) -> std::io::Result<bool> {
-    Ok(fs::try_exists(data.join(NAME))? || fs::try_exists(data.join(NOTE))?)
 }
 
 impl HardStateFile {
@@ -159,14 +154,6 @@ impl HardStateFile {
             Ok(newest) => Ok(newest.map(|slot| slot.starts).unwrap_or_default()),
             Err(error) => self.starts.lock().clone().ok_or(error),
         }
-    }
-
-    /// The member that this hard state belongs to, if that is known.
-    ///
-    /// # Errors
-    /// The disk cannot be read.
-    pub fn owner(&self) -> std::io::Result<Option<MemberId>> {
-        Ok(self.newest(NAME)?.and_then(|slot| slot.owner))
     }
 
     /// Refuses a hard state that a later version of Towline wrote: this one cannot read what was
@@ -245,13 +232,19 @@ impl HardStateFile {
     }
 
     /// The same by the word of an operator: what this folder once promised in starts that it does
-    /// not know is given up.
+    /// not know is given up. The group has so many members from here on.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
-    pub fn write_forced(&self, hard_state: &HardState, mark: Mark) -> std::io::Result<()> {
+    pub fn write_forced(
+        &self,
+        hard_state: &HardState,
+        mark: Mark,
+        members_count: usize,
+    ) -> std::io::Result<()> {
         self.put_durably(|slot| {
             (slot.hard_state, slot.mark) = (*hard_state, mark);
+            slot.members_count = members_count_kept(members_count);
             slot.starts.overrule();
             // Also in the folder of another member: the next start makes it its own.
             slot.owner = None;
@@ -267,7 +260,7 @@ impl HardStateFile {
         &self,
         hard_state: &HardState,
         mark: Mark,
-        member: MemberId,
+        Membership { member, members_count }: Membership,
         nonce: u64,
     ) -> std::io::Result<()> {
         self.put_durably(|slot| {
@@ -276,6 +269,7 @@ impl HardStateFile {
                 slot.starts = Starts::default();
             }
             slot.owner = Some(member);
+            slot.members_count = members_count_kept(members_count);
             slot.starts.begin(nonce);
         })
     }
@@ -419,6 +413,10 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::options().create(true).truncate(false).read(true).write(true).open(path)
 }
 
+fn members_count_kept(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 fn note_in(file: &File, hard_state: &HardState) -> std::io::Result<()> {
     locked(file, || {
         let bytes = file.content()?;
@@ -513,6 +511,8 @@ struct Slot {
     mark: Mark,
     /// The member that it belongs to, if that was said.
     owner: Option<MemberId>,
+    /// Members of its group; 0: not said.
+    members_count: u32,
     starts: Starts,
 }
 
@@ -539,7 +539,7 @@ impl Slot {
         }
         assert_eq!(bytes.len(), WHOSE_AT, "as it is drawn");
         bytes.extend_from_slice(&self.owner.map_or(0, |member| member.0).to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.members_count.to_le_bytes());
         assert_eq!(bytes.len(), STARTS_AT, "as it is drawn");
         bytes.extend_from_slice(&self.starts.encode());
         assert_eq!(bytes.len(), SUMMED_BYTES, "as it is drawn");
@@ -582,7 +582,11 @@ impl Slot {
             VERSION_UNMARKED => None,
             _ => Some(number(WHOSE_AT)?).filter(|member| *member != 0).map(MemberId),
         };
-        right.then_some(Slot { sequence, hard_state, mark, owner, starts })
+        let members_count = match version {
+            VERSION_UNMARKED => 0,
+            _ => u32::from_le_bytes(summed.get(MEMBERS_AT..STARTS_AT)?.try_into().ok()?),
+        };
+        right.then_some(Slot { sequence, hard_state, mark, owner, members_count, starts })
     }
 }
 

@@ -37,10 +37,11 @@
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use towline_group::{HardState, MemberId};
+use towline_group::HardState;
 use towline_os::fs::{self, File, FileExt};
 
 use crate::hard_state_file::{HardStateFile, Mark};
+use crate::membership::Membership;
 
 const LOG: &str = "log";
 const NAME: &str = "incarnation";
@@ -88,15 +89,25 @@ pub fn renew(
     data: &Path,
     hard_state_file: &HardStateFile,
     hard_state: &HardState,
-    member: MemberId,
+    membership: Membership,
     drawn: u64,
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
     let before = hard_state_file.mark()?;
     // After a crash behind the second step it is the next one of that start.
-    let has = read(data)?.filter(|number| knows(before, *number));
-    let incarnation = has.unwrap_or(before.incarnation);
-    hard_state_file.write_start(hard_state, Mark { incarnation, next, ..before }, member, next)?;
+    let incarnation = match read(data)?.filter(|number| knows(before, *number)) {
+        Some(number) => number,
+        // The hard state is lost, and the log alone is believed, as in a group of one. First the
+        // log's number: a crash before the hard state has it leaves one that is lost, and the next
+        // start believes the log again.
+        None if hard_state.may_vote => {
+            write(&data.join(LOG), next)?;
+            next
+        }
+        None => before.incarnation,
+    };
+    let mark = Mark { incarnation, next, ..before };
+    hard_state_file.write_start(hard_state, mark, membership, next)?;
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
     hard_state_file.write_marked(hard_state, Mark { incarnation: next, next: 0, starts })
@@ -124,7 +135,7 @@ pub fn expect_copy(
 }
 
 /// Makes the log that is there the one of this hard state, whatever it was before: the vote in
-/// `hard_state` becomes durable with the last step.
+/// `hard_state` becomes durable with the last step. The group has so many members.
 ///
 /// # Errors
 /// What the disk said; then the vote is as it was.
@@ -132,12 +143,13 @@ pub fn adopt(
     data: &Path,
     hard_state_file: &HardStateFile,
     hard_state: &HardState,
-    drawn: u64,
+    (members_count, drawn): (usize, u64),
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
     let starts = hard_state_file.mark()?.starts;
     write(&data.join(LOG), next)?;
-    hard_state_file.write_forced(hard_state, Mark { incarnation: next, next: 0, starts })
+    let mark = Mark { incarnation: next, next: 0, starts };
+    hard_state_file.write_forced(hard_state, mark, members_count)
 }
 
 fn write(log: &Path, number: u64) -> std::io::Result<()> {
@@ -216,7 +228,32 @@ mod tests {
 
     use super::*;
 
-    const ME: MemberId = MemberId(1);
+    const ME: Membership = Membership { member: towline_group::MemberId(1), members_count: 3 };
+
+    /// Seed 51 of the simulator's kind `one`: an instance killed in the start after its hard state
+    /// was lost had a vote for another log, and served no client.
+    #[test]
+    fn a_crash_in_the_start_that_believes_a_log_without_its_hard_state_leaves_it_believed() {
+        let data = Path::new("/data");
+        let hard_state =
+            HardState { term: 3, may_vote: true, knows_term: true, ..HardState::default() };
+        let begins = |number| {
+            move || renew(data, &HardStateFile::of(data), &hard_state, ME, number).unwrap()
+        };
+        let system = FileSystem::new();
+        system.make_folder(data.join(LOG));
+        crash::in_process(&system, 1, begins(11)).unwrap();
+        assert!(system.remove(data.join("group-state")));
+        system.sync();
+        let runs = crash::at_each_operation(&system, 6, begins(12), |left, run| {
+            let is_believed = move || {
+                let file = HardStateFile::of(data);
+                file.read().unwrap().is_none() || is_own(data, file.mark().unwrap()).unwrap()
+            };
+            assert!(crash::in_process(left, 1, is_believed).unwrap(), "{run}");
+        });
+        assert!(runs > 20, "{runs}");
+    }
 
     #[test]
     fn a_crash_or_a_power_cut_at_any_operation_of_a_start_leaves_a_log_that_is_ones_own() {

@@ -145,9 +145,11 @@ mod tests {
     use towline_os::simulated::fs::FileSystem;
 
     use super::*;
+    use crate::membership::Membership;
 
     /// A file of the old log.
     const MARKER: &str = "rebuild-queues";
+    const ME: Membership = Membership { member: towline_group::MemberId(1), members_count: 3 };
 
     /// A data folder with an old log and a copy that is whole.
     fn with_copy() -> tempfile::TempDir {
@@ -184,14 +186,7 @@ mod tests {
         let folder = with_copy();
         let data = folder.path();
         let file = HardStateFile::of(data);
-        incarnation::renew(
-            data,
-            &file,
-            &file.read().unwrap().unwrap(),
-            towline_group::MemberId(1),
-            7,
-        )
-        .unwrap();
+        incarnation::renew(data, &file, &file.read().unwrap().unwrap(), ME, 7).unwrap();
         let is_own = || incarnation::is_own(data, HardStateFile::of(data).mark().unwrap()).unwrap();
         come(data, true);
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));
@@ -327,8 +322,7 @@ mod tests {
                 let file = HardStateFile::of(data);
                 let hard_state = HardState { term: 4, may_vote: true, ..HardState::default() };
                 file.write(&hard_state).unwrap();
-                incarnation::renew(data, &file, &hard_state, towline_group::MemberId(1), 7)
-                    .unwrap();
+                incarnation::renew(data, &file, &hard_state, ME, 7).unwrap();
             };
             crash::in_process(&system, 1, starts).unwrap();
             system.sync();

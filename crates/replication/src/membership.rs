@@ -3,11 +3,34 @@
 use std::time::Duration;
 
 use towline_config::GroupConfig;
-use towline_group::Options;
+use towline_group::{MemberId, Options};
 use towline_link::Peer;
 use towline_log::LogId;
 
 use crate::frames::member_of;
+
+/// Which member of its group an instance is, and how many the group has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Which.
+    pub member: MemberId,
+    /// Members of the group, this one included.
+    pub members_count: usize,
+}
+
+impl Membership {
+    /// The member at this position of a group.
+    #[must_use]
+    pub fn of(group: &GroupConfig, this: Peer) -> Membership {
+        Membership { member: member_of(this), members_count: group.member.len() }
+    }
+
+    /// Whether it is its group by itself: there is no other one that could know, or have, more.
+    #[must_use]
+    pub fn is_alone(self) -> bool {
+        self.members_count == 1
+    }
+}
 
 /// Ticks in a heartbeat interval.
 const TICKS: u32 = 5;

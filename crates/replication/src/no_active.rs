@@ -62,6 +62,11 @@ fn look<'a>(driver: &Driver, peer: Peer, name: &'a str) -> InstanceView<'a> {
 }
 
 fn in_words(seen: &[InstanceView<'_>]) -> String {
+    if let [InstanceView { may_vote: false, .. }] = seen {
+        return "the only instance of the group has no vote: its log is not the one that it had, or \
+                lacks what was committed (TWL4232E in its log messages)"
+            .to_owned();
+    }
     let gone: Vec<&InstanceView<'_>> = seen.iter().filter(|one| !one.connected).collect();
     let mut reasons = Vec::new();
     if !gone.is_empty() {
@@ -142,6 +147,9 @@ mod tests {
         let text = in_words(&blank);
         assert!(text.contains("1 of 3 not connected") && text.contains("no quorum"), "{text}");
         assert!(text.ends_with("without a vote, because its log is not whole: 'c'"), "{text}");
+        let alone = in_words(&[seen("a", true, false)]);
+        assert!(alone.contains("only instance") && alone.contains("TWL4232E"), "{alone}");
+        assert_eq!(in_words(&[seen("a", true, true)]), "the group has no active instance");
         let all = ["a", "b", "c"].map(|name| seen(name, true, true));
         assert_eq!(in_words(&all), "the group has no active instance");
     }

@@ -182,6 +182,9 @@ impl Worker<'_> {
                 }
             }
         }
+        if self.driver.is_alone() {
+            reasons.push("this instance is the only one of its group".to_owned());
+        }
         self.driver.repairs().count_lacking();
         say(&GROUP_BATCH_LACKING, &[&part.lsn.to_string(), &reasons.join("; ")]);
         self.memory.lacks(Lacking { part, when: Instant::now(), absent });

@@ -54,11 +54,15 @@ pub fn reading<T, E>(
     damage: impl Fn(&E) -> Option<&Finding>,
     read_back: impl Fn() -> Result<T, E>,
 ) -> Result<T, E> {
+    // In a group of one there is none to ask.
+    let has_others = about.group.member.len() > 1;
     match read_back() {
-        Err(error) => match damage(&error).filter(|found| is_of_a_batch(found.what)) {
-            Some(found) if repair(about, folder, found) => read_back(),
-            Some(_) | None => Err(error),
-        },
+        Err(error) if has_others => {
+            match damage(&error).filter(|found| is_of_a_batch(found.what)) {
+                Some(found) if repair(about, folder, found) => read_back(),
+                Some(_) | None => Err(error),
+            }
+        }
         back => back,
     }
 }

@@ -79,11 +79,12 @@ const FORGOTTEN_TERMS: u64 = 1 << 16;
 /// beyond it is given up. Its term stays, or becomes `term` if that is newer; it is taken for the
 /// newest one, so that the next start asks no other instance for it. When it may have forgotten
 /// terms that none of those that answered knows, it goes on behind all of them: in one of them it
-/// may have voted, and there may be a leader that cannot be asked. `drawn` is a random number.
+/// may have voted, and there may be a leader that cannot be asked. It is the folder of a group of
+/// `members_count` from here on. `drawn` is a random number.
 ///
 /// # Errors
 /// What the disk said, or that a later version of Towline wrote the hard state.
-pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
+pub fn force_vote(data: &Path, term: u64, members_count: usize, drawn: u64) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
     hard_state_file.refuse_later_version()?;
     // Without one that is whole nothing is known: the operator says what counts.
@@ -110,18 +111,20 @@ pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
     hard_state_file.prepare()?;
     fs::File::open(data)?.sync_all()?;
     // The vote is of use only once the last step made the number of the log its own.
-    incarnation::adopt(data, &hard_state_file, &hard_state, drawn)
+    incarnation::adopt(data, &hard_state_file, &hard_state, (members_count, drawn))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::Membership;
 
     fn with_state(promised: &HardState) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("log")).unwrap();
         let file = HardStateFile::of(folder.path());
-        incarnation::renew(folder.path(), &file, promised, towline_group::MemberId(1), 7).unwrap();
+        let membership = Membership { member: towline_group::MemberId(1), members_count: 3 };
+        incarnation::renew(folder.path(), &file, promised, membership, 7).unwrap();
         folder
     }
 
@@ -168,12 +171,12 @@ mod tests {
         std::fs::remove_file(data.join("log/incarnation")).unwrap();
         let state = hard_state(data).unwrap().unwrap();
         assert_eq!((state.may_vote, state.is_of_this_log, state.committed), (false, false, 12));
-        force_vote(data, 8, 71).unwrap();
+        force_vote(data, 8, 3, 71).unwrap();
         let state = hard_state(data).unwrap().unwrap();
         let term = 8 + FORGOTTEN_TERMS;
         let forced = HardStateReport { term, may_vote: true, is_of_this_log: true, committed: 0 };
         assert_eq!(state, forced);
-        force_vote(data, 3, 72).unwrap();
+        force_vote(data, 3, 3, 72).unwrap();
         assert_eq!(hard_state(data).unwrap().unwrap(), forced, "a term never goes down");
     }
 
@@ -184,11 +187,11 @@ mod tests {
         let folder = with_state(&promised.forgotten());
         // The one that answers knows term 6; in 7 this one may have voted for the one that does
         // not.
-        force_vote(folder.path(), 6, 73).unwrap();
+        force_vote(folder.path(), 6, 3, 73).unwrap();
         assert!(hard_state(folder.path()).unwrap().unwrap().term > 6 + 1_000);
         // It took a copy, and its hard state is the newest.
         let folder = with_state(&promised.without_vote());
-        force_vote(folder.path(), 6, 73).unwrap();
+        force_vote(folder.path(), 6, 3, 73).unwrap();
         assert_eq!(hard_state(folder.path()).unwrap().unwrap().term, 6);
     }
 }

@@ -20,6 +20,7 @@ mod group;
 mod hint;
 mod net;
 mod process;
+mod quiesce;
 mod refused;
 mod reload;
 mod run;

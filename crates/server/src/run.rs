@@ -4,7 +4,6 @@
 //! what a process has in every mode (`process`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -12,15 +11,15 @@ use towline_admin::catalogue::{
     ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, QUIESCING,
 };
 use towline_admin::status::ProcessMode;
-use towline_node::Farewell;
 use towline_os::task::handle_of;
 
 use crate::control::{ControlDesk, ControlSocket, ControlledInstance, InstanceReport};
 use crate::descriptors;
 use crate::endpoints::{check_socket, io_threads, listen, listen_locally, local_kind};
 use crate::group::is_folder_of_group;
-use crate::net::{Admission, IoThreads, drain, server_settings};
+use crate::net::{Admission, IoThreads, server_settings};
 use crate::process::{Process, control_refused, say, until_end, welcome};
+use crate::quiesce::quiesce;
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run_args::{RunArgs, of_file, with_command_line};
@@ -33,13 +32,6 @@ use towline_logging::log;
 use towline_process::Clock;
 use towline_process::folder;
 use towline_standby::{Entry, EntryError, EntryStep, Home};
-
-/// How long a quiescing queue manager waits for open units of work.
-const QUIESCE_MAX: Duration = Duration::from_secs(10);
-
-/// How long it waits after that for what was decided to be durable and answered. Less on any disk
-/// that answers; gets go on meanwhile, so that there may always be something that is not.
-const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// Runs a queue manager until SIGTERM or SIGINT (an orderly shutdown; a second one: at once).
 ///
@@ -247,31 +239,6 @@ impl ControlledInstance for SingleControl {
              its restart: stop it and start it"
             .into())
     }
-}
-
-/// New work is refused, open units of work may end, then each client gets its close. False when
-/// units of work were still open.
-async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
-    door.quiesce();
-    let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
-    // A commit is decided before it is durable, and its answer goes out after that: a client that
-    // got the close instead would not know its outcome.
-    wait_until(ANSWERS_MAX, || door.look(|instance| instance.runs_pending()) == 0).await;
-    door.end(Farewell::Ending);
-    drain(|| admission.connections()).await;
-    waited
-}
-
-/// Looks every few milliseconds. True when it came about in time.
-async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let deadline = tokio::time::Instant::now() + longest;
-    while !done() {
-        if tokio::time::Instant::now() >= deadline {
-            return false;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    true
 }
 
 /// Logs a failed assertion as a message of the catalogue, beside its location.

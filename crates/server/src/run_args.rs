@@ -101,7 +101,7 @@ pub(crate) fn with_command_line(args: &RunArgs, mut config: Config) -> Result<Co
     // The file was checked; what is wrong now is of the command line.
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
     if config.group.is_some() && args.standby {
-        let why = "--standby is for several processes on one folder, and [group] for three instances \
+        let why = "--standby is for several processes on one folder, and [group] for instances \
                    with a folder each: choose one";
         let error = ConfigError::from(why.to_owned());
         return Err(RunError::Config { file: args.config.clone(), error });

@@ -16,6 +16,7 @@ use towline_os::simulated::fs::{DiskTiming, FileSystem, OperationKind, TracedOpe
 use towline_os::simulated::{Process, World};
 use towline_os::thread;
 use towline_replication::hard_state_file::HardStateFile;
+use towline_replication::membership::Membership;
 use towline_replication::{incarnation, log_swap, vote};
 use towline_types::Lsn;
 
@@ -231,7 +232,8 @@ fn renew() {
     let data = Path::new(DATA);
     let file = HardStateFile::of(data);
     let hard_state = must(file.read()).unwrap_or_default();
-    must(incarnation::renew(data, &file, &hard_state, towline_group::MemberId(1), 7));
+    let membership = Membership { member: towline_group::MemberId(1), members_count: 3 };
+    must(incarnation::renew(data, &file, &hard_state, membership, 7));
 }
 
 /// The page.

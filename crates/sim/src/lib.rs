@@ -127,6 +127,20 @@ pub fn run_crash(seed: u64, traced: bool) -> Report {
     alone::run_crash(seed)
 }
 
+/// Runs one seed of a group of one instance.
+#[must_use]
+pub fn run_one(seed: u64, traced: bool) -> Report {
+    begin(traced);
+    alone::run_one(seed)
+}
+
+/// Runs a short load of a group of one instance with a crash, as [`run_crash`].
+#[must_use]
+pub fn run_one_crash(seed: u64, traced: bool) -> Report {
+    begin(traced);
+    alone::run_one_crash(seed)
+}
+
 /// The seed of [`run_crash`] for a load, an operation (from 1; 0: no crash) and one of 8 ways.
 #[must_use]
 pub fn crash_seed(load: u64, operation: u64, way: u64) -> u64 {

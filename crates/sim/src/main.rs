@@ -16,7 +16,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use towline_sim::{Report, crash_seed, last_events, run, run_alone, run_cluster, run_crash};
+use towline_sim::{
+    Report, crash_seed, last_events, run, run_alone, run_cluster, run_crash, run_one_crash,
+};
 use towline_types::SeededRandom;
 
 /// Runs simulated queue managers under faults, each run decided by a seed.
@@ -63,6 +65,10 @@ enum Kind {
     /// 1000000 + operation * 8 + way. Operation 0: no crash. Way 0 to 3 before it, 4 to 7 after it;
     /// 0 and 4 a kill, the others a power cut.
     Crash,
+    /// As `alone`, for a group of one instance.
+    One,
+    /// As `crash`, for a group of one instance.
+    OneCrash,
 }
 
 /// File operations of the load of a crash, about: of one instance, of a shared folder. A crash at a
@@ -138,15 +144,22 @@ impl Kind {
         format!("make sim KIND={} SEED={seed}", self.name())
     }
 
+    fn is_crash(self) -> bool {
+        match self {
+            Kind::Crash | Kind::OneCrash => true,
+            Kind::Model | Kind::Cluster | Kind::Alone | Kind::One => false,
+        }
+    }
+
     /// The number of the first one of new seeds: others each time, and none of the next minutes.
     fn first_new(self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        if self == Kind::Crash { now } else { now << 20 }
+        if self.is_crash() { now } else { now << 20 }
     }
 
     /// The new seed of a number. Of a crash: another load each time, and one of its operations.
     fn new_seed(self, number: u64) -> u64 {
-        if self != Kind::Crash {
+        if !self.is_crash() {
             return number;
         }
         let mut dice = SeededRandom::mixed(number);
@@ -161,6 +174,8 @@ fn run_one(seed: u64, traced: bool, options: &Options) -> Report {
         Kind::Cluster => run_cluster(seed, traced),
         Kind::Alone => run_alone(seed, traced),
         Kind::Crash => run_crash(seed, traced),
+        Kind::One => towline_sim::run_one(seed, traced),
+        Kind::OneCrash => run_one_crash(seed, traced),
     }
 }
 
@@ -270,8 +285,8 @@ fn print_total(total: &Total, kind: Kind, seconds: f64) {
     let (copies, images) = match kind {
         Kind::Model => ("copies", "images"),
         Kind::Cluster => ("copies", "batches found synced on a majority"),
-        Kind::Alone => ("restores", "images"),
-        Kind::Crash => ("restores", "file operations"),
+        Kind::Alone | Kind::One => ("restores", "images"),
+        Kind::Crash | Kind::OneCrash => ("restores", "file operations"),
     };
     println!(
         "{} seeds in {seconds:.1} s: {} s simulated, {} events, {} faults, {} new actives, \

@@ -445,11 +445,14 @@ impl Daemon {
 
     /// Waits until an instance of a group said what it waits for, or that it is ready: its sockets
     /// are there.
-    fn await_begun(&self) -> Try {
+    fn await_begun(&mut self) -> Try {
         let line = self.lines.recv_timeout(START_LIMIT);
         let line = line.map_err(|_| format!("it does not begin:\n{}", self.log_end()))?;
         let right = line.starts_with("waiting for ") || line.starts_with("ready ");
         require!(right, "not an instance of a group: {line}");
+        if let Some(url) = line.strip_prefix("ready ") {
+            self.url = url.trim().to_string();
+        }
         Ok(())
     }
 

@@ -328,7 +328,7 @@ entries! {
         "The instances work together, but what clients may do changes with the active instance. \
          Make the configurations equal. Logged once for each difference.";
     GROUP_NO_ACTIVE = "TWL4121W" "No instance is active: {reason}.",
-        "Clients are refused (amqp:connection:forced) until two of three instances are connected \
+        "Clients are refused (amqp:connection:forced) until a majority (two of three) is connected \
          and may vote. Logged once, when no instance was active for longer than \
          heartbeat_timeout_ms and an election.";
     GROUP_ACTIVE_AGAIN = "TWL4122I" "An instance is active again.", "Follows TWL4121W.";
@@ -423,6 +423,11 @@ entries! {
                                    again, in term {term}.",
         "It catches up, and votes when it has.";
 
+    GROUP_ALONE_WITHOUT_VOTE = "TWL4232E" "The only instance of its group was started with {what}. \
+        Its log ends with batch {last}; batch {noted} was known to be committed.",
+        "No client is served, and no other instance has what may be missing. Use the right data \
+         folder, or restore a backup into an empty one; or, to go on without what this log lacks, \
+         stop the instance and run `towline instance force-vote`.";
     GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is an older copy, or another \
                                  process runs on a copy of it: instance '{instance}' recorded \
                                  votes or acknowledgements that this folder does not have. This \
@@ -470,8 +475,8 @@ entries! {
 
     GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
         "Longer than HeartbeatTimeout, not counting time in which the process itself was stopped. \
-         An active instance steps down, and re-executes itself when the disk answers; a replica \
-         neither campaigns nor votes. Check the disk, and what else is using it.";
+         An active instance steps down, and re-executes itself when the disk answers (the only one \
+         of its group waits); a replica neither campaigns nor votes. Check the disk, and its use.";
     GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again, after {milliseconds} ms.",
         "This instance takes part in the group again.";
     GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: switching to \

@@ -168,7 +168,7 @@ pub(crate) enum Group {
         #[arg(long)]
         json: bool,
     },
-    /// Run three instances on this machine to try a group: certificates, configuration, processes
+    /// Run a group on this machine to try it: certificates, configurations, processes
     Demo(Demo),
 }
 
@@ -180,10 +180,13 @@ pub(crate) struct Demo {
     /// Name of the queue manager and of its group
     #[arg(long, default_value = "QM1")]
     pub(crate) name: String,
-    /// First port on the loopback address: three for clients, then three for the links of the
-    /// instances
+    /// First port on the loopback address: one for the clients of each instance, then one for the
+    /// links of each
     #[arg(long, default_value_t = 5672, value_parser = clap::value_parser!(u16).range(1..=65_530))]
     pub(crate) port: u16,
+    /// Instances of the group: one, or three
+    #[arg(long, value_name = "N", default_value = "3", value_parser = ["1", "3"])]
+    pub(crate) instances: String,
 }
 
 #[derive(Args, Debug)]

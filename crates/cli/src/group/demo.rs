@@ -1,6 +1,6 @@
-//! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or
-//! fails is started again, as a process supervisor would do; one that ended in order, or cannot
-//! start, is left alone.
+//! `towline group demo`: three instances, or one, as child processes, until Ctrl-C. One that is
+//! killed or fails is started again, as a process supervisor would do; one that ended in order, or
+//! cannot start, is left alone.
 //!
 //! Not here: what it writes (`plan`). The children have a process group of their own, so that
 //! Ctrl-C is ours: the active one ends first, while the others still confirm what it finishes.
@@ -98,7 +98,10 @@ impl Running<'_> {
     /// Waits until all instances are in sync. `None`: it was asked to end.
     fn until_it_serves(&mut self) -> Result<Option<GroupStatus>, Failure> {
         let spinner = progress::spinner(false);
-        spinner.set_message("starting three instances");
+        spinner.set_message(match self.plan.instances.len() {
+            1 => "starting one instance",
+            _ => "starting three instances",
+        });
         let began = Instant::now();
         while began.elapsed() < START_MAX {
             match self.events.recv_timeout(LOOK_INTERVAL) {
@@ -187,6 +190,21 @@ impl Running<'_> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         show::line(&group_table(group, None, now))?;
+        if let [only] = self.plan.instances.as_slice() {
+            return show::line(&format!(
+                "Try in another terminal:\n  \
+                 {towline} status --watch --data {data}\n  \
+                 {towline} put DEV.QUEUE.1 hello --url {url}\n  \
+                 kill -9 {pid}  # it is started again\n  \
+                 {towline} get DEV.QUEUE.1 --url {url}\n\
+                 What the instance says is in {log}.\n\
+                 Ctrl-C here ends the group in order.",
+                data = data(only.name),
+                url = url(0),
+                pid = pid.unwrap_or_default(),
+                log = only.log.display(),
+            ));
+        }
         let (a, b) = (data("a"), data("b"));
         show::line(&format!(
             "Try in another terminal:\n  \

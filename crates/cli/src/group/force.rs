@@ -41,8 +41,11 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     if own.state.is_some_and(|state| state.may_vote && state.is_of_this_log) {
         return Err(Failure::Failed(format!("Instance {name} has its vote: nothing was changed")));
     }
+    let is_alone = stopped.members_count() == 1;
     let answers = match stopped.ask_others(&arguments.name, ANSWERS_MAX) {
         Ok(answers) => answers,
+        // Without certificates: there is no other that could be asked with them.
+        Err(_) if is_alone => Vec::new(),
         Err(why) if arguments.force => {
             show::line(&format!("No other instance can be asked: {why}"))?;
             Vec::new()
@@ -68,7 +71,8 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     confirm(arguments.yes, &question)?;
     let heard = answers.iter().filter_map(|answer| Some(answer.told.as_ref().ok()?.stand.term));
     let term = heard.fold(own.last.1, u64::max);
-    force_vote(data, term).map_err(|error| Failure::about(data.display(), error))?;
+    let members_count = stopped.members_count();
+    force_vote(data, term, members_count).map_err(|error| Failure::about(data.display(), error))?;
     drop(lock);
     if arguments.json {
         return show::json(&as_json(name, &own, &answers));

@@ -44,12 +44,15 @@ pub(super) struct PlannedInstance {
 impl Plan {
     pub(super) fn of(arguments: &Demo) -> Result<Plan, Failure> {
         let dir = std::path::absolute(&arguments.dir)?;
-        let ports = (0..6).map(|more: u16| arguments.port.checked_add(more));
+        let names = if arguments.instances == "1" { &NAMES[..1] } else { &NAMES[..] };
+        let needed = if names.len() == 1 { 2 } else { 6 };
+        let ports = (0..needed).map(|more: u16| arguments.port.checked_add(more));
         let ports: Option<Vec<u16>> = ports.collect();
-        let ports = ports.ok_or_else(|| Failure::Usage("--port: six are needed".into()))?;
+        let few = || Failure::Usage(format!("--port: {needed} ports are needed"));
+        let ports = ports.ok_or_else(few)?;
         let at = |port: &u16| SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
-        let links = ports.iter().skip(NAMES.len());
-        let instances = NAMES.iter().zip(&ports).zip(links);
+        let links = ports.iter().skip(names.len());
+        let instances = names.iter().zip(&ports).zip(links);
         let instances = instances.map(|((name, port), link)| PlannedInstance {
             name,
             data: dir.join(name),
@@ -71,7 +74,7 @@ impl Plan {
             out: certificates,
             name: self.name.clone(),
             group: None,
-            instances: NAMES.map(ToOwned::to_owned).to_vec(),
+            instances: self.instances.iter().map(|each| each.name.to_owned()).collect(),
             days: CERTIFICATE_DAYS,
             json: false,
         })?;
@@ -134,7 +137,17 @@ mod tests {
 
     fn plan(dir: &str) -> Plan {
         let (dir, name) = (PathBuf::from(dir), "QM1".to_owned());
-        Plan::of(&Demo { dir, name, port: 7000 }).unwrap()
+        Plan::of(&Demo { dir, name, port: 7000, instances: "3".into() }).unwrap()
+    }
+
+    #[test]
+    fn a_demonstration_of_one_instance_has_one_and_two_ports() {
+        let (dir, name) = (PathBuf::from("x"), "QM1".to_owned());
+        let plan = Plan::of(&Demo { dir, name, port: 7000, instances: "1".into() }).unwrap();
+        let [only] = plan.instances.as_slice() else { panic!("{:?}", plan.instances) };
+        let group = Config::parse(&plan.config(only).unwrap()).unwrap().group.unwrap();
+        let [member] = group.member.as_slice() else { panic!("{:?}", group.member) };
+        assert_eq!((member.name.as_str(), member.address.as_str()), ("a", "127.0.0.1:7001"));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! so does an instance that re-executes.
 //!
 //! Invariants: never in a folder that is in use; never without a configuration that names a group,
-//! for a single instance that starts blank has lost its messages; the vote is given up before the
-//! log goes.
+//! for a single instance that starts blank has lost its messages, and neither for the only instance
+//! of a group; the vote is given up before the log goes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,6 +32,9 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     let stopped = StoppedInstance::of(data, &arguments.config)?;
     stopped.folder_is_its_own()?;
     let name = &stopped.instance;
+    if stopped.members_count() == 1 {
+        return Err(Failure::Failed(only_log(name)));
+    }
     let what = "has no log to set aside; the next start copies it from the group";
     stopped.log_is_there(what)?;
     can_ask(arguments.yes)?;
@@ -68,6 +71,15 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
         "Start instance {name} as before; it is rebuilt from the group and does not vote until then.\n\
          When it is in sync, remove {shown}."
     ))
+}
+
+/// Also with --force: it could only lose what is there.
+fn only_log(name: &str) -> String {
+    format!(
+        "Instance {name} is the only one of its group, and no other one has its messages: nothing was \
+         changed. If its log is damaged, see `towline log repair`; if it is lost, `towline restore` \
+         makes a data folder of a backup"
+    )
 }
 
 /// Why the others cannot do without the log of this instance.

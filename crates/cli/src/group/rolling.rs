@@ -253,7 +253,9 @@ impl Roll<'_> {
         let process = held.process()?;
         // Another instance may have become active since we looked first.
         let before = held.group()?;
-        let switched_to = if before.role == GroupRole::Active {
+        let has_others = before.instances.len() > 1;
+        // The only instance restarts as it is: its clients wait until it is back.
+        let switched_to = if before.role == GroupRole::Active && has_others {
             bar.set_message(format!("{name}: switching"));
             // Asked of a replica the answer outlives the end of the active.
             let other = self.members.iter().find(|other| other.name != *name);

@@ -47,6 +47,11 @@ impl StoppedInstance<'_> {
         }
     }
 
+    /// How many instances its group has.
+    pub(super) fn members_count(&self) -> usize {
+        self.group.member.len()
+    }
+
     pub(super) fn log(&self) -> PathBuf {
         self.data.join(LOG)
     }

@@ -335,7 +335,8 @@ impl Member {
         let raft = &self.raw.raft;
         let leads = raft.state == raft::StateRole::Leader;
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
-        let favours = raft.vote != 0 && raft.vote != raft.id;
+        // The only member gives its vote to none, whatever was kept: it has no pause to make.
+        let favours = raft.vote != 0 && raft.vote != raft.id && !self.peers.is_empty();
         let favoured_in = favours.then_some(raft.term);
         let lets_others = self.lets_others_lead(leads || hears);
         let takes_part =

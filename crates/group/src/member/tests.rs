@@ -1,5 +1,6 @@
 //! Three members over a network and logs made of vectors.
 
+mod alone;
 mod histories;
 mod lagging;
 mod meeting;

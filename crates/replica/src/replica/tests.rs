@@ -39,10 +39,14 @@ const AS_ONE_BYTES: usize = 1 << 20;
 const LIVES: Duration = Duration::from_secs(10);
 
 fn config() -> (Config, GroupConfig) {
+    config_of(&["a", "b", "c"])
+}
+
+fn config_of(members: &[&str]) -> (Config, GroupConfig) {
     let member = |name: &str| format!("[[group.member]]\nname = '{name}'\naddress = '{name}:1'\n");
     let group = "[group]\nname = 'G'\ninstance = 'a'\ncertificate = ''\nprivate_key = ''\n\
                  authorities = ''\n";
-    let members = ["a", "b", "c"].map(member).concat();
+    let members: String = members.iter().map(|name| member(name)).collect();
     let mut config = Config::parse(&format!("{group}{members}")).unwrap();
     config.log.extent_bytes = EXTENT_BYTES;
     let group = config.group.clone().unwrap();
@@ -341,4 +345,30 @@ fn one_that_restarts_says_the_format_level_of_all_that_its_log_has() {
     assert_eq!(crash::in_process(&files, 2, says).unwrap(), (1, 1));
     crash::in_process(&files, 3, || ends(puts(1, 10))).unwrap();
     assert_eq!(crash::in_process(&files, 4, says).unwrap(), (1, FORMAT_LEVEL_UNASKED));
+}
+
+/// The log of a queue manager that is in no group has an id that was drawn.
+#[test]
+fn a_log_that_was_in_no_group_is_taken_by_a_group_of_one_and_refused_by_one_of_three() {
+    let files = FileSystem::new();
+    assert!(files.make_folder(DATA));
+    crash::in_process(&files, 1, || ends(puts(1, 100))).unwrap();
+    let opened = |members: &[&str]| {
+        let (config, group) = config_of(members);
+        let start = (Clock::start(), None);
+        let about = (&config, &group, 0);
+        crate::open("QMS", Path::new(DATA), about, StartOptions::default(), start)
+    };
+    let of_three = move || matches!(opened(&["a", "b", "c"]), Err(StartError::OtherLog { .. }));
+    assert_eq!(crash::in_process(&files, 2, of_three), Ok(true));
+    let of_one = move || {
+        let opened = opened(&["a"]).unwrap();
+        let group = opened.driver.group();
+        let found = (group.may_vote, opened.driver.log().tail() > Lsn::ZERO);
+        opened.driver.log().shutdown();
+        found
+    };
+    for process in [3, 4] {
+        assert_eq!(crash::in_process(&files, process, of_one), Ok((true, true)));
+    }
 }

@@ -1,6 +1,9 @@
 //! A disk that does not answer: how it is noticed, and what the driver does then.
 //!
 //! A leader gives up: it asks an instance that is in sync to take over, and is silent from then on.
+//! The only instance of a group does not: no other one would serve its clients, who lose their
+//! connections, and what is not persistent, for nothing. It waits, as a queue manager without a
+//! group does, and says so.
 //! A replica is silent until its disk answers, as one that is cut off: it neither stands nor votes,
 //! because what it must keep for that would not be kept. Both go on to hear which instance leads,
 //! for their clients.
@@ -101,6 +104,9 @@ impl Driver {
             core.lifecycle.stalls(true);
             return;
         }
+        if self.is_alone() {
+            return;
+        }
         let peers = core.member.progress().peers;
         let heir = peers.iter().filter(|peer| peer.is_in_sync).max_by_key(|peer| peer.acknowledged);
         if let Some(heir) = heir {
@@ -135,5 +141,37 @@ impl Driver {
         }
         drop(core);
         self.after();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use towline_group::HardState;
+    use towline_log::{Disk, MemoryDisk};
+
+    use super::super::tests::{LONG, one_of};
+    use super::*;
+
+    /// No other one would serve its clients.
+    #[test]
+    fn the_only_instance_of_a_group_goes_on_when_its_disk_answers_again() {
+        let (disk, folder) =
+            (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+        let hard_state = HardState { may_vote: true, ..HardState::default() };
+        let (driver, on_end) = one_of(&["a"], hard_state, &disk, folder.path());
+        let leads = || {
+            driver.look_again();
+            driver.wait(u64::MAX, Duration::ZERO).leads_from == Some(1)
+        };
+        assert!(driver.wait_until(LONG, leads), "{:?}", driver.group());
+        driver.stall();
+        assert!(on_end.try_recv().is_err(), "it steps down");
+        assert_eq!(driver.core.lock().lifecycle, Lifecycle::Leading);
+        driver.go_on();
+        driver.tick();
+        assert_eq!(driver.group().role, Role::Leader);
+        driver.log().shutdown();
     }
 }

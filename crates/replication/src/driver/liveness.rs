@@ -4,6 +4,7 @@
 //! When a stopped process goes on (SIGSTOP, a frozen machine), its sockets hold what the others
 //! sent before they gave it up, and that looks new when it is read. So after a standstill the
 //! leader counts as heard only with a message that is later than what can have waited in a socket.
+//! The only instance of a group has none to hear: while it stood still, no other one took over.
 //!
 //! Not here: what the member does, which goes by ticks and terms. Invariant: no decision about the
 //! log depends on this.
@@ -84,7 +85,8 @@ impl Driver {
     /// Whether this process stood still for HeartbeatTimeout, and has not heard how the group is
     /// since.
     pub fn stood_still(&self) -> bool {
-        self.liveness.seen.lock().stood_still(self.now(), self.heartbeat_timeout())
+        let seen = self.liveness.seen.lock();
+        !self.is_alone() && seen.stood_still(self.now(), self.heartbeat_timeout())
     }
 
     /// Those that were heard after `since`.
@@ -101,6 +103,12 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use towline_group::HardState;
+    use towline_log::{Disk, MemoryDisk};
+
+    use super::super::tests::one_of;
     use super::*;
 
     const INTERVAL: Duration = Duration::from_millis(100);
@@ -130,5 +138,19 @@ mod tests {
         assert!(seen.stood_still(at(5_200), LONGEST), "not the leader");
         seen.hears(1, true, at(5_201), times);
         assert!(!seen.stood_still(at(5_202), LONGEST));
+    }
+
+    #[test]
+    fn the_only_instance_of_a_group_knows_how_it_is_after_a_standstill_and_one_of_three_does_not() {
+        for (names, stood_still) in [(&["a"][..], false), (&["a", "b", "c"], true)] {
+            let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
+            let folder = tempfile::tempdir().unwrap();
+            let (driver, _told) = one_of(names, HardState::default(), &disk, folder.path());
+            // Its clock is at a second, and its last tick was at zero.
+            driver.liveness.seen.lock().ticks(Time::ZERO, LONGEST);
+            driver.tick();
+            assert_eq!(driver.stood_still(), stood_still, "{names:?}");
+            driver.log().shutdown();
+        }
     }
 }

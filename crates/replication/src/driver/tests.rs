@@ -5,6 +5,7 @@ use towline_group::{Options, RecoveredLog, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery, Space, Urgency};
 
 use super::*;
+use crate::membership::Membership;
 use towline_link::{Greeting, StartsReport};
 use towline_types::{FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 
@@ -158,7 +159,8 @@ fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<EndReason
     let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
     let hard_state =
         HardState { may_vote: true, knows_term: true, term: 11, ..HardState::default() };
-    HardStateFile::of(folder).write_start(&hard_state, Default::default(), MemberId(1), 5).unwrap();
+    let membership = Membership { member: MemberId(1), members_count: 3 };
+    HardStateFile::of(folder).write_start(&hard_state, Default::default(), membership, 5).unwrap();
     one_of(&["a", "b", "c"], hard_state, &disk, folder)
 }
 

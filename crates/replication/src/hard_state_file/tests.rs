@@ -389,15 +389,18 @@ fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
     let file = HardStateFile::of(folder.path());
     file.write(&hard_state(4)).unwrap();
     assert_eq!(file.owner().unwrap(), None, "of a version that did not say it");
+    assert_eq!(file.members_count().unwrap(), Some(3), "nor this, and it had three");
     for (member, nonce, number) in [(1, 11, 1), (1, 12, 2), (2, 13, 1), (2, 14, 2)] {
-        file.write_start(&hard_state(4), Mark::default(), MemberId(member), nonce).unwrap();
+        let membership = Membership { member: MemberId(member), members_count: 1 };
+        file.write_start(&hard_state(4), Mark::default(), membership, nonce).unwrap();
+        assert_eq!(file.members_count().unwrap(), Some(1));
         assert_eq!(file.owner().unwrap(), Some(MemberId(member)));
         assert_eq!(file.starts().unwrap().own(), Start { number, nonce });
     }
     file.write(&hard_state(5)).unwrap();
     assert_eq!(file.owner().unwrap(), Some(MemberId(2)), "a write of a vote leaves it");
-    file.write_forced(&hard_state(5), Mark::default()).unwrap();
-    assert_eq!(file.owner().unwrap(), None);
+    file.write_forced(&hard_state(5), Mark::default(), 3).unwrap();
+    assert_eq!((file.owner().unwrap(), file.members_count().unwrap()), (None, Some(3)));
 }
 
 /// The front of a slot of version 4, as a program of that version wrote it, in hexadecimal; all
@@ -428,7 +431,8 @@ fn slot_of_version_4() -> Slot {
     let mark = Mark { incarnation: 0x1122, next: 0x3344, starts: 5 };
     let mut starts = Starts::default();
     starts.begin(0xab_cdef);
-    Slot { sequence: 2, hard_state, mark, owner: Some(MemberId(3)), starts }
+    let owner = Some(MemberId(3));
+    Slot { sequence: 2, hard_state, mark, owner, members_count: 0, starts }
 }
 
 /// A file of version 4: the slot above, and the one before it, which was kept in another term.
@@ -555,7 +559,8 @@ fn only_a_member_in_recovery_is_kept_in_a_version_that_earlier_programs_refuse()
 fn a_disk_that_cannot_be_read_for_a_moment_does_not_hide_the_start_that_was_made_durable() {
     let folder = tempfile::tempdir().unwrap();
     let file = HardStateFile::of(folder.path());
-    file.write_start(&hard_state(4), Mark::default(), MemberId(1), 77).unwrap();
+    let membership = Membership { member: MemberId(1), members_count: 3 };
+    file.write_start(&hard_state(4), Mark::default(), membership, 77).unwrap();
     let (there, away) = (folder.path().join(NAME), folder.path().join("away"));
     std::fs::rename(&there, &away).unwrap();
     std::fs::create_dir(&there).unwrap();

@@ -49,6 +49,10 @@ fn breaks_quorum(group: &GroupStatus, this: Peer) -> Option<String> {
     let others = group.instances.iter().enumerate().filter(|(peer, _)| *peer != this);
     let left = others.filter(|(_, row)| row.connected_here).count();
     let all = group.instances.len();
+    if all == 1 {
+        // A group that is stopped on purpose, as a queue manager without a group is.
+        return None;
+    }
     if left == 0 {
         return Some(format!(
             "'{}' is connected to no other instance, so it cannot know whether the group goes on \
@@ -84,5 +88,7 @@ mod tests {
         assert_eq!(breaks_quorum(&group([true, true, true]), 2), None);
         let why = breaks_quorum(&group([true, false, false]), 0).unwrap();
         assert!(why.contains("cannot know"), "the others may serve without it: {why}");
+        let alone = GroupStatus { instances: vec![row(true)], ..GroupStatus::default() };
+        assert_eq!(breaks_quorum(&alone, 0), None, "there is no group beside it");
     }
 }

@@ -28,10 +28,11 @@ pub use towline_replication::vote::{HardStateReport, give_up_vote, hard_state, i
 ///
 /// # Errors
 /// What the disk said.
-pub fn force_vote(data: &std::path::Path, term: u64) -> std::io::Result<()> {
+pub fn force_vote(data: &std::path::Path, term: u64, members_count: usize) -> std::io::Result<()> {
     towline_replication::vote::force_vote(
         data,
         term,
+        members_count,
         u64::from_le_bytes(towline_process::random::bytes()),
     )
 }

@@ -22,6 +22,7 @@ use crate::endpoints::{listen, listen_locally, local_kind};
 use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::process::{self, LocalEnd, Process, control_refused, until_end, welcome};
+use crate::quiesce::quiesce;
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run_args::RunArgs;
@@ -192,7 +193,9 @@ async fn serve(
     let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    await_group(args, group, needed(opened), reexec::ready_was_printed());
+    if !driver.is_alone() {
+        await_group(args, group, needed(opened), reexec::ready_was_printed());
+    }
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
@@ -337,6 +340,10 @@ impl Attending<'_> {
         let leads = driver.leads();
         let Some(door) = self.parts.1.door().filter(|_| leads) else { return };
         accepting.abort_all();
+        if driver.is_alone() {
+            quiesce(door, &self.admission).await;
+            return;
+        }
         let driver = Arc::clone(driver);
         let listener_handover =
             tokio::task::spawn_blocking(move || hand_over::hand_over(&driver, None)).await;

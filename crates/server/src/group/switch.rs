@@ -11,7 +11,7 @@ use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
 use towline_engine::GroupView;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
-use towline_replication::hand_over::{TRANSFER_MAX, ask, hand_over, position};
+use towline_replication::hand_over::{NO_OTHER, TRANSFER_MAX, ask, hand_over, position};
 
 /// Twice as long as an instance waits for news of how the others are.
 const NEWS_MAX: Duration = Duration::from_secs(1);
@@ -93,6 +93,9 @@ fn wait_unless_refused(
 
 fn prospect_of(group: &GroupStatus, to: Option<&str>) -> Prospect {
     let Some(to) = to else {
+        if group.instances.len() == 1 {
+            return Prospect::Bad(NO_OTHER.to_owned());
+        }
         let others = group.instances.iter().filter(|row| row.instance != group.active);
         let mut fit = others.filter(|row| may_take_over(row)).peekable();
         if fit.peek().is_none() {
@@ -195,6 +198,14 @@ mod tests {
         let told = why(prospect_of(&gone, Some("b")));
         assert_eq!(told, "'b' is not in sync, but 'disconnected': Connection refused");
         assert!(why(prospect_of(&gone, None)).starts_with("no other instance is in sync"));
+    }
+
+    #[test]
+    fn the_only_instance_of_a_group_has_none_to_switch_to() {
+        let mut alone = group(InstanceState::Normal, "");
+        alone.instances.truncate(1);
+        assert_eq!(why(prospect_of(&alone, None)), NO_OTHER);
+        assert_eq!(prospect_of(&alone, Some("a")), Prospect::Already, "it is active");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use towline_os::simulated::{Process, ProcessEnd};
 use towline_process::EXIT_LEASE_LOST;
 use towline_types::SeededRandom;
 
+use super::one;
 use super::plan::EXTENT_BYTES;
 use super::process::{self, AloneArgs, AloneBoard, ProcessVerdict};
 use super::{Alone, AloneEvent, AlonePhase, DATA};
@@ -116,7 +117,8 @@ impl Alone {
         self.weather.watch(process, &self.ledger.disturbed[node]);
         let ahead_us = i64::try_from(self.machines[node].ahead_us).unwrap_or(0);
         self.world.set_wall_clock(process, ahead_us);
-        self.world.start(process, "main", move || process::run(&args));
+        let run = if self.plan.is_group { one::run } else { process::run };
+        self.world.start(process, "main", move || run(&args));
         let connections = Connections::new();
         let space_was_short = self.disk.bytes_free() < super::DISK_BYTES / 2;
         self.machines[node].live =

@@ -1,7 +1,10 @@
 //! A queue manager that is no group, with its whole code below the sockets: one instance, or
 //! several processes on machines with one file system, of which one is active at a time.
 //!
-//! Reading order: [`Alone::run`] (the phases), `plan`, `process` (what a process does), `machines`
+//! It may also be a group of one instance, which has the same promises to keep: [`run_one`].
+//!
+//! Reading order: [`Alone::run`] (the phases), `plan`, `process` (what a process does), `one` (what
+//! one of a group of one instance does), `machines`
 //! (processes begin and end), `troubles` and `weather` (what goes wrong), `script` (a load that is
 //! repeated with a crash at each operation), `backups` and `restored`, `ledger` (what is noted),
 //! `verdict`.
@@ -12,6 +15,7 @@
 mod backups;
 mod ledger;
 mod machines;
+mod one;
 mod people;
 mod plan;
 mod process;
@@ -135,6 +139,19 @@ pub(crate) fn run(seed: u64) -> Report {
 pub(crate) fn run_crash(seed: u64) -> Report {
     let (load, plan) = AlonePlan::of_crash(seed);
     run_plan(seed, load, plan)
+}
+
+/// Runs one seed as a group of one instance.
+pub(crate) fn run_one(seed: u64) -> Report {
+    let mut dice = SeededRandom::mixed(seed);
+    let plan = AlonePlan::draw(&mut dice);
+    run_plan(seed, seed, plan.of_one())
+}
+
+/// The same for a load with a crash.
+pub(crate) fn run_one_crash(seed: u64) -> Report {
+    let (load, plan) = AlonePlan::of_crash(seed);
+    run_plan(seed, load, plan.of_one())
 }
 
 fn run_plan(seed: u64, load: u64, plan: AlonePlan) -> Report {

@@ -40,6 +40,8 @@ pub(super) enum Trouble {
     Failing,
     /// The server of the file system forgets who has which lock.
     ForgetLocks,
+    /// The hard state of the only instance of a group is lost, or what it noted as committed is.
+    LoseHardState,
 }
 
 const TROUBLES: &[(Trouble, usize)] = &[
@@ -62,6 +64,8 @@ const TROUBLES: &[(Trouble, usize)] = &[
 #[derive(Clone, Debug)]
 pub(super) struct AlonePlan {
     pub(super) base: Plan,
+    /// It is a group of one instance.
+    pub(super) is_group: bool,
     /// Several machines with one file system, of which one is active at a time.
     pub(super) is_shared: bool,
     pub(super) machines: usize,
@@ -107,6 +111,7 @@ impl AlonePlan {
             if dice.chance(often) { dice.between(least, most) } else { 0 }
         };
         AlonePlan {
+            is_group: false,
             is_shared,
             machines: if is_shared { usize::try_from(dice.between(2, 3)).unwrap_or(2) } else { 1 },
             lease_us: dice.between(200, 2_000) * 1_000,
@@ -126,6 +131,18 @@ impl AlonePlan {
             overtaken_per_mille: if dice.chance(300) { dice.below(50) } else { 0 },
             base,
         }
+    }
+
+    /// The same for a group of one instance.
+    pub(super) fn of_one(mut self) -> AlonePlan {
+        (self.is_group, self.is_shared, self.machines) = (true, false, 1);
+        let is_of_shared =
+            |trouble: &Trouble| matches!(trouble, Trouble::Away | Trouble::ForgetLocks);
+        self.troubles.retain(|trouble| !is_of_shared(trouble));
+        if !self.troubles.is_empty() {
+            self.troubles.extend([Trouble::LoseHardState; 2]);
+        }
+        self
     }
 
     /// The plan of one of the seeds that name a load and a crash in it.

@@ -46,6 +46,14 @@ pub(super) struct AloneBoard {
     pub(super) stop: tokio::sync::Notify,
 }
 
+impl AloneBoard {
+    /// Ends the process.
+    pub(super) fn ends(&self, served: Result<ProcessVerdict, String>) {
+        *self.end.lock() = Some(served.unwrap_or_else(ProcessVerdict::Refused));
+        exit(0);
+    }
+}
+
 /// How a process ended by itself.
 #[derive(Clone, Debug)]
 pub(super) enum ProcessVerdict {
@@ -56,15 +64,10 @@ pub(super) enum ProcessVerdict {
 
 /// Runs a process to its end.
 pub(super) fn run(args: &AloneArgs) {
-    let end = match serve(args) {
-        Ok(()) => ProcessVerdict::Stopped,
-        Err(why) => ProcessVerdict::Refused(why),
-    };
-    *args.board.end.lock() = Some(end);
-    exit(0);
+    args.board.ends(serve(args));
 }
 
-fn serve(args: &AloneArgs) -> Result<(), String> {
+fn serve(args: &AloneArgs) -> Result<ProcessVerdict, String> {
     let AloneArgs { data, board, queues, .. } = args;
     let clock = Clock::start();
     folder::make(data).map_err(|error| error.to_string())?;
@@ -80,18 +83,25 @@ fn serve(args: &AloneArgs) -> Result<(), String> {
     let epoch = home.lease().map_or(args.number, |lease| lease.status().epoch);
     *board.served.lock() = Some((Arc::clone(&door), epoch));
     handle.block_on(board.stop.notified());
-    door.quiesce();
-    let deadline = clock.now() + ANSWERS_MAX;
-    while door.look(|instance| instance.runs_pending()) > 0 && clock.now() < deadline {
-        handle.block_on(sleep(Duration::from_millis(5)));
-    }
-    door.end(Farewell::Ending);
+    until_applied(&door);
     running.stop_housekeeping();
     // The next start reads a longer tail without it.
     drop(running.images().take_last(door.as_ref()));
     door.log().shutdown();
     home.leave();
-    Ok(())
+    Ok(ProcessVerdict::Stopped)
+}
+
+/// No new work is begun, what was decided is answered, and all clients get their close.
+pub(super) fn until_applied(door: &Door) {
+    let handle = Handle::current();
+    door.quiesce();
+    let clock = door.clock();
+    let deadline = clock.now() + ANSWERS_MAX;
+    while door.look(|instance| instance.runs_pending()) > 0 && clock.now() < deadline {
+        handle.block_on(sleep(Duration::from_millis(5)));
+    }
+    door.end(Farewell::Ending);
 }
 
 /// What the daemon gives to administration jobs.

@@ -45,6 +45,7 @@ impl Alone {
                 self.set_away(node, Away::Fails, after);
             }
             Trouble::ForgetLocks => self.disk.forget_locks(),
+            Trouble::LoseHardState => self.lose_hard_state(node),
         }
     }
 
@@ -108,6 +109,20 @@ impl Alone {
         (0..self.machines.len()).for_each(|node| self.kill(node));
         if let Some(folder) = self.marker_folder() {
             self.disk.put(format!("{folder}/{}", towline_log::REBUILD_MARKER), b"");
+        }
+    }
+
+    /// Its log is all that a group of one instance needs.
+    fn lose_hard_state(&mut self, node: usize) {
+        self.kill(node);
+        let lost: &[&str] = match self.dice.below(3) {
+            0 => &["group-state"],
+            1 => &["group-committed"],
+            _ => &["group-state", "group-committed"],
+        };
+        for name in lost {
+            // It is not there before the first start has made it.
+            self.disk.remove(format!("{DATA}/{name}"));
         }
     }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex as Plain;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use towline_admin::status::GroupStatus;
 use towline_config::{Config, GroupConfig};
 use towline_engine::{AdminJobs, BackupFolders, Door, GroupView, RunningInstance, StartOptions};
 use towline_group::Progress;
@@ -29,6 +28,7 @@ use towline_replication::{disk_probe, hand_over, no_active, reexec};
 
 use super::look;
 use super::network::{Ports, Wires};
+use crate::served::no_view::NoView;
 
 /// Between two looks at what may be forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_millis(500);
@@ -309,14 +309,5 @@ impl InboxHost for Host {
 
     fn copy_source(&self) -> Arc<dyn CopySource> {
         self.opened.clone()
-    }
-}
-
-/// A status without the group.
-struct NoView;
-
-impl GroupView for NoView {
-    fn group(&self) -> GroupStatus {
-        GroupStatus::default()
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Reading order: `people` (clients come, ask and hear), `connection` (the same as the instance has
 //! it), `content` (of a delivery), `look` and `compare` (what an observer sees, against what was
-//! promised), `disk_faults`.
+//! promised), `disk_faults`, `no_view`.
 //!
 //! Not here: processes; the promises (`history`).
 
@@ -13,4 +13,5 @@ pub(crate) mod content;
 pub(crate) mod disk_faults;
 pub(crate) mod look;
 pub(crate) mod messages;
+pub(crate) mod no_view;
 pub(crate) mod people;

@@ -8,6 +8,7 @@ pub(crate) mod clock;
 mod judgement;
 mod lease;
 mod net;
+pub mod one;
 pub mod texts;
 
 use std::io::{BufRead, BufReader, Write};
