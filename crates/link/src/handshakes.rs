@@ -229,11 +229,16 @@ pub(super) async fn part_within(slot: &HandshakeSlot, stream: impl AsyncRead + A
 
 /// Ends a connection so that the peer can read why: a socket that is closed with unread bytes in it
 /// is reset, which may take back what the peer has not read.
-pub async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub async fn part(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    part_from(stream, PARTING_BYTES_MAX).await;
+}
+
+/// As [`part`], from a peer that is trusted and may have sent up to so many bytes.
+pub(super) async fn part_from(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes_max: usize) {
     let parting = async {
         stream.shutdown().await?;
-        let mut left = PARTING_BYTES_MAX;
-        let mut thrown_away = vec![0; 1_024];
+        let mut left = bytes_max;
+        let mut thrown_away = vec![0; 16 * 1_024];
         while left > 0 {
             match stream.read(&mut thrown_away).await? {
                 0 => break,

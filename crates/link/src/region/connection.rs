@@ -35,7 +35,7 @@ use super::{Intake, LinkId, RegionConnection, RegionLink, RegionShared};
 use crate::frame::{
     self, BODY_BYTES_MAX, END, Encoder, FrameBody, OWN_KINDS, PING, PING_BYTES_MAX, PONG, START,
 };
-use crate::handshakes::part;
+use crate::handshakes::part_from;
 use crate::patience::{Patience, broken};
 use crate::queue::Queue;
 use crate::reading::reserve_for_next_read;
@@ -209,8 +209,10 @@ pub(super) async fn serve(
     mark(shared, incoming, false);
     let why = match end {
         LinkEnd::Said(why) => {
-            // The next connection need not wait until this one is read to its end.
-            tokio::spawn(part(halves.0.unsplit(halves.1)));
+            // The next connection need not wait until this one is read to its end. What the other
+            // end has sent is read, however much: with unread bytes in it a socket is reset, and
+            // the last frame may not have left yet.
+            tokio::spawn(part_from(halves.0.unsplit(halves.1), usize::MAX));
             why
         }
         LinkEnd::Broken(why) => why,
