@@ -175,8 +175,8 @@ pub enum Input {
         stands: bool,
     },
     /// The batch at this position is applied, and says which part this group has from there on. To
-    /// be said before any later batch is applied; after [`Output::begins_again`], or on a leader that
-    /// becomes a recovery member, none is applied any more.
+    /// be said before any later batch is applied; after [`Output::begins_again`], or on a leader
+    /// that becomes a recovery member, none is applied any more.
     Become {
         /// Voting or recovery.
         mode: Mode,

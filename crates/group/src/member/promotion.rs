@@ -8,18 +8,18 @@
 //! before it was marked, has it, and votes for none that has less. Its first batches say that the
 //! history has begun; the others learn it from the log.
 //!
-//! *Planned*: the live group decides a last batch that says so. Each member changes its part when it
-//! applies that batch. What an old live group's log holds behind it is void: the first batches of
-//! leaders that were elected before they knew that the last one is committed. They are of an older
-//! timeline than what the new live group decides, and are cut off by that; where such a batch was
-//! committed in the old group, the process begins again without knowing so.
+//! *Planned*: the live group decides a last batch that says so. Each member changes its part when
+//! it applies that batch. What an old live group's log holds behind it is void: the first batches
+//! of leaders that were elected before they knew that the last one is committed. They are of an
+//! older timeline than what the new live group decides, and are cut off by that; where such a batch
+//! was committed in the old group, the process begins again without knowing so.
 //!
 //! In both cases terms begin anew, above all that the other group can have elected in
 //! ([`crate::timeline`]).
 //!
-//! Not here: who decides that a group is promoted; what is in the log. Invariants: a part is durable
-//! before anything is said in it; a promotion's mark is taken back by nothing but the log; what is
-//! committed stays, but for what is void behind a last batch.
+//! Not here: who decides that a group is promoted; what is in the log. Invariants: a part is
+//! durable before anything is said in it; a promotion's mark is taken back by nothing but the log;
+//! what is committed stays, but for what is void behind a last batch.
 
 use raft::eraftpb::{Message as RaftMessage, MessageType};
 use towline_types::BatchPlace;
