@@ -1,7 +1,7 @@
 //! How a member changes its part in its group: a recovery group is promoted, or what the log says
 //! makes another group live.
 //!
-//! *Unplanned*: each member that is told to marks itself, durably. From then on it takes nothing of
+//! *Unplanned*: each member marks itself on request, durably. From then on it takes nothing of
 //! the live group, from outside or through a relay, and takes part in elections. Members that are
 //! not marked give no vote, so the one that is elected has a marked majority behind it, and with
 //! that all that was ever acknowledged by a majority: at least one member of that acknowledged it
@@ -17,7 +17,7 @@
 //! In both cases terms begin anew, above all that the other group can have elected in
 //! ([`crate::timeline`]).
 //!
-//! Not here: who decides that a group is promoted; what is in the log. Invariants: a part is
+//! Not here: when a group is promoted; what is in the log. Invariants: a part is
 //! durable before anything is said in it; a promotion's mark is taken back by nothing but the log;
 //! what is committed stays, but for what is void behind a last batch.
 

@@ -3,7 +3,7 @@
 //!
 //! It is no leader: nothing is decided here, so none is elected, and two relays at once send the
 //! same log. What a majority has durably, this member's own disk counted, is the recovery point: it
-//! is what members commit and what the live group is told.
+//! is what members commit and what the live group hears.
 //!
 //! Each connection with a peer is a session of its own: what a process acknowledged that is gone,
 //! or to an earlier relay, does not count. Batches are sent ahead of answers, up to a bound; a peer
