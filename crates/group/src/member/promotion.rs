@@ -12,7 +12,7 @@
 //! it applies that batch. What an old live group's log holds behind it is void: the first batches
 //! of leaders that were elected before they knew that the last one is committed. They are of an
 //! older timeline than what the new live group decides, and are cut off by that; where such a batch
-//! was committed in the old group, the process begins again without knowing so.
+//! was committed in the old group, the process restarts without knowing so.
 //!
 //! In both cases terms begin anew, above all that the other group can have elected in
 //! ([`crate::timeline`]).
@@ -130,7 +130,7 @@ impl Member {
         }
         self.recovery = Some(Box::new(RecoveryState::new(self.options.seed)));
         if self.role == Role::Leader {
-            // The others do not know yet that it is committed, and none tells them later.
+            // The others do not know yet that it is committed, and none says so later.
             self.peers.clone().iter().for_each(|peer| self.raw.raft.send_append(peer.0));
         } else if has_void {
             self.begin_again(out);

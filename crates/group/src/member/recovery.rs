@@ -137,7 +137,7 @@ impl Member {
         self.hard_state.mode
     }
 
-    /// The member whose messages brought the live group's log last, this one included; on a member
+    /// The member from which the live group's log came last, this one included; on a member
     /// that votes, `None`.
     #[must_use]
     pub fn relay(&self) -> Option<MemberId> {

@@ -406,7 +406,7 @@ impl Member {
         }
         let mut entries = store.with_payloads(next, upto + 1, MESSAGE_BYTES_MAX);
         if entries.is_empty() && next <= upto {
-            // Not in memory: it is read, and the step that brings it goes on here.
+            // Not in memory: it is read, and the step with it goes on here.
             let context = GetEntriesContext::empty(true);
             store.wanted.borrow_mut().push(FetchRequest { first: next, context });
             return false;
