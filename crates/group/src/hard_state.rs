@@ -5,8 +5,8 @@
 //!   0   8  magic "TOWLINEG"
 //!   8   2  format version: 2, or 3 (this offset and the checksum's never move)
 //!   10  1  1: may vote
-//!   11  1  bit 0: the term is the newest that it took part in, also when it may vote; in version 3,
-//!          bits 1 and 2: the mode (0 voting, 1 recovery, 2 promoting)
+//!   11  1  bit 0: the term is the newest that it took part in, also when it may vote; bits 1 and
+//!          2, in version 3: the mode (0 voting, 1 recovery, 2 promoting)
 //!   12  4  zero; promoting: the first bytes of the history that it is promoted to
 //!   16  8  term
 //!   24  8  member voted for in this term; 0: none
@@ -18,7 +18,8 @@
 //! ```
 //!
 //! A member that votes is kept as version 2, which has no mode: a program of before version 3 can
-//! read it, and takes no recovery member for one that votes. Version 1 had the same fields, and FNV-1a (32 bits) instead of CRC-32C. It is read.
+//! read it, and takes no recovery member for one that votes. Version 1 had the same fields, and
+//! FNV-1a (32 bits) instead of CRC-32C. It is read.
 
 use towline_types::{BatchPlace, Lsn};
 
@@ -78,10 +79,10 @@ impl HardState {
         self.may_vote && is_not_late && (last.term, last.index) >= (own.term, own.index)
     }
 
-    /// What a member of a group that was live begins with, after its log was cut off behind the last
-    /// batch that the new live group has too, and it has given up what was behind that: it is a
-    /// recovery member, and what it promised as a member of that live group is void. `end`: the last
-    /// batch of the log as it is then.
+    /// What a member of a group that was live begins with, after its log was cut off behind the
+    /// last batch that the new live group has too, and it has given up what was behind that: it is
+    /// a recovery member, and what it promised as a member of that live group is void. `end`: the
+    /// last batch of the log as it is then.
     #[must_use]
     pub fn returned(&self, end: BatchPlace) -> HardState {
         let (committed, committed_end) = match self.committed <= end.index {

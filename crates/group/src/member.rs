@@ -175,8 +175,8 @@ pub enum Input {
         stands: bool,
     },
     /// The batch at this position is applied, and says which part this group has from there on. To
-    /// be said before any later batch is applied; after [`Output::begins_again`], or on a leader that
-    /// becomes a recovery member, none is applied any more.
+    /// be said before any later batch is applied; after [`Output::begins_again`], or on a leader
+    /// that becomes a recovery member, none is applied any more.
     Become {
         /// Voting or recovery.
         mode: Mode,
@@ -217,7 +217,7 @@ pub struct Output {
     pub copy_from: Option<MemberId>,
     /// To the live group that ships to this member: how far this group is. The newest counts.
     pub shipped: Option<ShippedAnswer>,
-    /// This member became a recovery member, and the process begins again from what is on the disk
+    /// This member became a recovery member, and the process restarts from what is on the disk
     /// (with `hard_state`): it led, or what it knows as committed behind the batch that made it so
     /// is void. It takes no input any more.
     pub begins_again: bool,
@@ -286,7 +286,7 @@ pub struct Member {
     recovery: Option<Box<recovery::RecoveryState>>,
     /// The newest index of the log of each of the others, as each said first.
     heard_ends: HashMap<MemberId, u64>,
-    /// It led the old live group, or knows as committed what is void: it begins again, at the next
+    /// It led the old live group, or knows as committed what is void: it restarts, at the next
     /// tick at the latest, and commits no more.
     ends: bool,
     is_over: bool,

@@ -13,7 +13,7 @@
 //! | append | of the relay | the batch before those in it | durable at a majority | - |
 //! | copy | of the relay | - | - | - |
 //! | answer | of the peer | durable, up to here it has the relay's log | its own | received |
-//! | refusal | of the peer | the batch before those refused | its own | send from here; 0: other log |
+//! | refusal | of the peer | the batch before those refused | its own | send from; 0: other log |
 //!
 //! Not here: when they are sent (`member::relay`) and answered (`member::recovery`).
 

@@ -9,8 +9,8 @@ use towline_types::{Batch, BatchPlace};
 /// way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shipment {
-    /// The term of the live group's leader, not less than that of any batch: it says which timeline the
-    /// log is of that these batches are of.
+    /// The term of the live group's leader, not less than that of any batch: it says which timeline
+    /// the log is of that these batches are of.
     pub term: u64,
     /// The batch before the first one of these; all zero at the beginning of the log.
     pub previous: BatchPlace,

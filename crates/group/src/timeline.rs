@@ -14,14 +14,15 @@
 //!       era          mark        count
 //! ```
 //!
-//! The era is one more than that of the term before. The mark is of the history's id. The count goes up with elections; past 8,191 it runs into the mark, which
-//! still orders terms. A group that was never promoted is in era 0 and counts from 1, as always.
+//! The era is one more than that of the term before. The mark is of the history's id. The count
+//! goes up with elections; past 8,191 it runs into the mark, which still orders terms. A group that
+//! was never promoted is in era 0 and counts from 1, as always.
 //!
 //! Why an equal term in two *groups* does no harm where batches are compared: within a timeline one
 //! group elects, by majority, so one leader makes all batches of a term. A recovery group takes the
 //! first batch of a timeline when a majority of it keeps a term of that (`member::relay`), as if it
-//! had voted there; a promotion has a majority behind it too, so it begins a timeline above those of
-//! all batches that any member has, also of members that were not there. Two *groups* that were
+//! had voted there; a promotion has a majority behind it too, so it begins a timeline above those
+//! of all batches that any member has, also of members that were not there. Two *groups* that were
 //! promoted to different histories behind one term are kept apart before that, by the comparison of
 //! histories in the hello between regions; the mark is for what passes that by mistake.
 //!

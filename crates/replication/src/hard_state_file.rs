@@ -26,11 +26,11 @@
 //! ```
 //!
 //! A program that knows no recovery refuses to start with version 6; a member that votes is kept as
-//! before. Version 4 is the same with a `HardState` of version 1. Version 3 ended behind the zeros at 112
-//! with the checksum of bytes 0..124; it is read as one that knows no start. Version 2 ended behind
-//! `HardState` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as one without
-//! an incarnation. Version 1 of these files was a `HardState` alone, at 0. It counts while no slot
-//! is whole, and the first slot that is written beside it is the one at 4,096.
+//! before. Version 4 is the same with a `HardState` of version 1. Version 3 ended behind the zeros
+//! at 112 with the checksum of bytes 0..124; it is read as one that knows no start. Version 2 ended
+//! behind `HardState` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as one
+//! without an incarnation. Version 1 of these files was a `HardState` alone, at 0. It counts while
+//! no slot is whole, and the first slot that is written beside it is the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never
 //! a mixture. A write of a `HardState` alone leaves the incarnation and the starts as they are.

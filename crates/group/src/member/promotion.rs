@@ -1,25 +1,25 @@
 //! How a member changes its part in its group: a recovery group is promoted, or what the log says
 //! makes another group live.
 //!
-//! *Unplanned*: each member that is told to marks itself, durably. From then on it takes nothing of
+//! *Unplanned*: each member marks itself on request, durably. From then on it takes nothing of
 //! the live group, from outside or through a relay, and takes part in elections. Members that are
 //! not marked give no vote, so the one that is elected has a marked majority behind it, and with
 //! that all that was ever acknowledged by a majority: at least one member of that acknowledged it
 //! before it was marked, has it, and votes for none that has less. Its first batches say that the
 //! history has begun; the others learn it from the log.
 //!
-//! *Planned*: the live group decides a last batch that says so. Each member changes its part when it
-//! applies that batch. What an old live group's log holds behind it is void: the first batches of
-//! leaders that were elected before they knew that the last one is committed. They are of an older
-//! timeline than what the new live group decides, and are cut off by that; where such a batch was
-//! committed in the old group, the process begins again without knowing so.
+//! *Planned*: the live group decides a last batch that says so. Each member changes its part when
+//! it applies that batch. What an old live group's log holds behind it is void: the first batches
+//! of leaders that were elected before they knew that the last one is committed. They are of an
+//! older timeline than what the new live group decides, and are cut off by that; where such a batch
+//! was committed in the old group, the process restarts without knowing so.
 //!
 //! In both cases terms begin anew, above all that the other group can have elected in
 //! ([`crate::timeline`]).
 //!
-//! Not here: who decides that a group is promoted; what is in the log. Invariants: a part is durable
-//! before anything is said in it; a promotion's mark is taken back by nothing but the log; what is
-//! committed stays, but for what is void behind a last batch.
+//! Not here: when a group is promoted; what is in the log. Invariants: a part is
+//! durable before anything is said in it; a promotion's mark is taken back by nothing but the log;
+//! what is committed stays, but for what is void behind a last batch.
 
 use raft::eraftpb::{Message as RaftMessage, MessageType};
 use towline_types::BatchPlace;
@@ -130,7 +130,7 @@ impl Member {
         }
         self.recovery = Some(Box::new(RecoveryState::new(self.options.seed)));
         if self.role == Role::Leader {
-            // The others do not know yet that it is committed, and none tells them later.
+            // The others do not know yet that it is committed, and none says so later.
             self.peers.clone().iter().for_each(|peer| self.raw.raft.send_append(peer.0));
         } else if has_void {
             self.begin_again(out);

@@ -13,10 +13,11 @@
 //!
 //! Equal terms in two groups do no harm here: see [`crate::timeline`].
 //!
-//! Not here: what a relay sends (`relay`), promotion (`promotion`). Invariants: in recovery a member
-//! neither votes nor stands; what it acknowledges is durable here, compared with the sender's log,
-//! and never cut off but by a newer timeline; nothing that is committed is ever compared away; it
-//! commits what the relay said to be durable at a majority, and has compared itself.
+//! Not here: what a relay sends (`relay`), promotion (`promotion`). Invariants: in recovery a
+//! member neither votes nor stands; what it acknowledges is durable here, compared with the
+//! sender's log, and never cut off but by a newer timeline; nothing that is committed is ever
+//! compared away; it commits what the relay said to be durable at a majority, and has compared
+//! itself.
 
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType, Snapshot};
 use towline_types::{Batch, BatchPlace, SeededRandom, Time};
@@ -136,7 +137,7 @@ impl Member {
         self.hard_state.mode
     }
 
-    /// The member whose messages brought the live group's log last, this one included; on a member
+    /// The member from which the live group's log came last, this one included; on a member
     /// that votes, `None`.
     #[must_use]
     pub fn relay(&self) -> Option<MemberId> {
@@ -160,9 +161,9 @@ impl Member {
     }
 
     /// Whether a recovery member takes a message that is no relay's. A leader's, if that one was
-    /// elected since this group was live last: an older one's may come late. One that asks for votes
-    /// gets none, but what it says is committed is so: the others vote since they know that a last
-    /// batch is.
+    /// elected since this group was live last: an older one's may come late. One that asks for
+    /// votes gets none, but what it says is committed is so: the others vote since they know that a
+    /// last batch is.
     pub(super) fn takes_in_recovery(&mut self, inner: &RaftMessage) -> bool {
         let timeline = timeline_of(inner.term);
         let is_newer = timeline > timeline_of(self.hard_state.left_term)
@@ -204,7 +205,8 @@ impl Member {
         match self.mode() {
             Mode::Recovery => timeline_of(term) >= timeline_of(raft.term),
             // The others became recovery members, and this one was not there: another group is live
-            // in a history behind the one that this member knows. A blank one has their term already.
+            // in a history behind the one that this member knows. A blank one has their term
+            // already.
             Mode::Voting | Mode::Promoting => {
                 era_of(term) > era_of(raft.term)
                     || (self.mode() == Mode::Voting
@@ -266,7 +268,8 @@ impl Member {
         }
     }
 
-    /// Also when nothing was new: what follows is of that timeline, and a promotion begins behind it.
+    /// Also when nothing was new: what follows is of that timeline, and a promotion begins behind
+    /// it.
     pub(super) fn follow_outside(&mut self, term: u64) {
         if term > self.raw.raft.term {
             self.raw.raft.become_follower(term, MemberId::OUTSIDE.0);
@@ -380,8 +383,8 @@ impl Member {
         Ok(end)
     }
 
-    /// How many of the batches this log has, all of them equal. What conflicts behind them was never
-    /// committed: the library may cut it off.
+    /// How many of the batches this log has, all of them equal. What conflicts behind them was
+    /// never committed: the library may cut it off.
     fn compare(&self, behind: (u64, u64), entries: &[Entry]) -> Result<usize, Misfit> {
         let (behind, behind_term) = behind;
         let committed = self.raw.raft.raft_log.committed;
@@ -487,8 +490,8 @@ impl Member {
         self.recovery.get_or_insert_with(|| Box::new(RecoveryState::new(seed)))
     }
 
-    /// The batches of a shipment that this member does not have, and the one that they follow in its
-    /// log: what it would give to its log if it took the shipment. `None`: it would give none.
+    /// The batches of a shipment that this member does not have, and the one that they follow in
+    /// its log: what it would give to its log if it took the shipment. `None`: it would give none.
     #[must_use]
     pub fn new_shipped(&self, shipment: &Shipment) -> Option<(BatchPlace, Vec<Batch>)> {
         let Shipment { previous, batches, .. } = shipment;

@@ -3,14 +3,14 @@
 //!
 //! It is no leader: nothing is decided here, so none is elected, and two relays at once send the
 //! same log. What a majority has durably, this member's own disk counted, is the recovery point: it
-//! is what members commit and what the live group is told.
+//! is what members commit and what the live group hears.
 //!
-//! Each connection with a peer is a session of its own: what a process acknowledged that is gone, or
-//! to an earlier relay, does not count. Batches are sent ahead of answers, up to a bound; a peer
+//! Each connection with a peer is a session of its own: what a process acknowledged that is gone,
+//! or to an earlier relay, does not count. Batches are sent ahead of answers, up to a bound; a peer
 //! that misses some says from where it needs them.
 //!
-//! Not here: what a peer does with it (`recovery`). Invariants: only what was compared with the live
-//! group's log is sent; what a peer has not acknowledged as durable in this session counts for
+//! Not here: what a peer does with it (`recovery`). Invariants: only what was compared with the
+//! live group's log is sent; what a peer has not acknowledged as durable in this session counts for
 //! nothing; what is in flight to a peer is bounded in messages and bytes.
 
 use std::collections::VecDeque;
@@ -169,10 +169,10 @@ impl Member {
         }
     }
 
-    /// Whether a batch of this term may be taken: a majority of this group is in its timeline. As for
-    /// a leader's batches, which come after a majority voted in its term: so each promotion, which
-    /// has a majority behind it too, begins behind the timelines of all batches that any member has.
-    /// If it may not be yet, the others are asked to enter it.
+    /// Whether a batch of this term may be taken: a majority of this group is in its timeline. As
+    /// for a leader's batches, which come after a majority voted in its term: so each promotion,
+    /// which has a majority behind it too, begins behind the timelines of all batches that any
+    /// member has. If it may not be yet, the others are asked to enter it.
     pub(super) fn enters_timeline(&mut self, term: u64) -> bool {
         self.follow_outside(term);
         let timeline = timeline_of(self.raw.raft.term);
@@ -406,7 +406,7 @@ impl Member {
         }
         let mut entries = store.with_payloads(next, upto + 1, MESSAGE_BYTES_MAX);
         if entries.is_empty() && next <= upto {
-            // Not in memory: it is read, and the step that brings it goes on here.
+            // Not in memory: it is read, and the step with it goes on here.
             let context = GetEntriesContext::empty(true);
             store.wanted.borrow_mut().push(FetchRequest { first: next, context });
             return false;

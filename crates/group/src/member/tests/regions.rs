@@ -1,6 +1,7 @@
-//! A world of two groups with one log, in steps that are drawn from a seed: one is live, and what it
-//! commits is shipped to the other. Messages of relays are lost, doubled and reordered, processes
-//! end and lose what was not synced, links are cut, shipping ends and begins at another member.
+//! A world of two groups with one log, in steps that are drawn from a seed: one is live, and what
+//! it commits is shipped to the other. Messages of relays are lost, doubled and reordered,
+//! processes end and lose what was not synced, links are cut, shipping ends and begins at another
+//! member.
 
 mod shipping;
 
