@@ -31,7 +31,7 @@ pub(crate) struct RegionPlan {
     pub(crate) rtt: Duration,
     /// Bandwidth from live to recovery, in bits per second, such as 50M
     #[arg(long, value_name = "BITS", value_parser = bits_per_s)]
-    pub(crate) bandwidth: u64,
+    pub(crate) bandwidth: f64,
     /// Longest outage of the link to ride out without a rebase, such as 10min
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) outage: Duration,

@@ -32,7 +32,7 @@ fn sizing(arguments: &RegionPlan) -> LinkSizing {
         size: arguments.size as f64,
         removed: arguments.removed,
         rtt_s: arguments.rtt.as_secs_f64(),
-        bits_per_s: arguments.bandwidth as f64,
+        bits_per_s: arguments.bandwidth,
         outage_s: arguments.outage.as_secs_f64(),
         compress: arguments.compress,
         write_s: arguments.write.as_secs_f64(),

@@ -190,8 +190,8 @@ mod tests {
     fn a_line_that_was_idle_owes_nothing() {
         let (mut shaper, line) = (Shaper::default(), line(8_000_000, 20 * MS));
         // 1,000 bytes take a millisecond, whatever the time before.
-        assert_eq!(shaper.take(0 * MS, 0 * MS, 1_000, &line), 21 * MS);
-        assert_eq!(shaper.take(0 * MS, 0 * MS, 1_000, &line), 22 * MS);
+        assert_eq!(shaper.take(Duration::ZERO, Duration::ZERO, 1_000, &line), 21 * MS);
+        assert_eq!(shaper.take(Duration::ZERO, Duration::ZERO, 1_000, &line), 22 * MS);
         assert_eq!(shaper.take(5_000 * MS, 5_000 * MS, 1_000, &line), 5_021 * MS);
         assert_eq!(shaper.take(5_000 * MS, 5_000 * MS, 1_000, &line), 5_022 * MS);
     }

@@ -85,6 +85,8 @@ fn nothing_passes_a_cut_and_nothing_is_lost() -> Try {
     server.set_read_timeout(Some(SHORT))?;
     let nothing = server.read(&mut [0]).map_err(|error| error.kind());
     assert!(matches!(nothing, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "{nothing:?}");
+    let counts: serde_json::Value = serde_json::from_str(&order(&net, "show")?)?;
+    assert_eq!(counts["there"]["held_bytes"], 0, "it waits at its sender");
     passes(&mut server, &mut client)?;
     // The end of a process does not pass either.
     drop(client);
