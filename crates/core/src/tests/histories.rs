@@ -270,6 +270,9 @@ fn a_group_that_takes_over_without_the_end_of_the_log_gives_out_none_of_its_sequ
     let mut other = follower(&rig, shipped);
     begin(&mut other, &history(2, "WEST", 4_000)).unwrap();
     let begun = other.log.len();
+    // Before the first message too.
+    let restarted = other.restart(None, begun).core.next.sequence;
+    assert_eq!(restarted, other.core.next.sequence);
     (0..500).for_each(|number| other.put_persistent("Q", &format!("tail {number}")));
     other.consumer("Q", 1);
     let held = other.dispatch();
