@@ -290,6 +290,9 @@ mod tests {
         knows_term: true,
         committed: 5,
         committed_end: Lsn(5 * 4_096 + 40),
+        mode: towline_group::Mode::Voting,
+        promoted_to: [0; 16],
+        left_term: 0,
     };
 
     #[test]

@@ -24,7 +24,9 @@ impl World {
     }
 
     fn carry_out(&mut self, at: At, out: Output) {
-        let Output { hard_state, receive, lead, send, fetch, role, copy_from } = out;
+        let Output { hard_state, receive, lead, send, fetch, role, copy_from, .. } = out;
+        let has_region = out.shipped.is_some() || out.begins_again;
+        assert!(!has_region, "no other region ships to a group of this world");
         let node = &mut self.nodes[at.node];
         if let Some(hard_state) = hard_state {
             node.disk.hard_state = hard_state;
