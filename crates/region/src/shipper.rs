@@ -101,6 +101,12 @@ impl Shipper {
         }
     }
 
+    /// Index of the newest batch that may be sent.
+    #[must_use]
+    pub fn committed_index(&self) -> u64 {
+        self.committed.index
+    }
+
     /// Bytes that were sent, or stood in the log before, and that recovery has not received.
     #[must_use]
     pub fn in_flight_bytes(&self) -> u64 {

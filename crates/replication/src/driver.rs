@@ -573,6 +573,7 @@ mod levels;
 mod liveness;
 mod log_reports;
 mod messages;
+mod shipped_log;
 mod starts;
 mod surroundings;
 mod term_wait;

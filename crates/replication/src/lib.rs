@@ -9,7 +9,8 @@
 //! that are full or do not answer); [`retention`], [`retention_watch`], [`copy`] and [`log_swap`]
 //! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
 //! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`];
-//! [`region_agreement`] and [`region_differences`] (the configuration of the other region).
+//! [`region_agreement`] and [`region_differences`] (the configuration of the other region),
+//! [`region_position`] and [`region_shipping`] (its log).
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -43,6 +44,8 @@ pub mod redirect;
 pub mod reexec;
 pub mod region_agreement;
 pub mod region_differences;
+pub mod region_position;
+pub mod region_shipping;
 pub mod repair;
 pub mod repair_at_start;
 pub mod repair_queue;

@@ -89,6 +89,7 @@ const MATRIX: &[CrateRule] = &[
             "types",
             "os",
             "group",
+            "region",
             "log",
             "backup",
             "admin",

@@ -1,0 +1,262 @@
+use bytes::Bytes;
+use towline_os::sync::Mutex;
+use towline_region::wire::Batches;
+use towline_types::{Batch, Lsn, SeededRandom};
+
+use super::*;
+
+const BATCHES: u64 = 50;
+const PAYLOAD_BYTES: usize = 20_000;
+
+fn batch(index: u64) -> Batch {
+    let payload = Bytes::from(vec![7; PAYLOAD_BYTES]);
+    Batch { index, term: 2, lsn: Lsn(index * 32_768), payload }
+}
+
+/// A log of which more and more is committed.
+struct TestLog {
+    committed: Mutex<u64>,
+    known_behind: Mutex<u64>,
+}
+
+impl TestLog {
+    fn of(committed: u64) -> Arc<TestLog> {
+        Arc::new(TestLog { committed: Mutex::new(committed), known_behind: Mutex::new(0) })
+    }
+}
+
+impl ShippedLog for TestLog {
+    fn term(&self) -> u64 {
+        2
+    }
+
+    fn committed(&self) -> BatchPlace {
+        batch(*self.committed.lock()).place()
+    }
+
+    fn place(&self, index: u64) -> Option<BatchPlace> {
+        (*self.known_behind.lock()..=BATCHES).contains(&index).then(|| batch(index).place())
+    }
+
+    fn known_behind(&self) -> u64 {
+        *self.known_behind.lock()
+    }
+
+    fn behind(&self, index: u64, bytes_max: u64) -> Result<Vec<Batch>, String> {
+        if index < self.known_behind() {
+            return Ok(Vec::new());
+        }
+        let fit = usize::try_from(bytes_max / 32_768).unwrap().max(1);
+        Ok((index + 1..=*self.committed.lock()).map(batch).take(fit).collect())
+    }
+}
+
+/// A link that keeps what is sent, until it is read.
+#[derive(Default)]
+struct TestLink {
+    id: u64,
+    sent: Mutex<Vec<Bytes>>,
+    closed: Mutex<Option<String>>,
+    is_full: Mutex<bool>,
+}
+
+impl TestLink {
+    fn of(id: u64) -> Arc<TestLink> {
+        Arc::new(TestLink { id, ..TestLink::default() })
+    }
+
+    /// Indexes of the batches that were sent since the last call.
+    fn read(&self) -> Vec<u64> {
+        let frames = std::mem::take(&mut *self.sent.lock());
+        let of_frame = |frame| Batches::decode(&frame).unwrap().batches;
+        frames.into_iter().flat_map(of_frame).map(|batch| batch.index).collect()
+    }
+}
+
+impl towline_link::RegionConnection for TestLink {
+    fn id(&self) -> LinkId {
+        LinkId(self.id)
+    }
+
+    fn send(&self, kind: u8, body: FrameBody) -> bool {
+        assert_eq!(kind, KIND_BATCHES);
+        let taken = !*self.is_full.lock();
+        if taken {
+            self.sent.lock().push([body.head, body.parts.concat()].concat().into());
+        }
+        taken
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.sent.lock().iter().map(Bytes::len).sum()
+    }
+
+    fn resume(&self) {}
+
+    fn close(&self, why: &str) {
+        *self.closed.lock() = Some(why.to_owned());
+    }
+}
+
+fn shipping(log: &Arc<TestLog>, window_bytes: u64) -> Shipping {
+    let log: Arc<dyn ShippedLog> = Arc::clone(log) as _;
+    Shipping::new(log, window_bytes, (Counts::default(), BatchPlace::default()), Time(0))
+}
+
+fn open(shipping: &Shipping, link: &Arc<TestLink>, last: u64) -> Result<(), ShippingEnd> {
+    let last = if last == 0 { BatchPlace::default() } else { batch(last).place() };
+    let position = RegionPosition { blank: false, last, committed: last };
+    shipping.opened(Arc::clone(link) as _, &position, Time(1))
+}
+
+fn ship_all(shipping: &Shipping) {
+    while shipping.ship_next() {}
+}
+
+fn point(upto: u64) -> Bytes {
+    let place = batch(upto).place();
+    RecoveryPoint { place, received: place.end, ..RecoveryPoint::default() }.encode().into()
+}
+
+#[test]
+fn what_is_committed_is_shipped_once_in_order_behind_what_the_other_region_has() {
+    let log = TestLog::of(5);
+    let shipping = shipping(&log, 1 << 30);
+    let link = TestLink::of(1);
+    open(&shipping, &link, 2).unwrap();
+    ship_all(&shipping);
+    assert_eq!(link.read(), [3, 4, 5]);
+    *log.committed.lock() = 7;
+    ship_all(&shipping);
+    assert_eq!(link.read(), [0; 0], "not before it is told");
+    shipping.committed(Counts::default(), Time(2));
+    ship_all(&shipping);
+    assert_eq!(link.read(), [6, 7]);
+    assert_eq!(shipping.view(Time(3)).sent_bytes, 5 * PAYLOAD_BYTES as u64);
+}
+
+#[test]
+fn no_more_than_the_window_is_on_its_way() {
+    let shipping = shipping(&TestLog::of(BATCHES), 10 * 32_768);
+    let link = TestLink::of(1);
+    open(&shipping, &link, 0).unwrap();
+    ship_all(&shipping);
+    let sent = link.read();
+    assert!((9..=12).contains(&sent.len()), "{sent:?}");
+    shipping.frame(LinkId(1), KIND_POINT, &point(4), Time(2)).unwrap();
+    ship_all(&shipping);
+    assert_eq!(link.read().first(), Some(&(sent.len() as u64 + 1)));
+    assert_eq!(shipping.view(Time(2)).point.place, batch(4).place());
+}
+
+#[test]
+fn a_link_whose_queue_is_long_gets_nothing_more_and_goes_on_later() {
+    let shipping = shipping(&TestLog::of(BATCHES), 1 << 30);
+    let link = TestLink::of(1);
+    open(&shipping, &link, 0).unwrap();
+    link.sent.lock().push(Bytes::from(vec![0; QUEUED_BYTES_MAX]));
+    ship_all(&shipping);
+    assert_eq!(link.sent.lock().len(), 1);
+    link.sent.lock().clear();
+    ship_all(&shipping);
+    assert_eq!(link.read(), (1..=BATCHES).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_frame_that_a_link_does_not_take_ends_it() {
+    let shipping = shipping(&TestLog::of(BATCHES), 1 << 30);
+    let link = TestLink::of(1);
+    open(&shipping, &link, 0).unwrap();
+    *link.is_full.lock() = true;
+    ship_all(&shipping);
+    assert!(link.closed.lock().is_some() && !shipping.view(Time(1)).connected);
+    let next = TestLink::of(2);
+    open(&shipping, &next, 3).unwrap();
+    ship_all(&shipping);
+    assert_eq!(next.read().first(), Some(&4), "from where the other region is, and no gap");
+}
+
+#[test]
+fn log_that_is_gone_ends_the_link_and_the_next_one_needs_a_copy() {
+    let log = TestLog::of(BATCHES);
+    let shipping = shipping(&log, 1 << 30);
+    let link = TestLink::of(1);
+    open(&shipping, &link, 2).unwrap();
+    *log.known_behind.lock() = 10;
+    ship_all(&shipping);
+    assert_eq!(link.closed.lock().as_deref(), Some("the log that it lacks is gone"));
+    assert_eq!(open(&shipping, &TestLink::of(2), 2), Err(ShippingEnd::NeedsCopy));
+}
+
+#[test]
+fn what_comes_on_an_older_link_is_not_believed() {
+    let shipping = shipping(&TestLog::of(BATCHES), 1 << 30);
+    let (old, new) = (TestLink::of(1), TestLink::of(2));
+    open(&shipping, &old, 0).unwrap();
+    ship_all(&shipping);
+    open(&shipping, &new, 0).unwrap();
+    assert!(old.closed.lock().is_some());
+    shipping.frame(LinkId(1), KIND_POINT, &point(40), Time(2)).unwrap();
+    assert_eq!(shipping.view(Time(2)).point, RecoveryPoint::default());
+    shipping.closed(LinkId(1));
+    assert!(shipping.view(Time(2)).connected, "the newer one stands");
+    shipping.closed(LinkId(2));
+    assert!(!shipping.view(Time(2)).connected);
+}
+
+#[test]
+fn a_refusal_and_a_report_that_cannot_be_end_the_link() {
+    let shipping = shipping(&TestLog::of(BATCHES), 1 << 30);
+    open(&shipping, &TestLink::of(1), 0).unwrap();
+    ship_all(&shipping);
+    let promoted = Bytes::from(Refusal::Promoted.encode());
+    let ended = shipping.frame(LinkId(1), KIND_REFUSED, &promoted, Time(2));
+    assert_eq!(ended, Err(ShippingEnd::Refused(Refusal::Promoted)));
+    let beyond = shipping.frame(LinkId(1), KIND_POINT, &point(BATCHES + 1), Time(2));
+    assert!(matches!(beyond, Err(ShippingEnd::Fault(_))));
+    let nonsense = shipping.frame(LinkId(1), KIND_POINT, &Bytes::from_static(b"?"), Time(2));
+    assert!(matches!(nonsense, Err(ShippingEnd::Fault(_))));
+    assert_eq!(shipping.frame(LinkId(1), 99, &promoted, Time(2)), Ok(()));
+}
+
+#[test]
+fn with_links_that_break_at_any_moment_the_other_region_gets_all_without_a_gap() {
+    for seed in 0..100 {
+        println!("seed {seed}");
+        let mut random = SeededRandom::new(seed);
+        let log = TestLog::of(1);
+        let shipping = shipping(&log, 1 + random.below(400_000));
+        let (mut id, mut have) = (0, 0);
+        let mut link = TestLink::of(id);
+        open(&shipping, &link, have).unwrap();
+        while have < BATCHES {
+            match random.below(8) {
+                0 => {
+                    // What is on its way is lost; the other region has what it has.
+                    shipping.closed(LinkId(id));
+                    id += 1;
+                    link = TestLink::of(id);
+                    open(&shipping, &link, have).unwrap();
+                }
+                1 => *link.is_full.lock() = random.below(20) == 0,
+                2 | 3 => {
+                    let mut committed = log.committed.lock();
+                    *committed = (*committed + random.below(4)).min(BATCHES);
+                    drop(committed);
+                    shipping.committed(Counts::default(), Time(id));
+                }
+                4 | 5 => ship_all(&shipping),
+                _ => {
+                    for index in link.read() {
+                        assert_eq!(index, have + 1, "in order, without a gap, once");
+                        assert!(index <= *log.committed.lock(), "committed");
+                        have = index;
+                    }
+                    if have > 0 && shipping.view(Time(id)).connected {
+                        shipping.frame(LinkId(id), KIND_POINT, &point(have), Time(id)).unwrap();
+                    }
+                }
+            }
+        }
+    }
+}
