@@ -27,6 +27,7 @@ const MATRIX: &[CrateRule] = &[
     CrateRule { folder: "crates/log", may_use: &["types", "os", "delegation"], tests_may_use: &[] },
     CrateRule { folder: "crates/backup", may_use: &["types", "os", "log"], tests_may_use: &[] },
     CrateRule { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
+    CrateRule { folder: "crates/region", may_use: &["types"], tests_may_use: &[] },
     CrateRule { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
     CrateRule {
         folder: "crates/node",

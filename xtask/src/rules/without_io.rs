@@ -9,7 +9,8 @@ use crate::source::{Source, line_of, words};
 use crate::tree::Tree;
 
 /// Crates without I/O (ARCHITECTURE.md, "Floors").
-pub(crate) const CRATES_WITHOUT_IO: &[&str] = &["types", "core", "amqp", "group", "admin", "node"];
+pub(crate) const CRATES_WITHOUT_IO: &[&str] =
+    &["types", "core", "amqp", "group", "region", "admin", "node"];
 /// Modules of `std` that touch the world.
 const FORBIDDEN_MODULES: &[&str] = &["fs", "net", "thread", "process", "env"];
 /// Types that read a clock.

@@ -1,0 +1,263 @@
+//! How far recovery is behind: what would be lost if the live region were gone now (RPA, the
+//! recovery point actual), in bytes, messages and time.
+//!
+//! Bytes and messages are differences of two positions and of two counts that both groups keep of
+//! the same log: exact, whatever was restarted in between. The age is that of the oldest commit
+//! that is not received; for it this value remembers when positions were committed, at most
+//! [`MARKS_MAX`] of them. When there are more, two neighbours become one with the earlier time: the
+//! age is then too high, never too low.
+//!
+//! Not here: objectives, alarms. Time is an argument.
+
+use std::collections::VecDeque;
+
+use towline_types::{Lsn, Time};
+
+use crate::wire::{Counts, RecoveryPoint};
+
+/// Commits whose time is remembered: 96 KiB.
+const MARKS_MAX: usize = 4_096;
+
+/// What would be lost now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exposure {
+    /// Bytes of log.
+    pub bytes: u64,
+    /// Messages that were put and would be gone.
+    pub puts: u64,
+    /// Messages that were removed and would be there again: duplicates.
+    pub removals: u64,
+    /// Age of the oldest commit that is not received, microseconds; 0: all is.
+    pub age_us: u64,
+}
+
+/// The backlog over an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BacklogSample {
+    /// The real length of the interval, microseconds.
+    pub interval_us: u64,
+    /// Now.
+    pub bytes: u64,
+    /// The mean over time, each value weighted with how long it lasted.
+    pub average_bytes: u64,
+    /// The most.
+    pub bytes_max: u64,
+}
+
+/// All that was committed up to `end` and after the mark before was committed at `at` or later.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    end: Lsn,
+    at: Time,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Backlog {
+    committed: Lsn,
+    counts: Counts,
+    point: Lsn,
+    point_counts: Counts,
+    /// In order of position and of time; only of what is not received.
+    marks: VecDeque<Mark>,
+    sampled_at: Time,
+    changed_at: Time,
+    /// Byte-microseconds since the last sample.
+    area: u128,
+    bytes_max: u64,
+}
+
+impl Backlog {
+    /// Of a live log that ends at `committed`, with `counts`; nothing is known of recovery but that
+    /// it has `point`.
+    #[must_use]
+    pub fn new(committed: Lsn, counts: Counts, point: Lsn, now: Time) -> Backlog {
+        let marks = if committed > point {
+            [Mark { end: committed, at: now }].into()
+        } else {
+            VecDeque::new()
+        };
+        Backlog {
+            committed,
+            counts,
+            point,
+            point_counts: counts,
+            marks,
+            sampled_at: now,
+            changed_at: now,
+            area: 0,
+            bytes_max: committed.0.saturating_sub(point.0),
+        }
+    }
+
+    /// More was committed: up to `end`, after which `counts` stand.
+    pub fn committed(&mut self, end: Lsn, counts: Counts, now: Time) {
+        self.weigh(now);
+        self.counts = counts;
+        if end <= self.committed {
+            return;
+        }
+        self.committed = end;
+        if end > self.point {
+            self.marks.push_back(Mark { end, at: now });
+            if self.marks.len() > MARKS_MAX {
+                self.halve();
+            }
+        }
+        self.bytes_max = self.bytes_max.max(self.bytes());
+    }
+
+    /// Recovery reported. A position before an earlier one is believed: recovery may have lost a
+    /// disk. What was committed in between then counts as committed when that was noticed.
+    pub fn reported(&mut self, point: &RecoveryPoint, now: Time) {
+        self.weigh(now);
+        if point.place.end < self.point {
+            self.marks.push_front(Mark { end: self.point, at: now });
+            // Times ascend with positions.
+            let first = self.marks.get(1).map_or(now, |mark| mark.at.min(now));
+            if let Some(mark) = self.marks.front_mut() {
+                mark.at = first;
+            }
+        }
+        (self.point, self.point_counts) = (point.place.end, point.counts);
+        while self.marks.front().is_some_and(|mark| mark.end <= self.point) {
+            self.marks.pop_front();
+        }
+        self.bytes_max = self.bytes_max.max(self.bytes());
+    }
+
+    /// What would be lost now.
+    #[must_use]
+    pub fn exposure(&self, now: Time) -> Exposure {
+        let age = self.marks.front().map_or(0, |mark| now.0.saturating_sub(mark.at.0));
+        Exposure {
+            bytes: self.bytes(),
+            puts: self.counts.put.saturating_sub(self.point_counts.put),
+            removals: self.counts.removed.saturating_sub(self.point_counts.removed),
+            age_us: age,
+        }
+    }
+
+    /// The interval since the last call, which ends now.
+    pub fn sample(&mut self, now: Time) -> BacklogSample {
+        self.weigh(now);
+        let interval_us = now.0.saturating_sub(self.sampled_at.0);
+        let average = self.area.checked_div(u128::from(interval_us));
+        let average =
+            average.map_or(self.bytes(), |bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
+        let sample = BacklogSample {
+            interval_us,
+            bytes: self.bytes(),
+            average_bytes: average,
+            bytes_max: self.bytes_max,
+        };
+        (self.sampled_at, self.area, self.bytes_max) = (now, 0, self.bytes());
+        sample
+    }
+
+    fn bytes(&self) -> u64 {
+        self.committed.0.saturating_sub(self.point.0)
+    }
+
+    fn weigh(&mut self, now: Time) {
+        let lasted = now.0.saturating_sub(self.changed_at.0);
+        self.area += u128::from(self.bytes()) * u128::from(lasted);
+        self.changed_at = self.changed_at.max(now);
+    }
+
+    /// Makes one mark of each two, with the earlier time.
+    fn halve(&mut self) {
+        let marks = std::mem::take(&mut self.marks);
+        let mut pairs = marks.into_iter();
+        while let Some(first) = pairs.next() {
+            let end = pairs.next().map_or(first.end, |second| second.end);
+            self.marks.push_back(Mark { end, at: first.at });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_types::SeededRandom;
+
+    use super::*;
+
+    fn point(end: u64, put: u64, removed: u64) -> RecoveryPoint {
+        let mut point = RecoveryPoint { received: Lsn(end), ..RecoveryPoint::default() };
+        point.place.end = Lsn(end);
+        point.counts = Counts { put, removed };
+        point
+    }
+
+    fn counts(put: u64, removed: u64) -> Counts {
+        Counts { put, removed }
+    }
+
+    #[test]
+    fn what_is_at_risk_are_bytes_puts_removals_and_the_age_of_the_oldest_commit() {
+        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        assert_eq!(backlog.exposure(Time(50)), Exposure::default());
+        backlog.committed(Lsn(100), counts(3, 0), Time(100));
+        backlog.committed(Lsn(300), counts(4, 2), Time(200));
+        let all = Exposure { bytes: 300, puts: 4, removals: 2, age_us: 150 };
+        assert_eq!(backlog.exposure(Time(250)), all);
+        backlog.reported(&point(100, 3, 0), Time(260));
+        let tail = Exposure { bytes: 200, puts: 1, removals: 2, age_us: 70 };
+        assert_eq!(backlog.exposure(Time(270)), tail);
+        backlog.reported(&point(300, 4, 2), Time(280));
+        assert_eq!(backlog.exposure(Time(290)), Exposure::default());
+    }
+
+    #[test]
+    fn the_average_is_weighted_with_time() {
+        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        backlog.committed(Lsn(1_000), counts(1, 0), Time(90));
+        backlog.reported(&point(800, 1, 0), Time(100));
+        // 90 us of 0, 10 us of 1,000, 100 us of 200.
+        let sample =
+            BacklogSample { interval_us: 200, bytes: 200, average_bytes: 150, bytes_max: 1_000 };
+        assert_eq!(backlog.sample(Time(200)), sample);
+        assert_eq!(backlog.sample(Time(200)).average_bytes, 200, "an interval of no length");
+        assert_eq!(backlog.sample(Time(300)).bytes_max, 200);
+    }
+
+    #[test]
+    fn a_recovery_that_lost_a_disk_is_further_behind() {
+        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        backlog.committed(Lsn(100), counts(1, 0), Time(1));
+        backlog.reported(&point(100, 1, 0), Time(2));
+        backlog.reported(&point(40, 0, 0), Time(5));
+        let exposure = Exposure { bytes: 60, puts: 1, removals: 0, age_us: 4 };
+        assert_eq!(backlog.exposure(Time(9)), exposure);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_age_is_never_too_low() {
+        for seed in 0..50 {
+            println!("seed {seed}");
+            let mut random = SeededRandom::new(seed);
+            let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+            let (mut end, mut have, mut now) = (0, 0, 0);
+            let mut commits: VecDeque<(u64, u64)> = VecDeque::new();
+            for _ in 0..20_000 {
+                now += random.below(100);
+                if random.below(10) < 9 {
+                    end += 1 + random.below(5_000);
+                    commits.push_back((end, now));
+                    backlog.committed(Lsn(end), counts(0, 0), Time(now));
+                } else {
+                    have += random.below((end - have) / 4 + 1);
+                    backlog.reported(&point(have, 0, 0), Time(now));
+                }
+                while commits.front().is_some_and(|(end, _)| *end <= have) {
+                    commits.pop_front();
+                }
+                let exact = commits.front().map_or(0, |(_, at)| now - at);
+                let exposure = backlog.exposure(Time(now));
+                assert_eq!(exposure.bytes, end - have);
+                assert!(exposure.age_us >= exact, "{} of {exact}", exposure.age_us);
+                assert!(backlog.marks.len() <= MARKS_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Two regions, one log: what the live group and the recovery group send each other, and how far
+//! the second is behind.
+//!
+//! The live group's active instance ships committed batches to one instance of the recovery group,
+//! the relay, which appends them to its own log and passes them to its peers. Nothing is waited
+//! for on the way there: [`Shipper`] keeps a window in flight. On the way back comes the recovery
+//! point, the end of what is durable at a majority of the recovery group; it alone moves what live
+//! believes of recovery ([`RecoveryPoint`]).
+//!
+//! Reading order: [`wire`] (bytes), [`Shipper`] (the live side), [`Reports`] (when recovery
+//! reports), [`Backlog`] (what would be lost now).
+//!
+//! Not here: sockets, TLS, compression (`link`), the recovery group's own replication (`group`),
+//! histories (`types`), the batches' content.
+
+#![forbid(unsafe_code)]
+
+mod backlog;
+mod reports;
+mod shipper;
+pub mod wire;
+
+pub use backlog::{Backlog, BacklogSample, Exposure};
+pub use reports::{ReportPolicy, Reports};
+pub use shipper::{Send, Shipper, ShippingError};
+pub use wire::{Counts, RecoveryPoint, Refusal};
