@@ -1,6 +1,7 @@
 //! All options of all commands. No logic: what they mean together is checked where they are used.
 
 mod group;
+mod region;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use towline_load::LoadArgs;
 pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
+pub(crate) use region::{Region, RegionPlan};
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
 /// bounds a unit.
@@ -87,6 +89,11 @@ pub(crate) enum Command {
     Group {
         #[command(subcommand)]
         command: Group,
+    },
+    /// Plan the replication of the log to a second region
+    Region {
+        #[command(subcommand)]
+        command: Region,
     },
     /// Explain a message and what to do about it
     Explain(Explain),

@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// 3: there is no message.
     NoMessage,
+    /// 3: what was looked at does not do, and what there is to say was said.
+    Unfit,
     /// 4: no queue manager answers.
     CannotConnect(String),
 }
@@ -37,6 +39,7 @@ impl Failure {
         match self {
             Failure::Failed(text) | Failure::Usage(text) | Failure::CannotConnect(text) => text,
             Failure::Silent => "failed",
+            Failure::Unfit => "it does not fit",
             Failure::NoMessage => "no message",
         }
     }
@@ -48,6 +51,7 @@ impl Failure {
             Failure::Silent => (1, None),
             Failure::Usage(text) => (2, Some(text)),
             Failure::NoMessage => (3, json.then(|| "no message".to_owned())),
+            Failure::Unfit => (3, None),
             Failure::CannotConnect(text) => (4, Some(text)),
         };
         match text {

@@ -26,7 +26,9 @@ mod patience;
 mod process;
 mod progress;
 mod put;
+mod quantity;
 mod reach;
+mod region;
 mod reload;
 mod restore;
 mod run;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::RollingRestart(arguments) => (arguments.json, group::rolling(&arguments)),
         Command::Instance { command } => (command.is_json(), group::instance(&command)),
         Command::Group { command } => (command.is_json(), group::run(&command)),
+        Command::Region { command } => (command.is_json(), region::run(&command)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Reload(arguments) => (arguments.json, reload::run(&arguments)),
         Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),

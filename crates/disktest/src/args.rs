@@ -84,9 +84,12 @@ pub enum DiskPart {
     },
 }
 
-/// A number of bytes: `4096`, `4KiB`, `4k`, `64MiB`, `1GiB`. K, M and G are powers of 1024, with
-/// and without `iB`, as they are for log files everywhere.
-fn bytes(text: &str) -> Result<u64, String> {
+/// A number of bytes: `4096`, `4KiB`, `4k`, `64MiB`, `1GiB`. K, M, G and T are powers of 1024,
+/// with and without `iB`, as they are for log files everywhere.
+///
+/// # Errors
+/// The text of a wrong one.
+pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text}: a size such as 4096, 16KiB or 64MiB was expected");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits).ok_or_else(wrong)?;
@@ -96,6 +99,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
         _ => return Err(wrong()),
     };
     number.checked_mul(factor).ok_or_else(wrong)
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn sizes_are_read_in_all_their_spellings() {
         for (text, wanted) in
-            [("4096", 4096), ("4k", 4096), ("16KiB", 16_384), ("64MiB", 64 << 20), ("1G", 1 << 30)]
+            [("4096", 4096), ("4k", 4096), ("16KiB", 16_384), ("64MiB", 64 << 20), ("1T", 1 << 40)]
         {
             assert_eq!(bytes(text), Ok(wanted), "{text}");
         }

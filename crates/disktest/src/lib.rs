@@ -31,7 +31,7 @@ mod table;
 
 use std::process::ExitCode;
 
-pub use args::{DiskArgs, DiskMode, DiskPart};
+pub use args::{DiskArgs, DiskMode, DiskPart, bytes};
 pub use guard::Itself;
 
 /// Runs the disk tester as the command line asks. `itself` is how it starts its other processes.

@@ -51,7 +51,10 @@ fn exists(tree: &Tree, killer: &Killer) -> bool {
     match killer {
         Killer::Simulator { .. } => true,
         Killer::Unit { package, target, test } => {
-            let folder = format!("crates/{}/", package.trim_start_matches("towline-"));
+            let folder = match package.trim_start_matches("towline-") {
+                "e2e" => "tests/e2e/".to_owned(),
+                name => format!("crates/{name}/"),
+            };
             let mut files = tree.with_extension("rs");
             files.any(|(path, text)| {
                 let modules =

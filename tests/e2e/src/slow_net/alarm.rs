@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// The thread's list.
-#[derive(Default)]
+/// The thread's list. Times are counted from its start.
 pub(crate) struct Alarm {
+    began: Instant,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -16,14 +16,15 @@ pub(crate) struct Alarm {
 #[derive(Default)]
 struct State {
     next: u64,
-    waiting: BTreeMap<(Instant, u64), oneshot::Sender<()>>,
+    waiting: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     stopped: bool,
 }
 
 impl Alarm {
     /// Starts the thread.
     pub(crate) fn start() -> std::io::Result<Arc<Alarm>> {
-        let alarm = Arc::new(Alarm::default());
+        let (state, changed) = Default::default();
+        let alarm = Arc::new(Alarm { began: Instant::now(), state, changed });
         let ringing = Arc::clone(&alarm);
         std::thread::Builder::new().name("slow-net-alarm".into()).spawn(move || ringing.run())?;
         Ok(alarm)
@@ -38,9 +39,14 @@ impl Alarm {
         self.changed.notify_all();
     }
 
+    /// The time.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Waits until `at`.
-    pub(crate) async fn until(&self, at: Instant) {
-        if Instant::now() >= at {
+    pub(crate) async fn until(&self, at: Duration) {
+        if self.now() >= at {
             return;
         }
         let (ring, rung) = oneshot::channel();
@@ -64,7 +70,7 @@ impl Alarm {
     fn run(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.stopped {
-            let now = Instant::now();
+            let now = self.now();
             while let Some(entry) = state.waiting.first_entry()
                 && entry.key().0 <= now
             {
@@ -75,7 +81,7 @@ impl Alarm {
             state = match next {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(at) => {
-                    let wait = at.saturating_duration_since(now);
+                    let wait = at.saturating_sub(now);
                     let waited = self.changed.wait_timeout(state, wait);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }

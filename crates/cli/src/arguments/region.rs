@@ -1,0 +1,96 @@
+//! Options of the commands for two regions. No logic.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use towline_types::limits::TRANSFER_BYTES_MAX;
+
+use crate::quantity::{bits_per_s, bytes, time};
+
+const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
+                               there is too little space in the log.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Region {
+    /// Size the link to another region and the log: what is at risk, what an outage and a rebase
+    /// take
+    #[command(after_help = PLAN_EXIT_CODES)]
+    Plan(RegionPlan),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionPlan {
+    /// Persistent messages put per second
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub(crate) rate: f64,
+    /// Size of a message, with its header and properties, such as 2KiB
+    #[arg(long, value_name = "BYTES", value_parser = message_bytes)]
+    pub(crate) size: u64,
+    /// Round trip between the regions, such as 40ms
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) rtt: Duration,
+    /// Bandwidth from live to recovery, in bits per second, such as 50M
+    #[arg(long, value_name = "BITS", value_parser = bits_per_s)]
+    pub(crate) bandwidth: f64,
+    /// Longest outage of the link to ride out without a rebase, such as 10min
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) outage: Duration,
+    /// Share of the messages that are removed as fast as they are put; the others stay on the queue
+    #[arg(long, value_name = "0..1", default_value_t = 1.0, value_parser = share)]
+    pub(crate) removed: f64,
+    /// How well the log compresses: bytes before LZ4 for each byte after it. 1 does not compress
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = ratio)]
+    pub(crate) compress: f64,
+    /// Time of one synced write of the log, as `towline disktest` measures it; in a group, with the
+    /// round trip between its instances
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = time)]
+    pub(crate) write: Duration,
+    /// Log that may be on its way: window_bytes of [group.recovery]
+    #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = bytes)]
+    pub(crate) window: u64,
+    /// Log that live retains for recovery: log_bytes_behind_max of [group.recovery] [default: not
+    /// compared]
+    #[arg(long, alias = "log-room", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) log_space: Option<u64>,
+    /// Bytes that a rebase copies: messages on the queues, the newest image and its pages [default:
+    /// no rebase is planned]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) data: Option<u64>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Region {
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Region::Plan(arguments) => arguments.json,
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, 0.001..=1e9, "messages per second from 0.001 to 1000000000")
+}
+
+fn message_bytes(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        size @ 1..=TRANSFER_BYTES_MAX => Ok(size),
+        _ => Err(format!("expected 1 to {TRANSFER_BYTES_MAX} bytes, the longest message")),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, 0.0..=1.0, "a share from 0 to 1")
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    number(text, 1.0..=255.0, "a ratio from 1 to 255, the most that LZ4 reaches")
+}
+
+fn number(text: &str, range: std::ops::RangeInclusive<f64>, expected: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        Ok(_) | Err(_) => Err(format!("expected {expected}")),
+    }
+}

@@ -1,0 +1,16 @@
+//! Commands for two regions.
+//!
+//! Reading order: `sizing` (the formulas), `plan` (the table).
+
+mod plan;
+mod sizing;
+
+use crate::arguments::Region;
+use crate::failure::Failure;
+
+/// Runs `towline region`.
+pub(crate) fn run(command: &Region) -> Result<(), Failure> {
+    match command {
+        Region::Plan(arguments) => plan::run(arguments),
+    }
+}
