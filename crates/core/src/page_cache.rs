@@ -275,8 +275,8 @@ impl QueueManager {
         jobs
     }
 
-    /// Forgets candidates that are gone, when they are many: as many are added between two calls that
-    /// do something as one of them looks at, about.
+    /// Forgets candidates that are gone, when they are many: as many are added between two calls
+    /// that do something as one of them looks at, about.
     pub(crate) fn tidy_candidates(&mut self) {
         if self.page_cache.candidates.len() <= 2 * self.page_cache.census.here() + 1024 {
             return;
