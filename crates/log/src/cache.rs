@@ -24,7 +24,7 @@ const STARTS_MAX: usize = 64;
 /// A cache of less is for what was read as a whole: a part of it would not hold what is read ahead
 /// for a few readers, and each of their messages would be a read of its own.
 /// A half of this holds the longest piece that is read at once, too.
-const DIVIDED_BYTES_MIN: usize = 32 * READ_AHEAD_BYTES as usize;
+const DIVIDED_BYTES_MIN: u64 = 32 * READ_AHEAD_BYTES;
 
 /// The cache.
 #[derive(Debug)]
@@ -69,7 +69,11 @@ impl Cache {
     pub(crate) fn new(bytes_max: usize) -> Cache {
         Cache {
             bytes_max,
-            read_bytes_max: if bytes_max < DIVIDED_BYTES_MIN { bytes_max } else { bytes_max / 2 },
+            read_bytes_max: if (bytes_max as u64) < DIVIDED_BYTES_MIN {
+                bytes_max
+            } else {
+                bytes_max / 2
+            },
             bytes: 0,
             read_bytes: 0,
             blocks: BTreeMap::new(),
@@ -255,7 +259,7 @@ mod tests {
 
     #[test]
     fn what_is_read_has_half_of_a_cache_and_all_of_a_small_one() {
-        const MIB: usize = READ_AHEAD_BYTES as usize;
+        const MIB: usize = 1024 * 1024;
         let filled = |cache_bytes: usize| {
             let mut cache = Cache::new(cache_bytes);
             for number in 0..64 {
@@ -271,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_is_read_pushes_out_the_oldest_of_what_was_read_first() {
-        const MIB: usize = READ_AHEAD_BYTES as usize;
+        const MIB: usize = 1024 * 1024;
         let mut cache = Cache::new(32 * MIB);
         let is_here = |cache: &mut Cache, lsn| cache.get(body(lsn, 1)).is_some();
         for written in 0..16 {
@@ -294,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_block_that_just_came_stays_though_all_others_were_used() {
-        const MIB: usize = READ_AHEAD_BYTES as usize;
+        const MIB: usize = 1024 * 1024;
         let mut cache = Cache::new(4 * MIB);
         for read in 0..4 {
             cache.insert_read(Lsn(read * 100), 0, Bytes::from(vec![0; 8]), MIB);
@@ -309,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_too_long_pushes_out_nothing() {
-        const MIB: usize = READ_AHEAD_BYTES as usize;
+        const MIB: usize = 1024 * 1024;
         let mut cache = Cache::new(32 * MIB);
         cache.insert_read(Lsn(0), 0, Bytes::from(vec![0; 8]), MIB);
         cache.insert_read(Lsn(100), 0, Bytes::from(vec![0; 8]), 16 * MIB + 1);
