@@ -167,6 +167,9 @@ impl QueueManager {
     /// Blocks that have a successor may leave.
     pub(crate) fn blocks_may_leave(&mut self, full: [Option<PageKey>; 2]) {
         full.into_iter().flatten().for_each(|key| self.page_cache.may_leave(key));
+        // Also while there is space for all blocks: a queue that is put to and got from would add
+        // one for each block that it ever had.
+        self.tidy_candidates();
     }
 
     pub(crate) fn saw_sequence(&mut self, sequence: MessageSequence) {

@@ -135,6 +135,12 @@ impl Default for PageCache {
 }
 
 impl PageCache {
+    /// Blocks that may leave, and some that are gone.
+    #[cfg(test)]
+    pub(crate) fn candidates(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// A block is full, or was read from its page.
     pub(crate) fn may_leave(&mut self, key: PageKey) {
         self.candidates.push_back(key);
@@ -269,8 +275,9 @@ impl QueueManager {
         jobs
     }
 
-    /// Forgets candidates that are gone, when they are many.
-    fn tidy_candidates(&mut self) {
+    /// Forgets candidates that are gone, when they are many: as many are added between two calls
+    /// that do something as one of them looks at, about.
+    pub(crate) fn tidy_candidates(&mut self) {
         if self.page_cache.candidates.len() <= 2 * self.page_cache.census.here() + 1024 {
             return;
         }

@@ -58,6 +58,7 @@ pub fn evict(restart: &mut Restart, pages: &Pages) -> bool {
 
 /// The same for the instance itself.
 pub(crate) fn evict_from(instance: &mut Instance, pages: &Pages) -> bool {
+    let mut could_write = true;
     while instance.wants_eviction() {
         let plan = instance.plan_eviction(PAGES_AT_ONCE);
         if plan.jobs.is_empty() && !plan.more {
@@ -71,10 +72,16 @@ pub(crate) fn evict_from(instance: &mut Instance, pages: &Pages) -> bool {
                 }
             }
             Err(error) => {
-                log(&PAGE_WRITE_FAILED, &[&error.to_string()]);
-                return false;
+                // What has its page already leaves all the same.
+                if could_write {
+                    log(&PAGE_WRITE_FAILED, &[&error.to_string()]);
+                }
+                could_write = false;
+                if !plan.more {
+                    break;
+                }
             }
         }
     }
-    true
+    could_write
 }

@@ -23,7 +23,8 @@ const STARTS_MAX: usize = 64;
 
 /// A cache of less is for what was read as a whole: a part of it would not hold what is read ahead
 /// for a few readers, and each of their messages would be a read of its own.
-const DIVIDED_BYTES_MIN: usize = 8 * READ_AHEAD_BYTES as usize;
+/// A half of this holds the longest piece that is read at once, too.
+const DIVIDED_BYTES_MIN: u64 = 32 * READ_AHEAD_BYTES;
 
 /// The cache.
 #[derive(Debug)]
@@ -68,7 +69,11 @@ impl Cache {
     pub(crate) fn new(bytes_max: usize) -> Cache {
         Cache {
             bytes_max,
-            read_bytes_max: if bytes_max < DIVIDED_BYTES_MIN { bytes_max } else { bytes_max / 2 },
+            read_bytes_max: if (bytes_max as u64) < DIVIDED_BYTES_MIN {
+                bytes_max
+            } else {
+                bytes_max / 2
+            },
             bytes: 0,
             read_bytes: 0,
             blocks: BTreeMap::new(),
@@ -120,8 +125,19 @@ impl Cache {
     }
 
     fn put(&mut self, lsn: Lsn, bytes: Bytes, cost: usize, origin: Origin) {
-        if cost > self.bytes_max {
+        let cost_max = if origin == Origin::Read { self.read_bytes_max } else { self.bytes_max };
+        if cost > cost_max {
             return;
+        }
+        if let Some(old) = self.blocks.remove(&lsn) {
+            self.count_off(&old);
+        }
+        // Before it is here: with all others used a moment ago, it would be the first to leave.
+        while origin == Origin::Read && self.read_bytes + cost > self.read_bytes_max {
+            self.evict(Origin::Read);
+        }
+        while self.bytes + cost > self.bytes_max {
+            self.evict(self.oldest());
         }
         self.numbered += 1;
         let block = Block { bytes, cost, number: self.numbered, origin, used: false };
@@ -129,15 +145,7 @@ impl Cache {
         self.read_bytes += if origin == Origin::Read { cost } else { 0 };
         let entry = (lsn, self.numbered);
         self.order_of(origin).push_back(entry);
-        if let Some(old) = self.blocks.insert(lsn, block) {
-            self.count_off(&old);
-        }
-        while self.read_bytes > self.read_bytes_max {
-            self.evict(Origin::Read);
-        }
-        while self.bytes > self.bytes_max {
-            self.evict(self.oldest());
-        }
+        self.blocks.insert(lsn, block);
     }
 
     fn order_of(&mut self, origin: Origin) -> &mut VecDeque<(Lsn, u64)> {
@@ -251,7 +259,7 @@ mod tests {
 
     #[test]
     fn what_is_read_has_half_of_a_cache_and_all_of_a_small_one() {
-        const MIB: usize = READ_AHEAD_BYTES as usize;
+        const MIB: usize = 1024 * 1024;
         let filled = |cache_bytes: usize| {
             let mut cache = Cache::new(cache_bytes);
             for number in 0..64 {
@@ -260,35 +268,69 @@ mod tests {
             cache.bytes()
         };
         assert_eq!(filled(64 * MIB), 32 * MIB);
-        assert_eq!(filled(8 * MIB), 4 * MIB);
-        assert_eq!(filled(8 * MIB - 1), 7 * MIB);
+        assert_eq!(filled(32 * MIB), 16 * MIB);
+        assert_eq!(filled(32 * MIB - 1), 31 * MIB);
         assert_eq!(filled(MIB), MIB);
     }
 
     #[test]
     fn what_is_read_pushes_out_the_oldest_of_what_was_read_first() {
-        const MIB: usize = READ_AHEAD_BYTES as usize;
-        let mut cache = Cache::new(8 * MIB);
+        const MIB: usize = 1024 * 1024;
+        let mut cache = Cache::new(32 * MIB);
         let is_here = |cache: &mut Cache, lsn| cache.get(body(lsn, 1)).is_some();
-        for written in 0..4 {
+        for written in 0..16 {
             cache.insert(Lsn(written * 100), Bytes::from(vec![0; 8]), MIB);
         }
-        for read in 10..15 {
+        for read in 20..37 {
             cache.insert_read(Lsn(read * 100), 0, Bytes::from(vec![0; 8]), MIB);
         }
-        assert_eq!(cache.bytes(), 8 * MIB);
-        assert!(!is_here(&mut cache, 1_000));
-        assert!((1..4).all(|written| is_here(&mut cache, written * 100)));
-        assert!((11..15).all(|read| is_here(&mut cache, read * 100)));
-        // What is written may have all of it: the oldest leaves, wherever it came from; what was
-        // used stays one round longer.
-        for written in 20..28 {
+        assert_eq!((cache.bytes(), cache.read_bytes), (32 * MIB, 16 * MIB));
+        assert!(!is_here(&mut cache, 2_000));
+        // What is written may have all of it: the oldest leaves, wherever it came from.
+        cache.insert(Lsn(4_000), Bytes::from(vec![0; 8]), MIB);
+        assert_eq!(cache.read_bytes, 16 * MIB);
+        assert!(!is_here(&mut cache, 0) && is_here(&mut cache, 2_100));
+        for written in 41..100 {
             cache.insert(Lsn(written * 100), Bytes::from(vec![0; 8]), MIB);
         }
-        for written in 30..38 {
-            cache.insert(Lsn(written * 100), Bytes::from(vec![0; 8]), MIB);
+        assert_eq!((cache.bytes(), cache.read_bytes), (32 * MIB, 0));
+    }
+
+    #[test]
+    fn a_block_that_just_came_stays_though_all_others_were_used() {
+        const MIB: usize = 1024 * 1024;
+        let mut cache = Cache::new(4 * MIB);
+        for read in 0..4 {
+            cache.insert_read(Lsn(read * 100), 0, Bytes::from(vec![0; 8]), MIB);
         }
-        assert_eq!((cache.bytes(), cache.read_bytes), (8 * MIB, 0));
+        for read in 4..20 {
+            (0..read).for_each(|before| drop(cache.get(body(before * 100, 1))));
+            cache.insert_read(Lsn(read * 100), 0, Bytes::from(vec![0; 8]), MIB);
+            assert!(cache.get(body(read * 100, 1)).is_some(), "{read}");
+            assert_eq!(cache.bytes(), 4 * MIB);
+        }
+    }
+
+    #[test]
+    fn a_piece_that_is_too_long_pushes_out_nothing() {
+        const MIB: usize = 1024 * 1024;
+        let mut cache = Cache::new(32 * MIB);
+        cache.insert_read(Lsn(0), 0, Bytes::from(vec![0; 8]), MIB);
+        cache.insert_read(Lsn(100), 0, Bytes::from(vec![0; 8]), 16 * MIB + 1);
+        assert!(cache.get(body(0, 1)).is_some() && cache.get(body(100, 1)).is_none());
+    }
+
+    #[test]
+    fn a_block_that_is_put_in_again_or_cut_off_is_counted_by_where_it_came_from_last() {
+        let mut cache = Cache::new(1_000);
+        cache.insert(Lsn(0), Bytes::from(vec![0; 100]), 100);
+        cache.insert_read(Lsn(0), 0, Bytes::from(vec![0; 100]), 200);
+        assert_eq!((cache.bytes(), cache.read_bytes), (200, 200));
+        cache.insert(Lsn(0), Bytes::from(vec![0; 100]), 100);
+        assert_eq!((cache.bytes(), cache.read_bytes), (100, 0));
+        cache.insert_read(Lsn(300), 0, Bytes::from(vec![0; 100]), 100);
+        cache.cut(Lsn(200));
+        assert_eq!((cache.bytes(), cache.read_bytes), (100, 0));
     }
 
     #[test]

@@ -5,7 +5,10 @@ use towline_types::Lsn;
 use towline_types::limits::BLOCKS_LEAVING_MAX;
 
 use super::rig::{Rig, first_byte, message, persistent, spec};
-use crate::{ConsumerSpec, FilterKey, Limits, NewMessage, RelocationCursor, RelocationSearch};
+use crate::page_key::PageKey;
+use crate::{
+    ConsumerSpec, FilterKey, Limits, NewMessage, QueueId, RelocationCursor, RelocationSearch,
+};
 
 /// Messages of a block in the tests of this crate.
 const BLOCK: u64 = 8;
@@ -192,4 +195,16 @@ fn a_search_for_a_key_comes_a_block_further_with_each_read_however_many_blocks_l
         rig.take_outputs();
     }
     rig.core.audit();
+}
+
+#[test]
+fn blocks_that_are_gone_are_forgotten_also_while_memory_is_not_full() {
+    let mut rig = Rig::with(Limits::default());
+    for first in 0..20_000 {
+        let key = PageKey { queue: QueueId(99), lane: 0, first };
+        rig.core.blocks_may_leave([Some(key), None]);
+        let most = 2 * blocks_here(&rig) + 1_024;
+        assert!(rig.core.page_cache.candidates() <= most, "after {first} blocks");
+    }
+    assert!(!rig.core.wants_eviction());
 }
