@@ -17,7 +17,7 @@
 //!  56  8  bytes of batches received, not compressed   64  8  the same as they came over the link
 //!  72  8  time spent on their decompression, microseconds
 //!  80  8  copies (rebases) that this group has begun
-//! 3 refused, recovery to live: the link ends, and begins again where recovery then is
+//! 3 refused, recovery to live: the link ends, and the next one starts where recovery then is
 //!   0  1  why: 1 a gap, 2 not yet, 3 promoted, 4 another batch stands at an index
 //!   1  8  the index to send from (1), or of the batch (4); else 0
 //! ```

@@ -61,6 +61,10 @@ pub(crate) struct Connection {
     held: Vec<(usize, MessageSequence)>,
     settled: u64,
     unit: Option<OpenUnit>,
+    /// The unit of work that it committed last.
+    committed: Option<usize>,
+    /// Puts in no unit of work that it asked for behind such a commit: put and unit.
+    behind_commits: Vec<(usize, usize)>,
     waiting: u32,
     waiting_since: u64,
     /// When the newest request arrives there, and the newest answer here: nothing overtakes.
@@ -107,6 +111,8 @@ impl Connection {
             held: Vec::new(),
             settled: 0,
             unit: None,
+            committed: None,
+            behind_commits: Vec::new(),
             waiting: 0,
             waiting_since: 0,
             requests_at: 0,
@@ -178,6 +184,9 @@ impl Client {
             history.discharge(unit.number, false);
         }
         history.connection_ended(lost.id);
+        for (put, unit) in lost.behind_commits {
+            history.lost_behind_commit(put, unit);
+        }
     }
 
     /// Whether something that it asked for was acknowledged since then, or refused for a reason:
@@ -319,6 +328,9 @@ impl Act<'_> {
             gets: Vec::new(),
             bytes,
         });
+        if let (None, Some(committed)) = (&unit, self.connection.committed) {
+            self.connection.behind_commits.push((number, committed));
+        }
         self.connection.waits(self.now);
         let message = NewMessage {
             persistent: Some(persistent),
@@ -421,6 +433,9 @@ impl Act<'_> {
         } else {
             let fail = self.dice.chance(self.habits.rollback_per_mille);
             self.history.discharge(unit.number, !fail);
+            if !fail {
+                self.connection.committed = Some(unit.number);
+            }
             self.connection.waits(self.now);
             requests.push(Request::Discharge { token: unit.number as u64, unit: id, fail });
         }

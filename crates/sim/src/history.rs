@@ -79,7 +79,7 @@ pub(crate) struct History {
     held: BTreeMap<usize, (u64, u64)>,
     /// Connections that are gone.
     ended: BTreeSet<u64>,
-    /// Puts that were answered over one of those.
+    /// Puts that were answered over one of those, or waited there behind a commit.
     late: BTreeSet<usize>,
     /// Connections that are about to go, each of a process: what was under way to them goes back.
     leaving: BTreeMap<u64, u64>,
@@ -196,6 +196,14 @@ impl History {
     pub(crate) fn connection_ended(&mut self, connection: u64) {
         self.ended.insert(connection);
         self.held.retain(|_, (_, holder)| *holder != connection);
+    }
+
+    /// A connection ended behind a put without an answer that was asked for behind a commit: a
+    /// commit in parts goes on without its client, and so does what waits behind it.
+    pub(crate) fn lost_behind_commit(&mut self, put: usize, unit: usize) {
+        if self.units[unit].fate == Fate::Unknown && self.puts[put].fate == Fate::Unknown {
+            self.late.insert(put);
+        }
     }
 
     /// An instance ends a connection: what that held may come to others before its client knows.

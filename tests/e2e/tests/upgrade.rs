@@ -183,11 +183,11 @@ fn a_folder_with_a_record_of_a_later_version_is_refused() -> Try {
 
 #[test]
 fn a_folder_with_a_record_of_an_unknown_kind_or_with_an_unknown_field_is_refused() -> Try {
-    refused("kind", &["a record of kind 31", "reads up to format level 2"], |log| {
+    refused("kind", &["a record of kind 31", "reads up to format level 3"], |log| {
         change_record(log, |record| record[0] = record[0] & 0x80 | 0x20 | 31)
     })?;
     // A format level with a second field, which takes the rest of the record.
-    refused("field", &["field 2 of a level", "reads up to format level 2"], |log| {
+    refused("field", &["field 2 of a level", "reads up to format level 3"], |log| {
         change_record(log, |record| {
             record[0] = record[0] & 0x80 | 0x20 | 13;
             record[1] = u8::try_from(record.len() - 2).unwrap_or(1);

@@ -147,6 +147,25 @@ fn a_unit_that_was_answered_to_nobody_may_come_behind_what_its_client_put_later(
     }
 }
 
+/// Seed 90000747 of `model`: the instance goes on with a commit in parts, and then with the put
+/// behind it, while its client puts over the next connection; nothing is answered.
+#[test]
+fn a_put_behind_a_commit_that_was_not_answered_may_come_late_and_no_other_one() {
+    for is_answered in [false, true] {
+        let mut history = History::default();
+        let unit = history.declare();
+        history.discharge(unit, true);
+        if is_answered {
+            history.discharge_answered(ACTIVE, unit, true).unwrap();
+        }
+        let first = put_in(&mut history, None);
+        history.connection_ended(7);
+        history.lost_behind_commit(first, unit);
+        let second = put_in(&mut history, None);
+        assert_eq!(history.check_order(&[second, first]).is_ok(), !is_answered);
+    }
+}
+
 fn put_in_memory(history: &mut History) -> usize {
     let number = put_in(history, None);
     history.puts[number].persistent = false;
