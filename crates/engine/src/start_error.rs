@@ -30,6 +30,12 @@ pub enum StartError {
         /// Name of the group.
         group: String,
     },
+    /// The configuration asks for what only a second region can give, and this program does not
+    /// send its log to one yet: to start without would be another thing than what was asked for.
+    RegionsNotYet {
+        /// The key, and its value.
+        asked: &'static str,
+    },
     /// The folder is that of an instance of a group, and no group is configured. Messages that it
     /// accepted alone would be cut off when it joins its group again.
     FolderOfGroup,
@@ -68,6 +74,12 @@ impl std::fmt::Display for StartError {
                 out,
                 "the log there is not that of a queue manager of this name in group '{group}'; begin \
                  with an empty folder, or set the log aside with `towline instance replace`"
+            ),
+            StartError::RegionsNotYet { asked } => write!(
+                out,
+                "{asked} is configured, and this version does not send the log of a group to \
+                 another one yet: the group would be live and alone; take it out of the \
+                 configuration"
             ),
             StartError::FolderOfGroup => write!(
                 out,

@@ -44,6 +44,7 @@ use super::known::StartsReport;
 use super::settings::LinkSettings;
 use super::terms::Terms;
 use super::text::{beginning, put_text, text};
+use super::versions;
 
 /// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
 /// programs do not understand ours; nor did its hello say terms. Programs of version 2 say nothing
@@ -162,18 +163,7 @@ impl Hello {
     /// # Errors
     /// When there is none.
     pub(super) fn version(&self) -> Result<u16, String> {
-        let newest = self.newest.min(*VERSIONS.end());
-        if newest >= self.oldest.max(*VERSIONS.start()) {
-            return Ok(newest);
-        }
-        Err(format!(
-            "no common version of the link protocol: {} has {} to {}, we have {} to {}",
-            self.build,
-            self.oldest,
-            self.newest,
-            VERSIONS.start(),
-            VERSIONS.end()
-        ))
+        versions::common("link protocol", &self.build, [self.oldest, self.newest], &VERSIONS)
     }
 
     /// Whether its sender can be in a group with us; what differs and does no harm is returned.

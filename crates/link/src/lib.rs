@@ -51,6 +51,7 @@ mod threads;
 mod throttle;
 mod tickets;
 mod turn;
+mod versions;
 mod writing;
 
 use std::future::Future;

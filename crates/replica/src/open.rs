@@ -7,11 +7,11 @@ use towline_os::sync::mpsc::{Receiver, Sender, channel};
 use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, Member, Options, RecoveredLog};
 use towline_log::record::Records;
-use towline_log::{Finding, Listener, LogError, Pages, Replicator};
+use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
 
 use crate::replica::Replica;
-use towline_config::{Config, GroupConfig};
+use towline_config::{Config, FirstRole, GroupConfig};
 use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
 use towline_link::Peer;
 use towline_log::REBUILD_MARKER;
@@ -62,6 +62,19 @@ impl OpenReplica {
     }
 }
 
+/// The id of the group's log. What would be taken for a recovery group, or for replies that wait
+/// for one, is refused: it would be a second live group, and an acknowledgement without what it
+/// promises.
+fn id_of_log(name: &str, group: &GroupConfig) -> Result<LogId, StartError> {
+    if group.role == FirstRole::Recovery {
+        return Err(StartError::RegionsNotYet { asked: "group.role = 'recovery'" });
+    }
+    match group.recovery.as_ref().is_some_and(|recovery| recovery.sync_replication) {
+        true => Err(StartError::RegionsNotYet { asked: "group.recovery.sync_replication" }),
+        false => Ok(membership::log_id(name, &group.name)),
+    }
+}
+
 /// Opens the log in `data` as that of a member. `start_before` is the nonce of the start of the
 /// process that re-executed itself as this one, if one did.
 ///
@@ -74,7 +87,7 @@ pub fn open(
     wishes: StartOptions,
     (clock, start_before): (Clock, Option<u64>),
 ) -> Result<OpenReplica, StartError> {
-    let id = membership::log_id(name, &group.name);
+    let id = id_of_log(name, group)?;
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
     let hard_state_file = HardStateFile::of(data);
     let about = StartRepair { queue_manager: name, group, this, log: id };

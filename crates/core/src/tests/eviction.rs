@@ -144,14 +144,7 @@ fn pages_that_were_read_leave_when_two_rounds_are_over() {
     let mut rig = cramped(&["Q"]);
     fill(&mut rig, "Q", 100, plain);
     rig.evict();
-    let mut cursor = RelocationCursor::default();
-    loop {
-        match rig.core.find_old(Lsn(u64::MAX), &mut cursor, 1_000, &mut Vec::new()) {
-            RelocationSearch::Needs(request) => rig.arrive(request),
-            RelocationSearch::More => {}
-            RelocationSearch::All => break,
-        }
-    }
+    rig.read_all();
     assert_eq!(blocks_here(&rig), 100);
     round(&mut rig);
     assert_eq!(blocks_here(&rig), 100, "each of them was wanted a moment ago");

@@ -37,6 +37,20 @@ fn wanted(numbers: impl Iterator<Item = u64>) -> Vec<String> {
     numbers.map(|number| format!("{number:04}")).collect()
 }
 
+impl Rig {
+    /// All pages that are not in memory are read, as by a walk through all messages.
+    pub(crate) fn read_all(&mut self) {
+        let mut cursor = RelocationCursor::default();
+        loop {
+            match self.core.find_old(Lsn(u64::MAX), &mut cursor, 1_000, &mut Vec::new()) {
+                RelocationSearch::Needs(request) => self.arrive(request),
+                RelocationSearch::More => {}
+                RelocationSearch::All => break,
+            }
+        }
+    }
+}
+
 #[test]
 fn a_page_that_a_search_for_old_messages_left_unread_is_asked_for_by_the_consumer_that_needs_it() {
     let mut rig = deep_with(40, numbered);
@@ -89,14 +103,7 @@ fn a_consumer_whose_page_was_given_up_looks_again() {
     rig.take_outputs();
     let requests = std::mem::take(&mut rig.loads);
     // Another reader has the blocks read, they change, are written elsewhere and leave again.
-    let mut cursor = RelocationCursor::default();
-    loop {
-        match rig.core.find_old(Lsn(u64::MAX), &mut cursor, 1_000, &mut Vec::new()) {
-            RelocationSearch::Needs(request) => rig.arrive(request),
-            RelocationSearch::More => {}
-            RelocationSearch::All => break,
-        }
-    }
+    rig.read_all();
     rig.deliveries.clear();
     for request in requests {
         rig.core.page_arrived(request, b"").unwrap();

@@ -34,6 +34,7 @@ use towline_types::{fitting, program_version};
 
 use super::settings::RegionSettings;
 use crate::text::{beginning, put_text, text};
+use crate::versions;
 
 /// Versions that this program speaks.
 pub(super) const VERSIONS: RangeInclusive<u16> = 1..=1;
@@ -112,18 +113,12 @@ impl RegionGreeting {
     /// # Errors
     /// When there is none.
     pub(super) fn version(&self) -> Result<u16, String> {
-        let newest = self.newest.min(*VERSIONS.end());
-        if newest >= self.oldest.max(*VERSIONS.start()) {
-            return Ok(newest);
-        }
-        Err(format!(
-            "no common version of the protocol between regions: {} has {} to {}, we have {} to {}",
-            self.build.escape_default(),
-            self.oldest,
-            self.newest,
-            VERSIONS.start(),
-            VERSIONS.end()
-        ))
+        versions::common(
+            "protocol between regions",
+            &self.build,
+            [self.oldest, self.newest],
+            &VERSIONS,
+        )
     }
 
     /// Whether its sender is of the other group, and means this one.
