@@ -124,6 +124,14 @@ impl Shipper {
         Some(Send { behind: self.sent.index, bytes_max })
     }
 
+    /// The first frame of a link. It carries no batch: it says behind which one the others come,
+    /// and the other region answers with how far it is. `term`: of live's leader.
+    #[must_use]
+    pub fn first(&self, term: u64) -> Batches {
+        let (committed, committed_at) = (self.committed.end, self.committed_at);
+        Batches { term, previous: self.sent, committed, committed_at, batches: Vec::new() }
+    }
+
     /// The frame that carries these batches, which [`Shipper::due`] asked for: they count as sent.
     /// `term`: of live's leader.
     ///
@@ -208,6 +216,17 @@ mod tests {
         assert!(shipper.in_flight_bytes() >= 1_000_000);
         shipper.point(received(&shipper, log[0].place())).unwrap();
         assert_eq!(shipper.due().unwrap().behind, 17, "as much more as was received");
+    }
+
+    #[test]
+    fn the_first_frame_says_behind_which_batch_the_others_come() {
+        let log = log(&[100; 5]);
+        let shipper = Shipper::begin(1 << 20, log[2].place());
+        let first = shipper.first(4);
+        assert_eq!((first.term, first.previous), (4, log[2].place()));
+        let (head, payloads) = first.encode();
+        assert!(payloads.is_empty());
+        assert_eq!(Batches::decode(&Bytes::from(head)), Ok(first));
     }
 
     #[test]

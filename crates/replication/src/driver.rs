@@ -16,7 +16,9 @@ use towline_os::sync::OnceLock;
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
 use towline_delegation::DelegationLock;
-use towline_group::{FetchOrder, HardState, Input, Member, MemberId, Message, Output, Progress};
+use towline_group::{
+    FetchOrder, HardState, Input, Member, MemberId, Message, Output, Progress, ShippedAnswer,
+};
 use towline_log::{Log, LogError, Replicator};
 use towline_os::sync::{Condvar, Mutex};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
@@ -30,6 +32,7 @@ use crate::lifecycle::{EndReason, Lifecycle};
 use crate::repair_queue::RepairQueue;
 use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
+pub use region::RegionEvents;
 pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;
@@ -65,6 +68,7 @@ pub struct Driver {
     liveness: liveness::Liveness,
     /// The group as it was last seen: a status shows it while another thread holds the lock.
     pictured: Mutex<Progress>,
+    region: region::DriverRegion,
 }
 
 /// What the applying thread looks at.
@@ -91,6 +95,8 @@ struct Core {
     /// The newest term of a leader from which a message came while the member gets none.
     heard_term: u64,
     unheard: term_wait::TermWait,
+    /// What the member said last of what was shipped.
+    shipped: Option<ShippedAnswer>,
 }
 
 impl Driver {
@@ -121,9 +127,11 @@ impl Driver {
             copies_from: Time::ZERO,
             heard_term: 0,
             unheard: term_wait::TermWait::default(),
+            shipped: None,
         };
         let this = peer_of(core.member.id());
         let pictured = Mutex::new(core.member.progress());
+        let region = region::DriverRegion::beside(&notes.note_path(), names.len())?;
         Ok(Driver {
             core: DelegationLock::new(core),
             surroundings,
@@ -148,6 +156,7 @@ impl Driver {
             disk: disk_stall::DiskDelay::default(),
             liveness: liveness::Liveness::default(),
             pictured,
+            region,
         })
     }
 
@@ -284,6 +293,7 @@ impl Driver {
 
     /// A connection with a peer stands.
     pub fn opened(&self, peer: Peer, standing: Standing) {
+        self.region.connected(peer);
         let mut core = self.core.lock();
         core.standings[peer] = Some(standing);
         self.report_opened(&mut core, peer, standing);
@@ -439,6 +449,7 @@ impl Driver {
             seen.committed = seen.committed.max(committed);
             drop(seen);
             self.changed.notify_all();
+            self.region.committed();
         }
     }
 
@@ -462,6 +473,10 @@ impl Driver {
         if !lost {
             // What it would acknowledge now is not in its log.
             out.send.iter().for_each(|(to, message)| self.send(&settled, *to, message));
+        }
+        if let Some(answer) = out.shipped {
+            core.shipped = Some(answer);
+            self.region.answers(answer);
         }
         for order in out.fetch {
             // The thread ends with the process.
@@ -505,14 +520,15 @@ impl Driver {
 
     fn send(&self, _settled: &HardStateDurable, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
-        if self.levels.is_excluded(peer_of(to)) {
+        let peer = peer_of(to);
+        if self.levels.is_excluded(peer) || !self.has_said_histories(peer) {
             return;
         }
         let (head, parts) = message.encode();
         // A message that does not fit into the queue is lost, as on any network: the algorithm
         // repeats it.
         let _taken =
-            links.send(peer_of(to), KIND_CONSENSUS, message.is_urgent(), FrameBody { head, parts });
+            links.send(peer, KIND_CONSENSUS, message.is_urgent(), FrameBody { head, parts });
     }
 
     fn publish_leader(&self, core: &mut Core) {
@@ -573,6 +589,7 @@ mod levels;
 mod liveness;
 mod log_reports;
 mod messages;
+mod region;
 mod shipped_log;
 mod starts;
 mod surroundings;

@@ -17,6 +17,8 @@ pub const KIND_ROWS: u8 = 3;
 pub const KIND_CONDITION: u8 = 4;
 /// What the sender knows of starts, as in a hello.
 pub const KIND_KNOWN: u8 = 5;
+/// The histories of the log that a relay is about to send, as in the hello of a region.
+pub const KIND_HISTORIES: u8 = 6;
 
 /// A member's name in consensus: its position in the list of all, ordered by name, from 1.
 pub fn member_of(peer: Peer) -> MemberId {

@@ -10,7 +10,9 @@ use towline_group::{Message, Role, Start};
 use crate::batch;
 use crate::copy::{self, CopySource};
 use crate::driver::Driver;
-use crate::frames::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
+use crate::frames::{
+    KIND_CONDITION, KIND_CONSENSUS, KIND_HISTORIES, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of,
+};
 use crate::hand_over::{self, AdminRequest};
 use towline_link::{Greeting, Inbox, LinkStream, Peer, Standing, StartsReport, StreamPurpose};
 use towline_logging::log as say;
@@ -120,6 +122,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
             },
             KIND_ROWS => self.host.rows(peer, &body),
             KIND_KNOWN => self.driver.take_known(peer, &body)?,
+            KIND_HISTORIES => self.driver.takes_histories(&body)?,
             KIND_CONDITION => self.driver.conditions().enter(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
@@ -136,6 +139,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
             StreamPurpose::Status if self.host.answers() => Ok(()),
             StreamPurpose::Status => Err("this instance is not ready yet".into()),
             StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),
+            StreamPurpose::Copy if self.driver.relays() => Ok(()),
             // Also of a replica: it has the same batches.
             StreamPurpose::Batch => Ok(()),
             StreamPurpose::Relay { .. } | StreamPurpose::Copy => {

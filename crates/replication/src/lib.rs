@@ -10,7 +10,9 @@
 //! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
 //! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`];
 //! [`region_agreement`] and [`region_differences`] (the configuration of the other region),
-//! [`region_position`] and [`region_shipping`] (its log).
+//! [`region_position`] and [`region_meeting`] (whether its log and this one are one),
+//! [`region_shipping`] and [`region_receiving`] (both ends of a link between regions),
+//! [`region_part`] (all of that on one instance).
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -30,6 +32,7 @@ pub mod disk_condition;
 pub mod disk_probe;
 pub mod disk_watch;
 pub mod driver;
+mod followed_histories;
 pub mod frames;
 pub mod hand_over;
 pub mod hard_state_file;
@@ -44,8 +47,12 @@ pub mod redirect;
 pub mod reexec;
 pub mod region_agreement;
 pub mod region_differences;
+pub mod region_meeting;
+pub mod region_part;
 pub mod region_position;
+pub mod region_receiving;
 pub mod region_shipping;
+mod region_watch;
 pub mod repair;
 pub mod repair_at_start;
 pub mod repair_queue;

@@ -1,10 +1,12 @@
-//! Where an instance is in its log, as it says to the other region: a section of the hello of the
-//! link between regions. All numbers are little-endian.
+//! Where an instance is in its log, as it says to the other region: two sections of the hello of
+//! the link between regions. All numbers are little-endian.
 //!
 //! ```text
+//! 2 position
 //!   0   1  1: it has no log
 //!   1  32  last batch of its log: index, term, LSN, end
 //!  33  32  newest batch that it knows to be committed: the same
+//! 4 checksums of both batches: of each 1: it is known 1, CRC-32C of the batch 4
 //! ```
 //!
 //! Not here: histories, configuration (sections of their own). Invariant: live goes on behind a
@@ -46,6 +48,40 @@ impl RegionPosition {
     }
 }
 
+/// Checksums (CRC-32C) of the batches that a [`RegionPosition`] names: two batches of equal index
+/// and term need not be equal in two groups. `None`: it cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PositionSums {
+    /// Of the last batch.
+    pub last: Option<u32>,
+    /// Of the newest one that is known to be committed.
+    pub committed: Option<u32>,
+}
+
+impl PositionSums {
+    /// Tag of the section.
+    pub const TAG: u8 = 4;
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let one = |sum: Option<u32>| {
+            let [a, b, c, d] = sum.unwrap_or(0).to_le_bytes();
+            [u8::from(sum.is_some()), a, b, c, d]
+        };
+        [one(self.last), one(self.committed)].concat()
+    }
+
+    /// Reads them; `None`: the bytes are none. What a later version adds to the end is skipped.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<PositionSums> {
+        let ([known, last @ ..], rest) = bytes.split_first_chunk::<5>()?;
+        let ([other_known, committed @ ..], _) = rest.split_first_chunk::<5>()?;
+        let of = |known: u8, sum: [u8; 4]| (known != 0).then(|| u32::from_le_bytes(sum));
+        Some(PositionSums { last: of(*known, *last), committed: of(*other_known, *committed) })
+    }
+}
+
 /// The log of the instance that ships.
 pub trait ShippedLog: Send + Sync {
     /// Term of this instance as leader.
@@ -66,6 +102,9 @@ pub trait ShippedLog: Send + Sync {
     /// # Errors
     /// Why they cannot be read, in words for the operator.
     fn behind(&self, index: u64, bytes_max: u64) -> Result<Vec<Batch>, String>;
+
+    /// The checksum of a batch, see [`PositionSums`]; `None`: it cannot be read. Blocks.
+    fn sum(&self, place: BatchPlace) -> Option<u32>;
 }
 
 /// How live begins to ship to a group that says where it is.
@@ -149,6 +188,10 @@ mod tests {
         fn behind(&self, _: u64, _: u64) -> Result<Vec<Batch>, String> {
             Ok(Vec::new())
         }
+
+        fn sum(&self, _: BatchPlace) -> Option<u32> {
+            None
+        }
     }
 
     #[test]
@@ -158,6 +201,14 @@ mod tests {
         assert_eq!(RegionPosition::decode(&bytes), Some(position));
         assert_eq!(RegionPosition::decode(&[&bytes[..], &[9]].concat()), Some(position));
         assert!((0..bytes.len()).all(|end| RegionPosition::decode(&bytes[..end]).is_none()));
+    }
+
+    #[test]
+    fn checksums_come_back_and_those_that_are_cut_do_not() {
+        let sums = PositionSums { last: Some(7), committed: None };
+        let bytes = sums.encode();
+        assert_eq!(PositionSums::decode(&[&bytes[..], &[1]].concat()), Some(sums));
+        assert!((0..bytes.len()).all(|end| PositionSums::decode(&bytes[..end]).is_none()));
     }
 
     #[test]

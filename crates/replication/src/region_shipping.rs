@@ -3,15 +3,19 @@
 //!
 //! The thread sleeps until something is committed, or received by the other region; then it sends
 //! what its window leaves. It gathers for a moment, so that a busy log is sent in long frames. It
-//! never waits for the other region in any other way, and nothing waits for it.
+//! never waits for the other region in any other way, and nothing waits for it. On a new link it
+//! first compares the batch behind which it goes on with the checksum that the other region said.
 //!
 //! Not here: when there is a link, and to which instance (`towline_link`); what may be shipped to
 //! the other group at all (histories).
 //!
-//! Invariants: one link at a time, the newest; what comes on an older one is not believed; memory in
-//! the link's queue is bounded by [`QUEUED_BYTES_MAX`].
+//! Invariants: one link at a time, the newest; what comes on an older one is not believed; memory
+//! in the link's queue is bounded by [`QUEUED_BYTES_MAX`]; the log is asked for nothing under the
+//! lock of this value, which those hold who wake it.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,13 +27,15 @@ use towline_region::{
 };
 use towline_types::{BatchPlace, Time};
 
-use crate::region_position::{RegionPosition, ShippedLog, ShippingStart};
+use crate::region_position::{PositionSums, RegionPosition, ShippedLog, ShippingStart};
 
 /// Bytes that wait in the link's queue, beyond which nothing is added: what is in there has been
 /// read, and is kept in memory.
 const QUEUED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What is committed in this time goes together.
 pub const GATHER: Duration = Duration::from_millis(1);
+/// How often the thread looks when there is no news.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why a link cannot be used, or is used no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +48,28 @@ pub enum ShippingEnd {
     Fault(String),
 }
 
+impl fmt::Display for ShippingEnd {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShippingEnd::NeedsCopy => out.write_str(
+                "the log that it lacks is not there any more: it needs a copy of this one",
+            ),
+            ShippingEnd::Refused(why) => write!(out, "the other region takes no more: {why}"),
+            ShippingEnd::Fault(why) => out.write_str(why),
+        }
+    }
+}
+
 /// What the other region has, as status and metrics want it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShippingView {
     /// Whether a link stands.
     pub connected: bool,
+    /// Whether the other region has reported since this instance became active: before that it is
+    /// not known what it has.
+    pub is_known: bool,
+    /// Why the last link ended, if this side ended it.
+    pub ended: Option<ShippingEnd>,
     /// What would be lost now.
     pub exposure: Exposure,
     /// What the other region reported last; all zero before the first report of this link.
@@ -60,6 +83,8 @@ pub struct Shipping {
     log: Arc<dyn ShippedLog>,
     window_bytes: u64,
     state: Mutex<ShippingState>,
+    /// Something happened since the thread looked last.
+    has_news: AtomicBool,
     news: Condvar,
 }
 
@@ -67,15 +92,26 @@ struct ShippingState {
     open: Option<OpenLink>,
     backlog: Backlog,
     point: RecoveryPoint,
+    is_known: bool,
+    ended: Option<ShippingEnd>,
     sent_bytes: u64,
-    /// Something happened since the thread looked last.
-    has_news: bool,
     ending: bool,
 }
 
 struct OpenLink {
     link: RegionLink,
     shipper: Shipper,
+    /// What is to be compared before anything is sent: the batch behind which it goes on, and the
+    /// checksum that the other region said of it.
+    unproved: Option<(BatchPlace, Option<u32>)>,
+}
+
+/// What is to be done for a link now.
+enum ShippingTask {
+    /// Compare, and send the first frame.
+    Begin(BatchPlace, Option<u32>),
+    /// Send batches.
+    Ship(Send),
 }
 
 impl Shipping {
@@ -93,38 +129,52 @@ impl Shipping {
             open: None,
             backlog,
             point: RecoveryPoint::default(),
+            is_known: false,
+            ended: None,
             sent_bytes: 0,
-            has_news: false,
             ending: false,
         };
-        Shipping { log, window_bytes, state: Mutex::new(state), news: Condvar::new() }
+        let (has_news, news) = (AtomicBool::new(false), Condvar::new());
+        Shipping { log, window_bytes, state: Mutex::new(state), has_news, news }
     }
 
-    /// A link stands to an instance that is at `position`.
+    /// Where shipping would begin to an instance at `position`.
+    ///
+    /// # Errors
+    /// Why nothing can be shipped to it.
+    pub fn start(&self, position: &RegionPosition) -> Result<BatchPlace, ShippingEnd> {
+        match ShippingStart::of(self.log.as_ref(), position) {
+            ShippingStart::Behind(behind) => Ok(behind),
+            ShippingStart::NeedsCopy => Err(ShippingEnd::NeedsCopy),
+            ShippingStart::Diverged { index } => {
+                Err(ShippingEnd::Refused(Refusal::Diverged { index }))
+            }
+            ShippingStart::NotYet => Err(ShippingEnd::Refused(Refusal::NotYet)),
+        }
+    }
+
+    /// A link stands to an instance that is at `position`, with the checksums of that.
     ///
     /// # Errors
     /// Why nothing can be shipped on it: the caller closes it.
     pub fn opened(
         &self,
         link: RegionLink,
-        position: &RegionPosition,
+        (position, sums): (&RegionPosition, PositionSums),
         now: Time,
     ) -> Result<(), ShippingEnd> {
-        let behind = match ShippingStart::of(self.log.as_ref(), position) {
-            ShippingStart::Behind(behind) => behind,
-            ShippingStart::NeedsCopy => return Err(ShippingEnd::NeedsCopy),
-            ShippingStart::Diverged { index } => {
-                return Err(ShippingEnd::Refused(Refusal::Diverged { index }));
-            }
-            ShippingStart::NotYet => return Err(ShippingEnd::Refused(Refusal::NotYet)),
-        };
+        let behind = self.start(position)?;
         let mut shipper = Shipper::begin(self.window_bytes, behind);
         shipper.committed(self.log.committed(), now);
+        let sum = if behind == position.last { sums.last } else { sums.committed };
+        let unproved = Some((behind, sum));
         let mut state = self.state.lock();
-        if let Some(before) = state.open.replace(OpenLink { link, shipper }) {
+        state.ended = None;
+        if let Some(before) = state.open.replace(OpenLink { link, shipper, unproved }) {
             before.link.close("there is a newer link");
         }
-        self.wake(&mut state);
+        drop(state);
+        self.wake();
         Ok(())
     }
 
@@ -134,14 +184,14 @@ impl Shipping {
         state.open.take_if(|open| open.link.id() == link);
     }
 
-    /// More is committed, after which `counts` stand. `committed_at`: by the clock that `now` is of.
+    /// Looks how far the log is committed, after which `counts` stand. `now`: by the clock of all
+    /// times here.
     pub fn committed(&self, counts: Counts, now: Time) {
         let place = self.log.committed();
         let mut state = self.state.lock();
         state.backlog.committed(place.end, counts, now);
         if let Some(open) = &mut state.open {
             open.shipper.committed(place, now);
-            self.wake(&mut state);
         }
     }
 
@@ -156,7 +206,7 @@ impl Shipping {
         body: &Bytes,
         now: Time,
     ) -> Result<(), ShippingEnd> {
-        let fault = |error: &dyn std::fmt::Display| ShippingEnd::Fault(error.to_string());
+        let fault = |error: &dyn fmt::Display| ShippingEnd::Fault(error.to_string());
         let mut state = self.state.lock();
         let ShippingState { open, backlog, .. } = &mut *state;
         let Some(open) = open.as_mut().filter(|open| open.link.id() == link) else {
@@ -167,8 +217,9 @@ impl Shipping {
                 let point = RecoveryPoint::decode(body).map_err(|error| fault(&error))?;
                 open.shipper.point(point).map_err(|error| fault(&error))?;
                 backlog.reported(&point, now);
-                state.point = point;
-                self.wake(&mut state);
+                (state.point, state.is_known) = (point, true);
+                drop(state);
+                self.wake();
                 Ok(())
             }
             KIND_REFUSED => {
@@ -183,24 +234,32 @@ impl Shipping {
         }
     }
 
-    /// The link's queue has space again.
-    pub fn writable(&self) {
-        self.wake(&mut self.state.lock());
+    /// Something happened: more is committed, or the link's queue has space again. Never waits
+    /// for the log.
+    pub fn wake(&self) {
+        if !self.has_news.swap(true, Ordering::SeqCst) {
+            // One that is about to wait has looked, and waits already.
+            drop(self.state.lock());
+            self.news.notify_all();
+        }
     }
 
-    /// Ships until [`Shipping::end`]. `gather` lets a moment pass.
-    pub fn run(&self, gather: impl Fn(Duration)) {
-        while self.awaits_news() {
-            gather(GATHER);
+    /// Ships until [`Shipping::end`]. `gather` lets a moment pass; `look` is called before each
+    /// turn, and every [`LOOK_INTERVAL`] without one.
+    pub fn run(&self, gather: impl Fn(Duration), mut look: impl FnMut()) {
+        while let Some(is_news) = self.awaits_news() {
+            if is_news {
+                gather(GATHER);
+            }
+            look();
             while self.ship_next() {}
         }
     }
 
     /// Ends [`Shipping::run`].
     pub fn end(&self) {
-        let mut state = self.state.lock();
-        state.ending = true;
-        self.wake(&mut state);
+        self.state.lock().ending = true;
+        self.wake();
     }
 
     /// How far the other region is.
@@ -208,6 +267,8 @@ impl Shipping {
         let state = self.state.lock();
         ShippingView {
             connected: state.open.is_some(),
+            is_known: state.is_known,
+            ended: state.ended.clone(),
             exposure: state.backlog.exposure(now),
             point: state.point,
             sent_bytes: state.sent_bytes,
@@ -219,61 +280,91 @@ impl Shipping {
         self.state.lock().backlog.sample(now)
     }
 
-    fn wake(&self, state: &mut ShippingState) {
-        state.has_news = true;
-        self.news.notify_all();
-    }
-
-    /// False: it ends.
-    fn awaits_news(&self) -> bool {
+    /// Whether something happened, or only time passed; `None`: it ends.
+    fn awaits_news(&self) -> Option<bool> {
         let mut state = self.state.lock();
-        while !state.has_news && !state.ending {
-            self.news.wait(&mut state);
+        if !self.has_news.load(Ordering::SeqCst) && !state.ending {
+            self.news.wait_for(&mut state, LOOK_INTERVAL);
         }
-        state.has_news = false;
-        !state.ending
+        let is_news = self.has_news.swap(false, Ordering::SeqCst);
+        (!state.ending).then_some(is_news)
     }
 
     /// Sends one frame; false: there is none to send now.
     fn ship_next(&self) -> bool {
-        let Some((id, Send { behind, bytes_max })) = self.due() else { return false };
+        match self.due() {
+            None => false,
+            Some((id, ShippingTask::Begin(behind, sum))) => self.begin(id, behind, sum),
+            Some((id, ShippingTask::Ship(send))) => self.ship(id, send),
+        }
+    }
+
+    fn begin(&self, id: LinkId, behind: BatchPlace, sum: Option<u32>) -> bool {
+        let own = sum.and_then(|_| self.log.sum(behind));
+        let term = self.log.term();
+        let mut state = self.state.lock();
+        let Some(open) = state.open.as_mut().filter(|open| open.link.id() == id) else {
+            return true;
+        };
+        if own.is_some() && own != sum {
+            let end = ShippingEnd::Refused(Refusal::Diverged { index: behind.index });
+            return self.give_up(&mut state, end);
+        }
+        open.unproved = None;
+        let (head, parts) = open.shipper.first(term).encode();
+        let taken = open.link.send(KIND_BATCHES, FrameBody { head, parts });
+        taken || self.give_up(&mut state, not_taken())
+    }
+
+    fn ship(&self, id: LinkId, Send { behind, bytes_max }: Send) -> bool {
         // Not under the lock: it may come from the disk.
         let batches = self.log.behind(behind, bytes_max);
+        let term = self.log.term();
         let mut state = self.state.lock();
         let Some(open) = state.open.as_mut().filter(|open| open.link.id() == id) else {
             return true;
         };
         let mut batches = match batches {
             Ok(batches) if !batches.is_empty() => batches,
-            // It was forgotten meanwhile: the next link begins with a copy.
-            Ok(_) => return self.give_up(&mut state, "the log that it lacks is gone"),
-            Err(why) => return self.give_up(&mut state, &why),
+            // It was forgotten meanwhile.
+            Ok(_) => return self.give_up(&mut state, ShippingEnd::NeedsCopy),
+            Err(why) => return self.give_up(&mut state, ShippingEnd::Fault(why)),
         };
         // More may be committed by now than the shipper knows.
         batches.retain(|batch| batch.index <= open.shipper.committed_index());
-        let frame = open.shipper.send(self.log.term(), batches);
+        let frame = open.shipper.send(term, batches);
         let bytes = frame.batches.iter().map(|batch| batch.payload.len() as u64).sum::<u64>();
         let (head, parts) = frame.encode();
         let taken = open.link.send(KIND_BATCHES, FrameBody { head, parts });
         state.sent_bytes += bytes;
         // Refused, it is lost: the next link begins where the other region then is.
-        taken || self.give_up(&mut state, "it does not take what is sent")
+        taken || self.give_up(&mut state, not_taken())
     }
 
-    fn due(&self) -> Option<(LinkId, Send)> {
+    fn due(&self) -> Option<(LinkId, ShippingTask)> {
         let state = self.state.lock();
         let open = state.open.as_ref()?;
-        let has_space = open.link.queued_bytes() < QUEUED_BYTES_MAX;
-        let due = open.shipper.due().filter(|_| has_space && !state.ending)?;
-        Some((open.link.id(), due))
+        if open.link.queued_bytes() >= QUEUED_BYTES_MAX || state.ending {
+            return None;
+        }
+        let task = match open.unproved {
+            Some((behind, sum)) => ShippingTask::Begin(behind, sum),
+            None => ShippingTask::Ship(open.shipper.due()?),
+        };
+        Some((open.link.id(), task))
     }
 
-    fn give_up(&self, state: &mut ShippingState, why: &str) -> bool {
+    fn give_up(&self, state: &mut ShippingState, why: ShippingEnd) -> bool {
         if let Some(open) = state.open.take() {
-            open.link.close(why);
+            open.link.close(&why.to_string());
         }
+        state.ended = Some(why);
         false
     }
+}
+
+fn not_taken() -> ShippingEnd {
+    ShippingEnd::Fault("the link does not take what is sent".to_owned())
 }
 
 #[cfg(test)]

@@ -23,4 +23,22 @@ entries! {
          its own name, and with the same name of the queue manager. Each group must have the name \
          of the other one in [group.recovery]. The reason has both values; correct the wrong one. \
          Logged once a minute for each address and reason.";
+    REGION_PARTITIONED = "TWL4405E" "The log of this group and that of group '{group}' are not one: \
+                                     {reason}. Nothing is sent.",
+        "Neither log is changed. Find out which group has what is to be kept. A group that only \
+         follows begins anew with empty folders; a log with messages of its own must be looked \
+         through before that.";
+    REGION_RPO_MISSED = "TWL4406W" "More is at risk than the objective allows: group '{group}' \
+                                    lacks {bytes} bytes, the oldest committed {seconds} s ago.",
+        "If this group were lost now, so much would be lost (rpo_bytes, rpo_s of [group.recovery]). \
+         The link is down or too slow for the load, or the other group is: 'towline status --groups' \
+         says which. TWL4407I follows when the objective is met again.";
+    REGION_RPO_MET = "TWL4407I" "The recovery point objective is met again: group '{group}' lacks \
+                                 {bytes} bytes, the oldest committed {seconds} s ago.",
+        "It follows TWL4406W.";
+    REGION_LOG_LET_GO = "TWL4408W" "Log that group '{group}' lacks is kept no longer ({bytes} bytes): \
+                                    {reason}.",
+        "The other group was away, or behind, for too long. When the log that it lacks is reclaimed \
+         it needs a copy of this one. More is kept with a greater log_bytes_behind_max of \
+         [group.recovery], if the log has the space.";
 }

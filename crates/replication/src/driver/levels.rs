@@ -31,6 +31,8 @@ pub(crate) struct KnownLevels {
     wanted: AtomicU8,
     /// The level that this instance has applied while it was active.
     in_force: AtomicU8,
+    /// The newest level that the other region reads; 0: it did not say so yet.
+    of_region: AtomicU8,
 }
 
 struct LevelTable {
@@ -67,6 +69,7 @@ impl KnownLevels {
             is_excluded: (0..members).map(|_| AtomicBool::new(false)).collect(),
             wanted: AtomicU8::new(FORMAT_LEVEL_UNASKED),
             in_force: AtomicU8::new(FORMAT_LEVEL_FIRST),
+            of_region: AtomicU8::new(0),
         }
     }
 
@@ -87,8 +90,13 @@ impl KnownLevels {
         self.is_excluded[peer].load(Ordering::Acquire)
     }
 
+    /// No more than the other region reads, which holds the same log.
     fn wanted(&self) -> u8 {
-        self.wanted.load(Ordering::Acquire)
+        let wanted = self.wanted.load(Ordering::Acquire);
+        match self.of_region.load(Ordering::Acquire) {
+            0 => wanted,
+            read => wanted.min(read),
+        }
     }
 
     /// Every other one is connected and reads this level: it is announced.
@@ -170,6 +178,11 @@ impl Driver {
     pub fn wants_level(&self, level: u8) {
         assert!(level <= FORMAT_LEVEL, "a log at level {level} could not be read again");
         self.levels.wanted.fetch_max(level, Ordering::AcqRel);
+    }
+
+    /// The other region, which is connected, reads up to this level: this log gets no later one.
+    pub fn region_reads(&self, level: u8) {
+        self.levels.of_region.store(level.max(FORMAT_LEVEL_FIRST), Ordering::Release);
     }
 
     /// The instances that are not known to read the level that is wanted, while it is not in the

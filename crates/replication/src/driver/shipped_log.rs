@@ -36,4 +36,8 @@ impl ShippedLog for Driver {
             }
         }
     }
+
+    fn sum(&self, place: BatchPlace) -> Option<u32> {
+        self.sum_of(place)
+    }
 }

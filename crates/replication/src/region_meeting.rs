@@ -1,0 +1,275 @@
+//! What two groups say of themselves when they connect, and whether one of them may ship its log to
+//! the other.
+//!
+//! ```text
+//! sections of the hello of a link between regions, by tag
+//!   1  configuration (`region_agreement`)          2, 4  position and checksums (`region_position`)
+//!   3  histories of the log (`towline_types::Histories::to_bytes`)
+//! ```
+//!
+//! Sections with other tags are of a later version, and skipped.
+//!
+//! Not here: the connection (`towline_link`), what is done about an answer (`region_part`).
+//! Invariant: both sides come to the same answer, whichever asks.
+
+use bytes::Bytes;
+use towline_link::RegionSections;
+use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, RegionLog, Standing};
+
+use crate::region_agreement::RegionAgreement;
+use crate::region_differences::{RegionDifference, refusal};
+use crate::region_position::{PositionSums, RegionPosition};
+
+const TAG_AGREEMENT: u8 = 1;
+const TAG_HISTORIES: u8 = 3;
+
+/// What an instance says of itself and its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionSaid {
+    /// Its configuration.
+    pub agreement: RegionAgreement,
+    /// Where it is in its log.
+    pub position: RegionPosition,
+    /// Checksums of that.
+    pub sums: PositionSums,
+    /// The histories of its log.
+    pub histories: Histories,
+}
+
+impl RegionSaid {
+    /// As sections.
+    #[must_use]
+    pub fn encode(&self) -> RegionSections {
+        vec![
+            (TAG_AGREEMENT, Bytes::from(self.agreement.encode())),
+            (RegionPosition::TAG, Bytes::from(self.position.encode())),
+            (TAG_HISTORIES, Bytes::from(self.histories.to_bytes())),
+            (PositionSums::TAG, Bytes::from(self.sums.encode())),
+        ]
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is missing, or cannot be read.
+    pub fn decode(sections: &RegionSections) -> Result<RegionSaid, String> {
+        let section = |tag: u8, what: &str| {
+            let found = sections.iter().find(|(said, _)| *said == tag).map(|(_, bytes)| bytes);
+            found.ok_or_else(|| format!("it does not say its {what}"))
+        };
+        let agreement = section(TAG_AGREEMENT, "configuration")?;
+        let position = section(RegionPosition::TAG, "position")?;
+        let histories = section(TAG_HISTORIES, "histories")?;
+        let sums = section(PositionSums::TAG, "checksums")?;
+        Ok(RegionSaid {
+            agreement: RegionAgreement::decode(agreement).map_err(|error| error.to_string())?,
+            position: RegionPosition::decode(position).ok_or("its position cannot be read")?,
+            sums: PositionSums::decode(sums).ok_or("its checksums cannot be read")?,
+            histories: Histories::from_bytes(histories).map_err(|error| error.to_string())?,
+        })
+    }
+
+    fn log(&self) -> RegionLog<'_> {
+        RegionLog { histories: &self.histories, end: self.position.last.end }
+    }
+}
+
+/// Why one group does not ship to the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeetingRefusal {
+    /// For people.
+    pub why: String,
+    /// Whether it is about the logs of both: an operator must decide.
+    pub is_partition: bool,
+}
+
+impl MeetingRefusal {
+    fn of(why: String) -> MeetingRefusal {
+        MeetingRefusal { why, is_partition: false }
+    }
+}
+
+/// Compares what both sides say: may `shipping` ship to `receiving`? Yields what differs in their
+/// configurations and does not stand in the way.
+///
+/// # Errors
+/// Why not.
+pub fn meet(
+    shipping: &RegionSaid,
+    receiving: &RegionSaid,
+) -> Result<Vec<RegionDifference>, MeetingRefusal> {
+    let differences = shipping.agreement.differences(&receiving.agreement);
+    if let Some(why) = refusal(&differences) {
+        return Err(MeetingRefusal::of(why));
+    }
+    roles(shipping, receiving)?;
+    levels(shipping, receiving)?;
+    let standing = Standing::of(shipping.log(), receiving.log());
+    match partition(standing, &shipping.agreement.group, &receiving.agreement.group) {
+        None => Ok(differences),
+        Some(why) => Err(MeetingRefusal { why, is_partition: true }),
+    }
+}
+
+fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRefusal> {
+    let [live, other] = [&shipping.agreement, &receiving.agreement];
+    if other.is_live == Some(true) {
+        let why = format!(
+            "group '{}' is live too: neither takes the log of the other one; one of them must begin \
+             as recovery, with an empty folder",
+            other.group
+        );
+        return Err(MeetingRefusal { why, is_partition: true });
+    }
+    match live.is_live {
+        Some(true) => Ok(()),
+        Some(false) | None => {
+            Err(MeetingRefusal::of(format!("group '{}' is not live", live.group)))
+        }
+    }
+}
+
+/// Whether the receiving group reads the log of the shipping one, at its level and at that which it
+/// gets with its first history.
+fn levels(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRefusal> {
+    let needed = shipping.agreement.levels.in_force.max(FORMAT_LEVEL_OF_REGIONS);
+    let reads = receiving.agreement.levels.read;
+    if reads >= needed {
+        return Ok(());
+    }
+    Err(MeetingRefusal::of(format!(
+        "the log of group '{}' has or gets format level {needed}, and version {} of group '{}' reads \
+         up to {reads}: upgrade the recovery group first",
+        shipping.agreement.group, receiving.agreement.version, receiving.agreement.group
+    )))
+}
+
+/// Why a log with this standing is not shipped; `None`: it is.
+fn partition(standing: Standing, live: &str, other: &str) -> Option<String> {
+    Some(match standing {
+        Standing::Empty | Standing::Continues => return None,
+        Standing::ReceivingHasTail { fork } => format!(
+            "the log of group '{other}' has a tail behind {fork} that group '{live}' does not have"
+        ),
+        Standing::ReceivingIsAhead => format!(
+            "the log of group '{other}' goes further than that of group '{live}', in the same \
+             history: group '{live}' has lost a part of its log, or is not the live group"
+        ),
+        Standing::ShippingIsOld { fork, has_tail } => {
+            let tail = if has_tail { ", and has a tail of its own behind that" } else { "" };
+            format!(
+                "group '{other}' went on in a newer history: group '{live}' is an old live \
+                 group, the logs part at {fork}{tail}"
+            )
+        }
+        Standing::Diverged { fork } => format!(
+            "both groups went on in histories that the other one does not know: the logs part at \
+             {fork}"
+        ),
+        Standing::Unrelated => format!(
+            "the log of group '{other}' has nothing in common with that of group '{live}': a \
+             recovery group begins with empty folders"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_types::{BatchPlace, FORMAT_LEVEL, FormatLevels, History, HistoryId, Lsn, Time};
+
+    use super::*;
+    use crate::region_agreement::tests::{agreement_of, configuration};
+
+    fn chain(ids: &[u8]) -> Histories {
+        let mut chain = Histories::default();
+        for (at, id) in ids.iter().enumerate() {
+            let parent = chain.newest().map(|newest| newest.id);
+            let history = History {
+                id: HistoryId([*id; 16]),
+                parent,
+                fork: Lsn(at as u64 * 5_000),
+                live: "WEST".into(),
+                began: Time(1),
+                cause: String::new(),
+            };
+            chain.push(history).unwrap();
+        }
+        chain
+    }
+
+    /// Live and recovery, that ends at `end` with a chain.
+    fn both(end: u64, live: &[u8], recovery: &[u8]) -> [RegionSaid; 2] {
+        let west = agreement_of(&configuration("west", "east", ""));
+        let east = agreement_of(&configuration("east", "west", ""));
+        let said = |mut agreement: RegionAgreement, is_live, end: u64, histories| {
+            agreement.is_live = Some(is_live);
+            agreement.levels = FormatLevels { in_force: 3, read: FORMAT_LEVEL };
+            let last = BatchPlace { index: end / 10, term: 1, lsn: Lsn(end), end: Lsn(end) };
+            let position = RegionPosition { blank: end == 0, last, committed: last };
+            RegionSaid { agreement, position, sums: PositionSums::default(), histories }
+        };
+        let live_end = if live.is_empty() { 400 } else { 9_000 };
+        [said(west, true, live_end, chain(live)), said(east, false, end, chain(recovery))]
+    }
+
+    fn refused(both: &[RegionSaid; 2]) -> (String, bool) {
+        let refusal = meet(&both[0], &both[1]).unwrap_err();
+        (refusal.why, refusal.is_partition)
+    }
+
+    #[test]
+    fn what_is_said_comes_back_and_what_lacks_a_section_does_not() {
+        let [live, _] = both(0, &[1, 2], &[]);
+        let mut sections = live.encode();
+        sections.push((99, Bytes::from_static(b"of a later version")));
+        assert_eq!(RegionSaid::decode(&sections), Ok(live));
+        for at in 0..4 {
+            let mut fewer = sections.clone();
+            fewer.remove(at);
+            assert!(RegionSaid::decode(&fewer).is_err());
+        }
+    }
+
+    #[test]
+    fn a_log_is_shipped_to_its_beginning_and_to_an_empty_one() {
+        for (end, live, recovery) in [
+            (0, &[][..], &[][..]),
+            (0, &[1], &[]),
+            (8_000, &[1, 2], &[1, 2]),
+            (5_000, &[1, 2], &[1]),
+        ] {
+            let [live, recovery] = both(end, live, recovery);
+            assert!(meet(&live, &recovery).is_ok(), "{end}");
+        }
+    }
+
+    #[test]
+    fn logs_that_part_are_not_shipped() {
+        for (end, live, recovery, why) in [
+            (100, &[][..], &[][..], "nothing in common"),
+            (100, &[1], &[], "nothing in common"),
+            (100, &[1], &[2], "nothing in common"),
+            (8_000, &[1, 2], &[1], "has a tail behind"),
+            (9_001, &[1, 2], &[1, 2], "goes further"),
+            (9_000, &[1], &[1, 2], "an old live group"),
+            (9_000, &[1, 3], &[1, 2], "both groups went on"),
+        ] {
+            let (said, is_partition) = refused(&both(end, live, recovery));
+            assert!(said.contains(why) && is_partition, "{said}");
+        }
+    }
+
+    #[test]
+    fn two_live_groups_and_one_that_is_not_live_and_an_older_program_are_refused() {
+        let mut groups = both(0, &[1], &[]);
+        groups[1].agreement.is_live = Some(true);
+        let (why, is_partition) = refused(&groups);
+        assert!(why.contains("is live too") && is_partition, "{why}");
+        let mut groups = both(0, &[1], &[]);
+        groups[0].agreement.is_live = None;
+        assert!(refused(&groups).0.contains("is not live"));
+        let mut groups = both(0, &[], &[]);
+        groups[1].agreement.levels.read = 2;
+        assert!(refused(&groups).0.contains("upgrade the recovery group first"));
+    }
+}

@@ -1,0 +1,440 @@
+//! This instance's part in the traffic between two regions: what comes over the link goes to the
+//! thread that ships (on the live group's active instance) or to the one that receives (on a
+//! recovery instance), and what both find out is kept for the status.
+//!
+//! Reading order: [`RegionPart::start`], [`RegionPart::serve_as_live`] (this instance became
+//! active), the [`RegionInbox`] (the link), `region_watch` (what is looked at as time passes).
+//!
+//! Not here: whether two groups fit (`region_meeting`), connections (`towline_link`), what is done
+//! with batches (`region_shipping`, `region_receiving`), changes of roles.
+//!
+//! Invariants: nothing is shipped, or taken, on a link whose two ends did not find that one log is
+//! the beginning of the other; live ships only a log that has a history; nothing here waits for the
+//! other region.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use towline_admin::catalogue::REGION_PARTITIONED;
+use towline_config::{Config, GroupConfig, RecoveryConfig};
+use towline_group::{Mode, ShippedAnswer};
+use towline_link::{
+    FrameCost, Intake, LinkId, LinkStream, RegionHello, RegionInbox, RegionLink, RegionLinkState,
+    RegionLinks, RegionSections,
+};
+use towline_logging::log as say;
+use towline_os::sync::{Mutex, OnceLock};
+use towline_os::thread::Builder;
+use towline_region::wire::KIND_BATCHES;
+use towline_region::{Counts, Refusal, ReportPolicy};
+use towline_types::{BatchPlace, FORMAT_LEVEL_OF_REGIONS, Histories};
+
+use crate::driver::{Driver, RegionEvents};
+use crate::region_agreement::{RegionAgreement, RegionMoment};
+use crate::region_differences::RegionDifference;
+use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
+use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
+use crate::region_shipping::{Shipping, ShippingEnd, ShippingView};
+use crate::region_watch::{RegionWatch, WatchedRegion};
+
+/// The log of this instance, as only its queues know it.
+pub trait RegionHost: Send + Sync + 'static {
+    /// The histories of the log, as applied.
+    fn histories(&self) -> Histories;
+
+    /// Persistent messages ever put and removed, as applied. Called often: it must not wait.
+    fn counts(&self) -> Counts;
+
+    /// Has the active instance begin the first history of its log. It has begun when
+    /// [`RegionHost::histories`] has it.
+    ///
+    /// # Errors
+    /// Why not, or not yet.
+    fn begin_first_history(&self, cause: &str) -> Result<(), String>;
+
+    /// The part of the log that is in use, in percent of what puts may fill.
+    fn percent_full(&self) -> u64;
+}
+
+/// What is configured of both regions.
+pub struct RegionTerms {
+    /// Name of the queue manager.
+    pub queue_manager: String,
+    /// The configuration of this instance.
+    pub config: Config,
+    /// Its group.
+    pub group: GroupConfig,
+    /// The other region.
+    pub recovery: RecoveryConfig,
+    /// Bytes of an extent, as the log has it.
+    pub extent_bytes: u64,
+}
+
+/// What is known of the other region, for status and metrics.
+#[derive(Clone, Debug, Default)]
+pub struct RegionView {
+    /// The link.
+    pub link: RegionLinkState,
+    /// This instance ships to it.
+    pub shipping: Option<ShippingView>,
+    /// What it ships to this instance.
+    pub receiving: ReceivingView,
+    /// Why the logs of both are not one: an operator must decide.
+    pub partition: Option<String>,
+    /// Why nothing is shipped otherwise.
+    pub trouble: Option<String>,
+    /// It lacks log that is not there any more.
+    pub needs_copy: bool,
+    /// More is at risk than the objective allows.
+    pub misses_rpo: bool,
+    /// What differs in the configurations, as of the last connection.
+    pub differences: Vec<RegionDifference>,
+}
+
+/// See the module.
+pub struct RegionPart {
+    driver: Arc<Driver>,
+    host: Arc<dyn RegionHost>,
+    terms: RegionTerms,
+    receiving: OnceLock<Receiving>,
+    shipping: OnceLock<Arc<Shipping>>,
+    links: OnceLock<Arc<RegionLinks>>,
+    known: Mutex<KnownRegion>,
+    /// More is at risk than the objective allows.
+    misses_rpo: AtomicBool,
+}
+
+#[derive(Default)]
+struct KnownRegion {
+    partition: Option<String>,
+    trouble: Option<String>,
+    needs_copy: bool,
+    differences: Vec<RegionDifference>,
+    /// A link on which nothing is shipped before the log has a history.
+    awaits_history: Option<RegionLink>,
+}
+
+impl RegionPart {
+    /// The part of this instance, which is in no region's traffic yet.
+    #[must_use]
+    pub fn new(
+        driver: Arc<Driver>,
+        host: Arc<dyn RegionHost>,
+        terms: RegionTerms,
+    ) -> Arc<RegionPart> {
+        let part = Arc::new(RegionPart {
+            driver: Arc::clone(&driver),
+            host: Arc::clone(&host),
+            terms,
+            receiving: OnceLock::new(),
+            shipping: OnceLock::new(),
+            links: OnceLock::new(),
+            known: Mutex::default(),
+            misses_rpo: AtomicBool::new(false),
+        });
+        let policy = ReportPolicy {
+            interval: part.terms.recovery.status_interval(),
+            threshold_bytes: part.terms.recovery.status_commit_threshold_bytes,
+        };
+        let (of_link, of_refusal) = (Arc::downgrade(&part), Arc::downgrade(&part));
+        let receiving = ReceivingHost {
+            counts: Box::new(move || host.counts()),
+            round_trip: Box::new(move || {
+                let state = of_link.upgrade()?.links.get()?.state();
+                state.link.round_trip_us.map(Duration::from_micros)
+            }),
+            refused: Box::new(move |why| {
+                if let Some(part) = of_refusal.upgrade() {
+                    part.refuses(why);
+                }
+            }),
+        };
+        let receiving = Receiving::new(driver, policy, receiving);
+        assert!(part.receiving.set(receiving).is_ok(), "it receives in one place");
+        part
+    }
+
+    /// Connects the member and the links, and starts the thread that receives.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn start(self: &Arc<Self>, links: Arc<RegionLinks>) -> std::io::Result<()> {
+        assert!(self.links.set(links).is_ok(), "the links to the other region are set once");
+        self.driver.set_region(Arc::clone(self) as Arc<dyn RegionEvents>);
+        let receives = Arc::clone(self);
+        let body = move || receives.receiving().run();
+        Builder::new().name("region-receive".into()).spawn(body).map(drop)
+    }
+
+    /// This instance became active in a group that is live: it ships, if that is configured.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn serve_as_live(self: &Arc<Self>) -> std::io::Result<()> {
+        if !self.terms.recovery.enabled {
+            return Ok(());
+        }
+        let log: Arc<Driver> = Arc::clone(&self.driver);
+        // What the other region has is not known before it says so.
+        let known = (self.host.counts(), BatchPlace::default());
+        let window = self.terms.recovery.window_bytes;
+        let shipping = Arc::new(Shipping::new(log, window, known, self.driver.now()));
+        assert!(self.shipping.set(Arc::clone(&shipping)).is_ok(), "it becomes active once");
+        let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
+        let body = move || {
+            let gather = |moment| ships.driver.pause(moment);
+            shipping.run(gather, || ships.look(&mut watch, &shipping));
+        };
+        Builder::new().name("region-ship".into()).spawn(body)?;
+        self.links().dial(true);
+        Ok(())
+    }
+
+    /// Called at each turn of the thread that ships.
+    fn look(&self, watch: &mut RegionWatch, shipping: &Shipping) {
+        let seen = watch.look(&WatchedRegion {
+            driver: &self.driver,
+            shipping,
+            recovery: &self.terms.recovery,
+            log: &self.terms.config.log,
+            counts: &|| self.host.counts(),
+            percent_full: &|| self.host.percent_full(),
+            misses_rpo: &self.misses_rpo,
+        });
+        if let Some(view) = seen {
+            self.begin_history_if_due();
+            if let Some(end) = view.ended {
+                self.keep_end(&end);
+            }
+        }
+    }
+
+    /// The process ends, or this instance is not active any more.
+    pub fn end(&self) {
+        self.receiving().end();
+        if let Some(shipping) = self.shipping.get() {
+            shipping.end();
+        }
+        if let Some(links) = self.links.get() {
+            links.stop();
+        }
+    }
+
+    /// What is known of the other region.
+    pub fn view(&self) -> RegionView {
+        let now = self.driver.now();
+        let known = self.known.lock();
+        RegionView {
+            link: self.links.get().map(|links| links.state()).unwrap_or_default(),
+            shipping: self.shipping.get().map(|shipping| shipping.view(now)),
+            receiving: self.receiving().view(),
+            partition: known.partition.clone(),
+            trouble: known.trouble.clone(),
+            needs_copy: known.needs_copy,
+            misses_rpo: self.misses_rpo.load(Ordering::Relaxed),
+            differences: known.differences.clone(),
+        }
+    }
+
+    fn receiving(&self) -> &Receiving {
+        self.receiving.wait()
+    }
+
+    fn links(&self) -> &Arc<RegionLinks> {
+        self.links.wait()
+    }
+
+    /// What this instance says of itself.
+    fn said(&self) -> RegionSaid {
+        let is_live = match self.driver.mode() {
+            Mode::Voting => Some(true),
+            Mode::Recovery => Some(false),
+            Mode::Promoting => None,
+        };
+        let RegionTerms { queue_manager, config, group, recovery, extent_bytes } = &self.terms;
+        let moment = RegionMoment {
+            queue_manager,
+            levels: self.driver.levels(),
+            extent_bytes: *extent_bytes,
+            is_live,
+        };
+        let (position, sums) = self.driver.region_position();
+        RegionSaid {
+            agreement: RegionAgreement::of(config, group, recovery, &moment),
+            position,
+            sums,
+            histories: self.driver.histories_said(self.host.histories()),
+        }
+    }
+
+    /// Whether a link may stand on which this side receives (`incoming`), or ships.
+    fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
+        let own = self.said();
+        let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
+        let differences = meet(shipping, receiving)?;
+        let mut known = self.known.lock();
+        known.differences = differences;
+        (known.partition, known.trouble, known.needs_copy) = (None, None, false);
+        Ok(())
+    }
+
+    /// A link may not stand.
+    fn keep_refusal(&self, MeetingRefusal { why, is_partition }: MeetingRefusal) {
+        let mut known = self.known.lock();
+        if !is_partition {
+            known.trouble = Some(why);
+            return;
+        }
+        let is_news = known.partition.as_ref() != Some(&why);
+        known.partition = Some(why.clone());
+        drop(known);
+        if is_news {
+            say(&REGION_PARTITIONED, &[&self.terms.recovery.name, &why]);
+        }
+    }
+
+    /// This group refused what the live one shipped.
+    fn refuses(&self, why: Refusal) {
+        let is_partition = match why {
+            Refusal::Gap { .. } | Refusal::NotYet => return,
+            Refusal::Promoted | Refusal::Diverged { .. } => true,
+        };
+        self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition });
+    }
+
+    /// Shipping ended, or did not begin.
+    fn keep_end(&self, end: &ShippingEnd) {
+        match end {
+            ShippingEnd::NeedsCopy => {
+                let mut known = self.known.lock();
+                (known.needs_copy, known.trouble) = (true, Some(end.to_string()));
+            }
+            ShippingEnd::Refused(Refusal::Promoted | Refusal::Diverged { .. }) => {
+                self.keep_refusal(MeetingRefusal { why: end.to_string(), is_partition: true });
+            }
+            ShippingEnd::Refused(Refusal::Gap { .. } | Refusal::NotYet) => {}
+            ShippingEnd::Fault(why) => self.known.lock().trouble = Some(why.clone()),
+        }
+    }
+
+    /// A link stands on which this side ships.
+    fn ships_on(&self, link: RegionLink, other: &RegionSaid) {
+        let Some(shipping) = self.shipping.get() else {
+            return link.close("this instance is not active");
+        };
+        self.driver.region_reads(other.agreement.levels.read);
+        if self.host.histories().is_empty() {
+            self.known.lock().awaits_history = Some(link);
+            return;
+        }
+        let at = (&other.position, other.sums);
+        if let Err(end) = shipping.opened(Arc::clone(&link), at, self.driver.now()) {
+            link.close(&end.to_string());
+            self.keep_end(&end);
+        }
+    }
+
+    /// Has the log begin its first history, once another region is connected that reads it. Its
+    /// chain is said with a connection, so the next one is made at once when it has begun.
+    fn begin_history_if_due(&self) {
+        let Some(link) = self.known.lock().awaits_history.clone() else { return };
+        if !self.host.histories().is_empty() {
+            self.known.lock().awaits_history = None;
+            link.close("the first history of the log has begun: connected again with that");
+            return self.links().kick();
+        }
+        self.driver.wants_level(FORMAT_LEVEL_OF_REGIONS);
+        self.driver.raise_level_if_all_read();
+        let cause = format!("group '{}' was connected first", self.terms.recovery.name);
+        if let Err(why) = self.host.begin_first_history(&cause) {
+            tracing::debug!(why, "the first history does not begin yet");
+        }
+    }
+}
+
+impl RegionEvents for RegionPart {
+    fn answers(&self, answer: ShippedAnswer) {
+        self.receiving().answers(answer);
+    }
+
+    fn committed(&self) {
+        if let Some(shipping) = self.shipping.get() {
+            shipping.wake();
+        }
+    }
+}
+
+impl RegionInbox for RegionPart {
+    fn hello(&self) -> RegionSections {
+        self.said().encode()
+    }
+
+    fn greets(&self, incoming: bool, hello: &RegionHello) -> Result<(), String> {
+        let other = RegionSaid::decode(&hello.sections)?;
+        if incoming && self.driver.is_copying() {
+            return Err("this instance gets a copy of the log of its group".into());
+        }
+        if let Err(refusal) = self.judge(incoming, &other) {
+            let why = refusal.why.clone();
+            self.keep_refusal(refusal);
+            return Err(why);
+        }
+        let ships = self.shipping.get().filter(|_| !incoming);
+        if let Some(Err(end)) = ships.map(|shipping| shipping.start(&other.position)) {
+            self.keep_end(&end);
+            return Err(end.to_string());
+        }
+        Ok(())
+    }
+
+    fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {
+        match RegionSaid::decode(&hello.sections) {
+            Ok(other) if incoming => self.receiving().opened(link, other.histories),
+            Ok(other) => self.ships_on(link, &other),
+            Err(why) => link.close(&why),
+        }
+    }
+
+    fn frame(
+        &self,
+        link: LinkId,
+        kind: u8,
+        body: Bytes,
+        cost: FrameCost,
+    ) -> Result<Intake, String> {
+        if kind == KIND_BATCHES {
+            return Ok(self.receiving().frame(link, body, cost));
+        }
+        if let Some(shipping) = self.shipping.get()
+            && let Err(end) = shipping.frame(link, kind, &body, self.driver.now())
+        {
+            self.keep_end(&end);
+            return Err(end.to_string());
+        }
+        Ok(Intake::More)
+    }
+
+    fn writable(&self, _link: LinkId) {
+        if let Some(shipping) = self.shipping.get() {
+            shipping.wake();
+        }
+    }
+
+    fn closed(&self, link: LinkId, _why: &str) {
+        self.known.lock().awaits_history.take_if(|waiting| waiting.id() == link);
+        self.receiving().closed(link);
+        if let Some(shipping) = self.shipping.get() {
+            shipping.closed(link);
+        }
+    }
+
+    fn admits(&self, _hello: &RegionHello) -> Result<(), String> {
+        Err("this version gives no copy to another region".into())
+    }
+
+    fn stream(&self, _hello: &RegionHello, stream: LinkStream) {
+        drop(stream);
+    }
+}
