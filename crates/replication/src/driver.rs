@@ -30,6 +30,7 @@ use crate::lifecycle::{EndReason, Lifecycle};
 use crate::repair_queue::RepairQueue;
 use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
+pub use log_ids::MadeIds;
 pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;
@@ -253,7 +254,8 @@ impl Driver {
         // What a step wants kept is on the disk before its lock is given back.
         let (last, hard_state) = self.look(|core| (core.member.last(), core.member.hard_state()));
         let HardState { may_vote, term, .. } = hard_state;
-        Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term }
+        let log = self.log().id().0;
+        Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term, log }
     }
 
     /// The position of another instance, as its newest hello said; of this instance, as it is now.
@@ -571,6 +573,7 @@ mod durable;
 mod keep_hard_state;
 mod levels;
 mod liveness;
+mod log_ids;
 mod log_reports;
 mod messages;
 mod starts;
