@@ -30,6 +30,13 @@ pub enum StartError {
         /// Name of the group.
         group: String,
     },
+    /// The log is that of a group of another name.
+    OtherGroup {
+        /// The name that stands with the log.
+        theirs: String,
+        /// The name in the configuration.
+        ours: String,
+    },
     /// The configuration asks for what only a second region can give, and this program does not
     /// send its log to one yet: to start without would be another thing than what was asked for.
     RegionsNotYet {
@@ -74,6 +81,12 @@ impl std::fmt::Display for StartError {
                 out,
                 "the log there is not that of a queue manager of this name in group '{group}'; begin \
                  with an empty folder, or set the log aside with `towline instance replace`"
+            ),
+            StartError::OtherGroup { theirs, ours } => write!(
+                out,
+                "the log there is that of group '{theirs}', and the configuration is that of group \
+                 '{ours}'; correct --data, or group.name; an instance of '{ours}' that is to get a \
+                 log from its own group begins with an empty folder"
             ),
             StartError::RegionsNotYet { asked } => write!(
                 out,

@@ -75,6 +75,8 @@ pub struct Standing {
     /// The newest term that it took part in, which was on its disk when it said so; not said in a
     /// refusal.
     pub term: u64,
+    /// Id of its log; 0: not said, in a refusal and by programs that know one id for each group.
+    pub log: u128,
 }
 
 /// What a peer said of itself.
@@ -153,7 +155,7 @@ impl Hello {
             instance: settings.name(settings.this).to_owned(),
             build: towline_types::program_version().to_owned(),
             standing,
-            terms: settings.terms.with_levels(levels),
+            terms: settings.terms.with_levels(levels).with_log(standing.log),
             known,
         }
     }
@@ -254,7 +256,7 @@ impl Hello {
             blank: body.try_get_u8().ok()? != 0,
             last_index: body.try_get_u64_le().ok()?,
             last_term: body.try_get_u64_le().ok()?,
-            term: 0,
+            ..Standing::default()
         };
         let matter = match (tag, answer) {
             (0, _) => Matter::Frames,
@@ -275,6 +277,7 @@ impl Hello {
         };
         if !matches!(matter, Matter::Refused(_)) {
             standing.term = body.try_get_u64_le().ok()?;
+            standing.log = terms.log();
         }
         let known = match matter {
             Matter::Frames | Matter::Stream(_) if newest >= WITH_STARTS => {
@@ -362,7 +365,7 @@ mod tests {
             group: "G".into(),
             instance: "a".into(),
             build: "0.1.0".into(),
-            standing: Standing { blank: true, last_index: 7, last_term: u64::MAX, term },
+            standing: Standing { blank: true, last_index: 7, last_term: u64::MAX, term, log: 0 },
         }
     }
 
@@ -383,7 +386,9 @@ mod tests {
         let client = Some(IpAddr::from([0xff; 16]));
         let relayed = Matter::Stream(StreamPurpose::Relay { listener: 1, client });
         let mut hello = hello(relayed);
-        hello.terms = longest.with_levels(FormatLevels { in_force: u8::MAX, read: u8::MAX });
+        let levels = FormatLevels { in_force: u8::MAX, read: u8::MAX };
+        hello.terms = longest.with_levels(levels).with_log(u128::MAX);
+        hello.standing.log = u128::MAX;
         let noted = hello.known.noted[0];
         hello.known.noted = vec![noted; towline_group::Starts::SAID_MAX];
         // Group and instance have 48 bytes at most; all three are parts of a common name.

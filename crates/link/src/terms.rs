@@ -20,6 +20,9 @@ use super::text::{put_text, text};
 const RECORDS: &str = "the version of records";
 /// Name of the term with the newest format level that a program reads.
 const LEVEL_READ: &str = "newest format level read";
+/// Name of the term with the id of the log: 32 hexadecimal digits. An empty log takes another one,
+/// so that it is for its instance to compare.
+const LOG: &str = "log id";
 /// Name of the term with the interval between heartbeats.
 pub const INTERVAL: &str = "group.heartbeat_interval_ms";
 /// Name of the term with the time without heartbeats after which an instance is taken for lost.
@@ -83,6 +86,20 @@ impl Terms {
         }
     }
 
+    /// With the id of the log; 0: nothing is said.
+    #[must_use]
+    pub(super) fn with_log(mut self, id: u128) -> Terms {
+        if id != 0 {
+            self.mention(LOG, format!("{id:032x}"));
+        }
+        self
+    }
+
+    /// The id of the log that was said; 0: none.
+    pub(super) fn log(&self) -> u128 {
+        self.value(LOG).and_then(|value| u128::from_str_radix(value, 16).ok()).unwrap_or(0)
+    }
+
     fn add(&mut self, name: &str, value: String, binding: bool) {
         self.terms.push(Term { name: name.to_owned(), value, binding });
     }
@@ -108,7 +125,8 @@ impl Terms {
         let both_know = [one, other].iter().all(|side| side.1.value(LEVEL_READ).is_some());
         for term in &one.1.terms {
             // Levels are no texts: what is in force here must be read there.
-            if both_know && [RECORDS, LEVEL_READ].contains(&term.name.as_str()) {
+            let is_of_level = [RECORDS, LEVEL_READ].contains(&term.name.as_str());
+            if (both_know && is_of_level) || term.name == LOG {
                 continue;
             }
             let Some(value) = other.1.value(&term.name) else { continue };

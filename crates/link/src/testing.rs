@@ -60,7 +60,13 @@ pub struct Recorder {
 impl Recorder {
     pub fn new(last_index: u64) -> Arc<Recorder> {
         Arc::new(Recorder {
-            standing: Standing { blank: last_index == 0, last_index, last_term: 1, term: 4 },
+            standing: Standing {
+                blank: last_index == 0,
+                last_index,
+                last_term: 1,
+                term: 4,
+                log: 0,
+            },
             observed: Mutex::default(),
             streams: Mutex::default(),
             changed: Condvar::new(),

@@ -581,6 +581,6 @@ mod running;
 mod tests;
 
 pub(crate) use headers::file_of;
-pub use rest::batch_at_rest;
+pub use rest::{batch_at_rest, id_at_rest};
 pub use running::{MendedBatch, NotMended};
 pub(crate) use running::{batch_over, checked, damaged_parts, mend_batch};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, Member, Options, RecoveredLog};
+use towline_group::{FetchOrder, HardState, Member, Options, RecoveredLog};
 use towline_log::record::Records;
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
@@ -16,9 +16,10 @@ use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartO
 use towline_link::Peer;
 use towline_log::REBUILD_MARKER;
 use towline_process::Clock;
-use towline_replication::driver::{Driver, Heartbeat, Surroundings};
+use towline_replication::driver::{Driver, Heartbeat, MadeIds, Surroundings};
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::incarnation;
+use towline_replication::log_identity;
 use towline_replication::log_swap::{self, SwapError};
 use towline_replication::membership::{self, Membership};
 use towline_replication::repair_at_start::{self, StartRepair};
@@ -62,16 +63,44 @@ impl OpenReplica {
     }
 }
 
-/// The id of the group's log. What would be taken for a recovery group, or for replies that wait
-/// for one, is refused: it would be a second live group, and an acknowledgement without what it
-/// promises.
-fn id_of_log(name: &str, group: &GroupConfig) -> Result<LogId, StartError> {
+/// What would be taken for a recovery group, or for replies that wait for one, is refused: it would
+/// be a second live group, and an acknowledgement without what it promises.
+fn refuse_regions(group: &GroupConfig) -> Result<(), StartError> {
     if group.role == FirstRole::Recovery {
         return Err(StartError::RegionsNotYet { asked: "group.role = 'recovery'" });
     }
     match group.recovery.as_ref().is_some_and(|recovery| recovery.sync_replication) {
         true => Err(StartError::RegionsNotYet { asked: "group.recovery.sync_replication" }),
-        false => Ok(membership::log_id(name, &group.name)),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a log that is known to be that of another group.
+fn refuse_other_group(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
+    let theirs = log_identity::owner(data).map_err(StartError::Folder)?.map(|it| it.group);
+    match theirs.filter(|theirs| *theirs != group.name) {
+        Some(theirs) => Err(StartError::OtherGroup { theirs, ours: group.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a log that names no group, and is none that this one can have. A group of one takes any:
+/// it may be that of a queue manager that was in no group until now, and goes to no other instance.
+fn refuse_other_log(
+    data: &Path,
+    hard_state_file: &HardStateFile,
+    (found, made_ids): (LogId, MadeIds),
+    group: &GroupConfig,
+) -> Result<(), StartError> {
+    let MadeIds { now, before } = made_ids;
+    let is_ours = || {
+        Ok(group.member.len() == 1
+            || log_identity::owner(data)?.is_some()
+            || log_identity::may_be_of_group(data, hard_state_file, found, [now, before])?)
+    };
+    match is_ours().map_err(StartError::Folder)? {
+        true => Ok(()),
+        false => Err(StartError::OtherLog { group: group.name.clone() }),
     }
 }
 
@@ -87,10 +116,14 @@ pub fn open(
     wishes: StartOptions,
     (clock, start_before): (Clock, Option<u64>),
 ) -> Result<OpenReplica, StartError> {
-    let id = id_of_log(name, group)?;
+    refuse_regions(group)?;
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
+    refuse_other_group(data, group)?;
     let hard_state_file = HardStateFile::of(data);
-    let about = StartRepair { queue_manager: name, group, this, log: id };
+    let made_ids = MadeIds::of(name, &group.name);
+    let wanted = log_identity::wanted_id(data).map_err(StartError::Folder)?;
+    let new_id = wanted.unwrap_or(made_ids.now);
+    let about = StartRepair { queue_manager: name, group, this, log: new_id };
     let TrustedLog { hard_state, recovered: held, log: found } =
         read_back(data, config, wishes, &hard_state_file, &about)?;
     let ReplayedLog {
@@ -106,21 +139,12 @@ pub fn open(
         ..
     } = found;
     let membership = Membership::of(group, this);
-    // That of a group of one goes to no other instance, and is compared with none: it may be that
-    // of a queue manager that was in no group until now.
-    if recovery.log_id() != id && !membership.is_alone() {
-        return Err(StartError::OtherLog { group: group.name.clone() });
-    }
+    refuse_other_log(data, &hard_state_file, (recovery.log_id(), made_ids), group)?;
     log_swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
     let starts = hard_state_file.starts().map_err(StartError::Folder)?;
     let meets_first = start_before != Some(starts.own().nonce);
-    let drawn = random_number();
-    // Before anything is promised, and with what may not be promised any more.
-    let renewed = hard_state_file
-        .prepare()
-        .and_then(|()| incarnation::renew(data, &hard_state_file, &hard_state, membership, drawn));
-    renewed.map_err(StartError::Folder)?;
+    renew(data, &hard_state_file, &hard_state, (group, membership)).map_err(StartError::Folder)?;
     let stream = recovery.stream().stream;
     let applied = held.places.iter().find(|place| place.index == held.applied);
     let applied = applied.copied().unwrap_or(held.base);
@@ -133,7 +157,7 @@ pub fn open(
     let options = Options { meets_first, lacks_batches, ..options };
     let member = Member::new(options, hard_state, held, clock.now());
     let (orders, fetches) = channel();
-    let driver = driver_of(member, hard_state_file, group, clock, orders);
+    let driver = driver_of(member, hard_state_file, (group, made_ids), clock, orders);
     let driver = Arc::new(driver.map_err(StartError::Folder)?);
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
@@ -164,6 +188,20 @@ pub fn open(
         clock,
         door,
     })
+}
+
+/// Makes log and hard state those of this start: before anything is promised, and with what may not
+/// be promised any more.
+fn renew(
+    data: &Path,
+    hard_state_file: &HardStateFile,
+    hard_state: &HardState,
+    (group, membership): (&GroupConfig, Membership),
+) -> std::io::Result<()> {
+    let members_count = membership.members_count;
+    log_identity::note_owner(data, &group.name, members_count, hard_state.may_vote)?;
+    hard_state_file.prepare()?;
+    incarnation::renew(data, hard_state_file, hard_state, membership, random_number())
 }
 
 fn random_number() -> u64 {
@@ -222,7 +260,7 @@ fn read_back(
 fn driver_of(
     member: Member,
     hard_state_file: HardStateFile,
-    group: &GroupConfig,
+    (group, made_ids): (&GroupConfig, MadeIds),
     clock: Clock,
     orders: Sender<FetchOrder>,
 ) -> std::io::Result<Driver> {
@@ -232,6 +270,7 @@ fn driver_of(
         level_of: Box::new(|payload| level_of(payload)),
         log_failed_status: towline_process::EXIT_LOG_FAILED,
         heartbeat: Heartbeat::of(group),
+        made_ids,
     };
     Driver::new(member, hard_state_file, surroundings, names, orders)
 }
@@ -257,3 +296,6 @@ fn recovered(found: &ReplayedLog) -> RecoveredLog {
     let applied = found.recovery.stream().fed;
     RecoveredLog { base: known.base, places: known.batches, applied }
 }
+
+#[cfg(test)]
+mod tests;

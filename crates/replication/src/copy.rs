@@ -235,7 +235,7 @@ fn take_into(
         }
     };
     let mut from = BufReader::with_capacity(READ_BYTES, Patient { stream, handle });
-    let taken = take_log(&disk, driver.log().id(), &mut from, &mut progress);
+    let taken = take_log(&disk, &mut from, &mut progress);
     let taken = taken.map_err(|error| error.to_string())?;
     // The folder's own name must be there before it gets another one.
     File::open(made).and_then(|made| made.sync_all()).map_err(|error| error.to_string())?;

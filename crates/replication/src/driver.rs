@@ -32,6 +32,7 @@ use crate::lifecycle::{EndReason, Lifecycle};
 use crate::repair_queue::RepairQueue;
 use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
+pub use log_ids::MadeIds;
 pub use region::RegionEvents;
 pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{Connections, FrameBody, Peer, Standing, Where};
@@ -262,7 +263,8 @@ impl Driver {
         // What a step wants kept is on the disk before its lock is given back.
         let (last, hard_state) = self.look(|core| (core.member.last(), core.member.hard_state()));
         let HardState { may_vote, term, .. } = hard_state;
-        Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term }
+        let log = self.log().id().0;
+        Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term, log }
     }
 
     /// The position of another instance, as its newest hello said; of this instance, as it is now.
@@ -336,35 +338,6 @@ impl Driver {
     /// Hands leadership to a peer.
     pub fn transfer(&self, to: Peer) {
         self.step(Input::Transfer(member_of(to)));
-    }
-
-    /// All batches up to this one are applied here, and none of them ends inside a run.
-    pub fn seam(&self, place: BatchPlace) {
-        self.step(Input::Seam(place));
-    }
-
-    /// Notes how far the log is known to be committed: a start then need not ask.
-    pub fn note_committed(&self) -> std::io::Result<()> {
-        let hard_state = self.look(|core| core.member.noted());
-        // Not under the lock: a busy disk would stop the group with it.
-        self.notes.note(&hard_state)?;
-        self.keep_starts();
-        Ok(())
-    }
-
-    /// The same, and waits for the disk.
-    pub fn note_committed_durably(&self) -> std::io::Result<()> {
-        let hard_state = self.look(|core| core.member.noted());
-        self.notes.note_durably(&hard_state)
-    }
-
-    /// Positions of batches before this one are not needed any more, except where the log is
-    /// retained for a replica. A hold may begin before the log: what is gone is forgotten all the
-    /// same, because a replica that needs it gets a copy only then.
-    pub fn forget(&self, before: Lsn) {
-        let log = self.log();
-        let needed = log.held_from().map_or(before, |held| held.min(before));
-        self.step(Input::Forget(needed.max(log.first_held())));
     }
 
     /// The log that is retained for other instances.
@@ -587,8 +560,10 @@ mod durable;
 mod keep_hard_state;
 mod levels;
 mod liveness;
+mod log_ids;
 mod log_reports;
 mod messages;
+mod notes;
 mod region;
 mod shipped_log;
 mod starts;

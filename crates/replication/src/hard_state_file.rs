@@ -119,6 +119,11 @@ impl HardStateFile {
         HardStateFile { folder: data.to_owned(), synced: Arc::default(), starts: Arc::default() }
     }
 
+    /// The data folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// What is kept; `None` when there is nothing, or nothing that is whole: then it is not known
     /// what this member promised, and it must not promise anything before it has caught up.
     ///

@@ -2,7 +2,8 @@
 //! of the group, keeps its hard state, and keeps the log complete.
 //!
 //! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
-//! [`incarnation`] (what outlives the process beside the log, and for which log), [`trusted_log`]
+//! [`incarnation`] (what outlives the process beside the log, and for which log), [`log_identity`]
+//! (whose log it is), [`trusted_log`]
 //! (how far a start believes both), [`membership`], [`lifecycle`], [`driver`] (the member,
 //! stepped), [`ticker`], [`inbox`] (what comes over the links); [`hand_over`] and [`preferred`]
 //! (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and [`disk_probe`] (disks
@@ -39,6 +40,7 @@ pub mod hard_state_file;
 pub mod inbox;
 pub mod incarnation;
 pub mod lifecycle;
+pub mod log_identity;
 pub mod log_swap;
 pub mod membership;
 pub mod no_active;

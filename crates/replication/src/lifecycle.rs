@@ -20,6 +20,8 @@ pub enum EndReason {
     LogFull,
     /// Its data folder was put back, or another process has a copy of it.
     PutBack,
+    /// Its log is empty, and is made anew with the id of the group's.
+    TakesLogId,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
 }
@@ -117,7 +119,10 @@ impl Lifecycle {
         *self = match why {
             EndReason::NeedsCopy(_) => Lifecycle::Copying,
             EndReason::DiskHangs => Lifecycle::Hanging,
-            EndReason::LostLeadership | EndReason::LogFull | EndReason::PutBack => Lifecycle::Ended,
+            EndReason::LostLeadership
+            | EndReason::LogFull
+            | EndReason::PutBack
+            | EndReason::TakesLogId => Lifecycle::Ended,
         };
         match before {
             Lifecycle::Following | Lifecycle::Leading | Lifecycle::Stalled => true,
@@ -198,7 +203,12 @@ mod tests {
 
     #[test]
     fn the_end_is_reported_once_and_nothing_is_taken_after_it() {
-        for why in [EndReason::LostLeadership, EndReason::LogFull, EndReason::PutBack] {
+        for why in [
+            EndReason::LostLeadership,
+            EndReason::LogFull,
+            EndReason::PutBack,
+            EndReason::TakesLogId,
+        ] {
             let mut lifecycle = Lifecycle::Following;
             assert!(lifecycle.takes(&Input::Tick));
             assert!(lifecycle.ends(why) && !lifecycle.ends(why));

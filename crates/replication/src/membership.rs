@@ -56,12 +56,22 @@ pub fn options(group: &GroupConfig, this: Peer, seed: u64) -> Options {
     }
 }
 
-/// The id of a group's log: the same on all instances without a question, because their batches
-/// are the same too. Made of the names, so that instances of different groups do not mix their
-/// logs.
+/// The id of a new log: the same on all instances without a question, because their batches are the
+/// same too; also on those of the other region, so that the group's name is no part of it. Whose a
+/// log is stands beside it (`log_identity`).
 #[must_use]
-pub fn log_id(queue_manager: &str, group: &str) -> LogId {
-    let bytes = queue_manager.bytes().chain([0]).chain(group.bytes());
+pub fn log_id(queue_manager: &str) -> LogId {
+    id_of(queue_manager.bytes())
+}
+
+/// The id that a version before this one gave a new log.
+#[must_use]
+pub fn log_id_before(queue_manager: &str, group: &str) -> LogId {
+    id_of(queue_manager.bytes().chain([0]).chain(group.bytes()))
+}
+
+/// FNV-1a, 128 bits.
+fn id_of(bytes: impl Iterator<Item = u8>) -> LogId {
     let sum = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |sum, byte| {
         (sum ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     });
@@ -73,9 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_other_names_have_other_logs() {
-        assert_eq!(log_id("QM1", "G"), log_id("QM1", "G"));
-        assert_ne!(log_id("QM1", "G"), log_id("QM2", "G"));
-        assert_ne!(log_id("QM1", "G"), log_id("QM", "1G"));
+    fn queue_managers_of_other_names_have_other_logs_and_so_had_their_groups() {
+        assert_eq!(log_id("QM1"), log_id("QM1"));
+        assert_ne!(log_id("QM1"), log_id("QM2"));
+        let before = log_id_before("QM1", "G");
+        // As that version made it.
+        assert_eq!(before, LogId(0x7fd0_15be_3e83_d94f_7081_18db_9661_0ce7));
+        assert_ne!(before, log_id_before("QM", "1G"));
+        assert_ne!(before, log_id("QM1"));
     }
 }

@@ -17,7 +17,7 @@ use towline_os::time::Instant;
 
 use bytes::Bytes;
 use towline_admin::catalogue::{EXTENT_HEADER_REPAIRED, GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};
-use towline_log::mend::{DamageLeft, MendReport, mend_by_asking};
+use towline_log::mend::{DamageLeft, MendReport, id_at_rest, mend_by_asking};
 use towline_log::{Damage, Finding, LogId};
 use towline_types::BodyLocation;
 
@@ -39,7 +39,7 @@ pub struct StartRepair<'a> {
     pub group: &'a GroupConfig,
     /// This member.
     pub this: Peer,
-    /// Id of the log.
+    /// Id of the log, if the folder does not show it.
     pub log: LogId,
 }
 
@@ -76,6 +76,8 @@ fn is_of_a_batch(what: Damage) -> bool {
 /// Whether all that was damaged is repaired.
 fn repair(about: &StartRepair<'_>, folder: &Path, found: &Finding) -> bool {
     let lacking = |why: &str| say(&GROUP_BATCH_LACKING, &[&found.lsn.to_string(), why]);
+    let log = id_at_rest(folder).ok().flatten().unwrap_or(about.log);
+    let about = &StartRepair { log, ..*about };
     let asker = match Asker::new(about.queue_manager, about.group, about.this) {
         Ok(asker) => asker,
         Err(why) => {

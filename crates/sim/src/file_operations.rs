@@ -17,7 +17,7 @@ use towline_os::simulated::{Process, World};
 use towline_os::thread;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::membership::Membership;
-use towline_replication::{incarnation, log_swap, vote};
+use towline_replication::{incarnation, log_identity, log_swap, vote};
 use towline_types::Lsn;
 
 const DATA: &str = "/data";
@@ -123,6 +123,12 @@ const SCENES: &[Scene] = &[
             keep_vote(1);
         },
         act: renew,
+    },
+    Scene {
+        title: "A log names its group",
+        about: "Before the first promise, once.",
+        before: || drop(open_log()),
+        act: || must(log_identity::note_owner(Path::new(DATA), "G", 3, true)),
     },
     Scene {
         title: "A copy replaces the log",

@@ -437,6 +437,10 @@ entries! {
          itself as if its disk were empty, and receives what it lacks from the active instance. \
          If there is a clone, stop it: each instance needs a data folder of its own, which may be \
          empty.";
+    GROUP_LOG_ID_TAKEN = "TWL4252I" "The empty log of this instance is made anew as that of instance \
+                                     '{instance}', with the id {id}.",
+        "Its log was new, and the group's was made by an earlier version, or in no group. The \
+         instance re-executes itself, and receives the log.";
     GROUP_CLONED = "TWL4251W" "A second process with the name of instance '{instance}' is \
                                refused: one is connected.",
         "It may be a clone of the machine, or was started with a copy of the folder. It takes no \

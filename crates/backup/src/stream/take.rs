@@ -20,7 +20,7 @@ use towline_log::folder::names::{
     PAGES_NAME, RESTORING_NAME, TIME_INDEX_NAME, extent_name, image_name,
 };
 use towline_log::folder::scan::Scan;
-use towline_log::format::{LogId, padded, size};
+use towline_log::format::{padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
 use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
@@ -49,8 +49,8 @@ pub struct ReceivedCopy {
 /// writing.
 const ROOM_BESIDE_EXTENTS: u64 = 2;
 
-/// Takes a copy of the log `log_id` into a folder, which must be empty or left by an interrupted
-/// one. Blocks.
+/// Takes a copy of a log into a folder, which must be empty or left by an interrupted one. The log
+/// that is made there has the id of that one. Blocks.
 ///
 /// # Errors
 /// [`BackupError::NoRoom`] before anything is written; [`BackupError::Stream`] what the stream
@@ -58,16 +58,12 @@ const ROOM_BESIDE_EXTENTS: u64 = 2;
 /// manager starts with.
 pub fn take(
     disk: &Arc<dyn Disk>,
-    log_id: LogId,
     from: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<ReceivedCopy, BackupError> {
     let mut bytes = [0; HEAD_BYTES];
     from.read_exact(&mut bytes).map_err(BackupError::Stream)?;
     let head = Head::decode(&bytes).ok_or_else(|| refused("it does not begin as a copy does"))?;
-    if head.log_id != log_id {
-        return Err(LogError::OtherLog { file: image_name(head.image_at) }.into());
-    }
     check_room(disk.as_ref(), &head)?;
     let failed = |e| LogError::io("make the log folder", &disk.name(), e);
     restore::check_empty(disk.as_ref())?;

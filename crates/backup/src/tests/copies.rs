@@ -34,7 +34,7 @@ fn rig() -> Rig {
 
 fn taken(disk: &MemoryDisk, mut stream: &[u8]) -> Result<ReceivedCopy, BackupError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    take(&disk, LOG_ID, &mut stream, &mut |_| {})
+    take(&disk, &mut stream, &mut |_| {})
 }
 
 #[test]
@@ -130,17 +130,6 @@ fn a_copy_that_finds_no_room_is_refused_before_anything_is_written() {
     let words = refused.to_string();
     assert!(matches!(refused, BackupError::NoRoom { .. }), "{words}");
     assert!(words.contains("free space"), "{words}");
-    assert!(memory.files().is_empty());
-}
-
-#[test]
-fn a_copy_of_another_log_is_refused_before_anything_is_written() {
-    let stream = rig().given();
-    let memory = MemoryDisk::new();
-    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
-    let other = towline_log::format::LogId(1);
-    let refused = take(&disk, other, &mut stream.as_slice(), &mut |_| {}).unwrap_err();
-    assert!(matches!(refused, BackupError::Log(LogError::OtherLog { .. })), "{refused}");
     assert!(memory.files().is_empty());
 }
 

@@ -23,7 +23,7 @@ fn an_instance_hears_where_its_peer_stands() {
     };
     for incoming in [false, true] {
         let of_peer = greeting(&of_a, incoming);
-        let standing = Standing { blank: false, last_index: 1, last_term: 1, term: 4 };
+        let standing = Standing { blank: false, last_index: 1, last_term: 1, term: 4, log: 0 };
         assert_eq!(of_peer.standing, standing);
         assert_eq!((of_peer.version, &*of_peer.build), (3, env!("CARGO_PKG_VERSION")));
         assert!(greeting(&of_b, incoming).standing.blank);

@@ -1,4 +1,5 @@
-//! One whole batch of a log that does not run, for another instance that has it damaged.
+//! One whole batch of a log that does not run, for another instance that has it damaged; and the
+//! log's id.
 //!
 //! Not here: whether it may be given; the same of a log that runs (`running`). Invariant: nothing
 //! is changed, and what is given verifies.
@@ -14,7 +15,7 @@ use crate::disk::{Disk, LinuxDisk};
 use crate::error::LogError;
 use crate::folder::chain::ExtentOffset;
 use crate::folder::files::{Files, Folder};
-use crate::format::{BATCH_HEADER_BYTES, size};
+use crate::format::{BATCH_HEADER_BYTES, LogId, size};
 
 /// The batch that begins where `part` does; `None`: it is not there whole.
 ///
@@ -22,6 +23,16 @@ use crate::format::{BATCH_HEADER_BYTES, size};
 /// [`LogError`]: the folder cannot be read.
 pub fn batch_at_rest(folder: &Path, part: BodyLocation) -> Result<Option<Bytes>, LogError> {
     at_rest(&(Arc::new(LinuxDisk::read_only(folder)?) as Arc<dyn Disk>), part)
+}
+
+/// The id of the log in `folder`; `None`: there is none.
+///
+/// # Errors
+/// [`LogError`]: the folder cannot be read, or not the header that says it.
+pub fn id_at_rest(folder: &Path) -> Result<Option<LogId>, LogError> {
+    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(folder)?);
+    let files = Files::of(&disk, &Folder::list(disk.as_ref())?)?;
+    Ok(files.map(|files| files.identity().log_id))
 }
 
 pub(super) fn at_rest(disk: &Arc<dyn Disk>, part: BodyLocation) -> Result<Option<Bytes>, LogError> {

@@ -55,8 +55,8 @@ fn config_of(members: &[&str]) -> (Config, GroupConfig) {
 
 /// Reads the log back, as far as `known` says that it is committed.
 fn read_back(known: Option<u64>) -> Result<ReplayedLog, StartError> {
-    let (config, group) = config();
-    let target = ReplayTarget { new_id: membership::log_id("QMS", &group.name), known };
+    let (config, _) = config();
+    let target = ReplayTarget { new_id: membership::log_id("QMS"), known };
     replay("QMS", &Home::single(Path::new(DATA)), &config, StartOptions::default(), target)
 }
 
@@ -209,7 +209,7 @@ fn a_replica_that_was_rebuilt_gives_a_copy_that_is_rebuilt() {
         give(&source, page_file, &pages, &[], &hold, &mut bytes, &mut |_| ()).unwrap();
         towline_os::fs::create_dir_all(path("copy")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&path("copy")).unwrap());
-        take(&disk, own.id(), &mut bytes.as_slice(), &mut |_| ()).unwrap();
+        take(&disk, &mut bytes.as_slice(), &mut |_| ()).unwrap();
         live
     };
     let live = crash::in_process(&files, 3, gives).unwrap();
@@ -362,30 +362,4 @@ fn one_that_restarts_says_the_format_level_of_all_that_its_log_has() {
     assert_eq!(crash::in_process(&files, 2, says).unwrap(), (1, 1));
     crash::in_process(&files, 3, || ends(puts(1, 10))).unwrap();
     assert_eq!(crash::in_process(&files, 4, says).unwrap(), (1, FORMAT_LEVEL_UNASKED));
-}
-
-/// The log of a queue manager that is in no group has an id that was drawn.
-#[test]
-fn a_log_that_was_in_no_group_is_taken_by_a_group_of_one_and_refused_by_one_of_three() {
-    let files = FileSystem::new();
-    assert!(files.make_folder(DATA));
-    crash::in_process(&files, 1, || ends(puts(1, 100))).unwrap();
-    let opened = |members: &[&str]| {
-        let (config, group) = config_of(members);
-        let start = (Clock::start(), None);
-        let about = (&config, &group, 0);
-        crate::open("QMS", Path::new(DATA), about, StartOptions::default(), start)
-    };
-    let of_three = move || matches!(opened(&["a", "b", "c"]), Err(StartError::OtherLog { .. }));
-    assert_eq!(crash::in_process(&files, 2, of_three), Ok(true));
-    let of_one = move || {
-        let opened = opened(&["a"]).unwrap();
-        let group = opened.driver.group();
-        let found = (group.may_vote, opened.driver.log().tail() > Lsn::ZERO);
-        opened.driver.log().shutdown();
-        found
-    };
-    for process in [3, 4] {
-        assert_eq!(crash::in_process(&files, process, of_one), Ok((true, true)));
-    }
 }

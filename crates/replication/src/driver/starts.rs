@@ -62,6 +62,7 @@ impl Driver {
     /// Why it may not.
     pub fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String> {
         self.admits_levels(peer, greeting.levels)?;
+        self.admits_log(peer, &greeting.standing)?;
         let known = &greeting.known;
         if !known.start.is_said() {
             // Of a version that says nothing of starts.

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use towline_config::GroupConfig;
 use towline_types::Time;
 
+use super::log_ids::MadeIds;
+
 /// What a driver takes from its process.
 pub struct Surroundings {
     /// The time now; it never jumps.
@@ -16,6 +18,8 @@ pub struct Surroundings {
     pub level_of: Box<dyn Fn(&Bytes) -> u8 + Send + Sync>,
     /// HeartbeatInterval and HeartbeatTimeout of the group.
     pub heartbeat: Heartbeat,
+    /// The ids that a log of this group gets without a question.
+    pub made_ids: MadeIds,
 }
 
 /// The times of a group's heartbeats.

@@ -12,6 +12,9 @@ use towline_types::{FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 /// Longer than any of this takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
+/// As a version made it that did not say it.
+pub(super) const LOG: LogId = LogId(7);
+
 /// Listens to a log on which no thread waits.
 struct Deaf;
 
@@ -35,14 +38,14 @@ fn recovered(disk: &Arc<dyn Disk>) -> Recovery {
         reserve_bytes: EXTENT_BYTES_MIN,
         ..towline_log::Options::small()
     };
-    let mut recovery = Recovery::open(Arc::clone(disk), options, LogId(7)).unwrap();
+    let mut recovery = Recovery::open(Arc::clone(disk), options, LOG).unwrap();
     recovery.keep_places();
     recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
     recovery
 }
 
 /// Writes to a log, as its leader of term 1, until not even the smallest record fits.
-fn fill(disk: &Arc<dyn Disk>) {
+pub(super) fn fill(disk: &Arc<dyn Disk>) {
     let log = recovered(disk).start_following(Arc::new(Deaf), Arc::new(Deaf)).unwrap();
     log.lead(1).unwrap();
     for bytes in [60_000, 1] {
@@ -98,6 +101,7 @@ pub(super) fn one_of(
             interval: Duration::from_millis(50),
             timeout: Duration::from_millis(500),
         },
+        made_ids: MadeIds { now: LogId(8), before: LOG },
     };
     let hard_state_file = HardStateFile::of(folder);
     let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -111,7 +115,7 @@ pub(super) fn one_of(
 }
 
 fn said_to_be(last_index: u64, term: u64) -> Standing {
-    Standing { blank: false, last_index, last_term: 1, term }
+    Standing { blank: false, last_index, last_term: 1, term, log: 0 }
 }
 
 #[test]

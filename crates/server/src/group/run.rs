@@ -284,7 +284,9 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, &self.view);
                 self.running = Some(running);
             }
-            Event::EndReason(EndReason::LostLeadership | EndReason::PutBack) => {
+            Event::EndReason(
+                EndReason::LostLeadership | EndReason::PutBack | EndReason::TakesLogId,
+            ) => {
                 // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();
                 if let Some(door) = opened.door() {

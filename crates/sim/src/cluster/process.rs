@@ -209,7 +209,9 @@ impl Attending<'_> {
                 });
                 self.running = Some(running);
             }
-            ProcessEvent::Ends(EndReason::LostLeadership | EndReason::PutBack) => {
+            ProcessEvent::Ends(
+                EndReason::LostLeadership | EndReason::PutBack | EndReason::TakesLogId,
+            ) => {
                 self.close_clients();
                 return Some(self.again(self.args.before.copies_failed));
             }
