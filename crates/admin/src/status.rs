@@ -7,13 +7,15 @@ mod group;
 mod instances;
 mod process;
 mod region;
+mod regions_table;
 mod shared;
 mod table;
 
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
 pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
-pub use region::{HistoryRow, RegionStatus, RoleChangeRow};
+pub use region::{HistoryRow, OtherRegionState, OtherRegionStatus, RegionStatus, RoleChangeRow};
+pub use regions_table::regions_table;
 pub use shared::{InstanceRole, SharedStatus};
 pub use table::table;
 

@@ -422,6 +422,9 @@ pub(crate) struct Status {
     /// [default: the one that does not stand by]
     #[arg(long, value_name = "PID", conflicts_with = "url")]
     pub(crate) pid: Option<u32>,
+    /// Show the groups of both regions, and how far the recovery group is behind
+    #[arg(long)]
+    pub(crate) groups: bool,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }

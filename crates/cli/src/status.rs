@@ -21,10 +21,10 @@ use crate::{mqsc, show};
 pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     let reach = arguments.reach.clone();
     let json = reach.json;
-    let pid = arguments.pid;
+    let about = StatusWish { pid: arguments.pid, groups: arguments.groups };
     // A password is asked for once.
     let mut connector = None;
-    let mut look = move || look(&reach, pid, &mut connector);
+    let mut look = move || look(&reach, about, &mut connector);
     match arguments.watch {
         None => show::line(&look()?),
         Some(seconds) => {
@@ -33,9 +33,17 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     }
 }
 
+/// What is wanted of a status.
+#[derive(Clone, Copy)]
+struct StatusWish {
+    pid: Option<u32>,
+    /// Only the groups of both regions.
+    groups: bool,
+}
+
 fn look(
     reach: &Reach,
-    pid: Option<u32>,
+    StatusWish { pid, groups }: StatusWish,
     connector: &mut Option<Connector>,
 ) -> Result<String, Failure> {
     let folder = reach.folder()?;
@@ -44,6 +52,7 @@ fn look(
         None => Ok(ControlAnswer::NotRunning),
     };
     let denied = match (asked, &folder) {
+        (Ok(ControlAnswer::Status(told)), _) if groups => return of_groups(told.group, reach.json),
         (Ok(ControlAnswer::Status(told)), _) => return shown(*told, reach.json),
         (Ok(ControlAnswer::NotRunning), Some(folder)) if pid.is_some() => {
             return Err(not_running(folder));
@@ -64,10 +73,29 @@ fn look(
     if let (Some(folder), Some(group)) = (folder, &status.group) {
         return Err(denied.unwrap_or_else(|| another(&folder, &group.instance)));
     }
+    if groups {
+        let group: Value = mqsc::understood(&json)?;
+        return of_groups(group.get("group").cloned().unwrap_or_default(), reach.json);
+    }
     if reach.json {
         return Ok(json);
     }
     Ok(status::table(&status).trim_end().to_owned())
+}
+
+/// The groups of both regions. As JSON: an array, a group each.
+fn of_groups(group: Value, json: bool) -> Result<String, Failure> {
+    let none = || Failure::failed("it is in no group that has one in another region");
+    if group.is_null() {
+        return Err(none());
+    }
+    let group: GroupStatus = understood(group)?;
+    let Some(other) = &group.other_region else { return Err(none()) };
+    if json {
+        let own = json!({ "group_name": group.group_name, "group_role": group.group_role });
+        return Ok(json!([own, other]).to_string());
+    }
+    Ok(status::regions_table(&group).unwrap_or_default().trim_end().to_owned())
 }
 
 /// The socket for clients of a replica leads to the active one, so what answered there is not the

@@ -44,7 +44,7 @@ impl QueueManager {
                 self.apply_put(queue, sequence, *message, count, outputs);
             }
             Fact::Got { queue: id, sequence } => {
-                let queue = self.end_message(id, sequence, outputs);
+                let queue = self.end_message(id, sequence, count, outputs);
                 queue.totals.gets += count;
                 queue.last_get_at = manner.now.or(queue.last_get_at);
                 if queue.deleting {
@@ -52,7 +52,7 @@ impl QueueManager {
                 }
             }
             Fact::Expired { queue: id, sequence } => {
-                self.end_message(id, sequence, outputs).totals.expired += count;
+                self.end_message(id, sequence, count, outputs).totals.expired += count;
                 self.reap(id);
             }
             Fact::BackedOut { queue, sequence, count: backouts } => {
@@ -95,7 +95,7 @@ impl QueueManager {
                 self.give_up_abandoned(abandoned, outputs);
             }
             Fact::Defined { definition } => self.apply_definition(*definition),
-            Fact::Deleted { queue } => self.apply_deleted(queue, outputs),
+            Fact::Deleted { queue } => self.apply_deleted(queue, count, outputs),
             Fact::Undefined { name } => {
                 self.catalogue.apply(&name, None);
             }
@@ -129,14 +129,16 @@ impl QueueManager {
             return;
         }
         let put_at = message.header.put_at;
+        let counted = if message.header.persistent { count } else { 0 };
         queue.arrived();
         queue.totals.puts += count;
         queue.last_put_at = Some(put_at);
         let deleting = queue.deleting;
         let full = queue.insert(sequence.0, message);
+        self.region.counts.put += counted;
         self.blocks_may_leave(full);
         if deleting {
-            self.end_message(id, sequence, outputs);
+            self.end_message(id, sequence, count, outputs);
             self.reap(id);
         } else {
             self.mark_changed(id);
@@ -188,6 +190,7 @@ impl QueueManager {
         &mut self,
         id: QueueId,
         sequence: MessageSequence,
+        count: u64,
         outputs: &mut Outputs,
     ) -> &mut Queue {
         let Some(queue) = self.queues.get_mut(&id) else {
@@ -197,6 +200,7 @@ impl QueueManager {
             unreachable!("no message {sequence:?} in {id:?}")
         };
         if removed.entry.persistent {
+            self.region.counts.removed += count;
             release(Some(removed.body()), outputs);
         } else {
             self.memory_bytes -= removed.bytes();
@@ -212,13 +216,14 @@ impl QueueManager {
         }
     }
 
-    fn apply_deleted(&mut self, id: QueueId, outputs: &mut Outputs) {
+    fn apply_deleted(&mut self, id: QueueId, count: u64, outputs: &mut Outputs) {
         let Some(queue) = self.queues.remove(&id) else {
             unreachable!("{id:?} is deleted and does not exist")
         };
         assert_eq!(queue.reserved, 0, "a queue with puts on their way is not deleted");
         self.catalogue.apply(&queue.definition.name, None);
         let mut queue = queue;
+        self.region.counts.removed += count * queue.persistent_live();
         release_away(queue.drop_away(u64::MAX), outputs);
         self.memory_bytes -= queue.memory_bytes;
         self.garbage.add(queue.take_all());
@@ -235,6 +240,7 @@ impl QueueManager {
         let queue = self.queue_mut(id);
         queue.clearing = queue.clearing.saturating_sub(1);
         let (live, memory_bytes) = (queue.live, queue.memory_bytes);
+        let persistent = queue.persistent_live();
         release_away(queue.drop_away(upto.0), outputs);
         // What is decided behind a CLEAR is applied behind it. But a replay from the oldest extent
         // may have found a later message, at the position that it was carried to.
@@ -243,7 +249,9 @@ impl QueueManager {
             false => (None, queue.take_before(upto.0)),
         };
         queue.totals.cleared += count * (live - queue.live);
+        let persistent = persistent - queue.persistent_live();
         let memory_bytes = memory_bytes - queue.memory_bytes;
+        self.region.counts.removed += count * persistent;
         self.mark_changed(id);
         self.saw_sequence(MessageSequence(upto.0.saturating_sub(1)));
         self.memory_bytes -= memory_bytes;

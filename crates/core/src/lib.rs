@@ -66,6 +66,7 @@ pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
 pub use record::{LaterFormat, RecordError, ReplayError};
 pub use refusal::Refusal;
+pub use region::LogCounts;
 pub use relocate::{RelocationCursor, RelocationSearch};
 pub use request::{
     AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,

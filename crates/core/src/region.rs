@@ -16,9 +16,22 @@ use towline_types::{Histories, History, RegionRole};
 use crate::request::Decision;
 use crate::{MessageSequence, QueueManager, Refusal};
 
+/// Persistent messages that were put and removed since the first history of the log began: got,
+/// expired, cleared or deleted, wherever they were moved meanwhile. Both only grow, and are the
+/// same in each region that has applied the same log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Messages put.
+    pub put: u64,
+    /// Messages removed.
+    pub removed: u64,
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Region {
+    /// Of what was applied.
+    pub(crate) counts: LogCounts,
     /// Of what was applied.
     histories: Histories,
     /// Decided, and not applied yet.
@@ -53,9 +66,9 @@ impl Region {
     }
 
     /// As an image has them.
-    pub(crate) fn restore(&mut self, histories: Histories) {
+    pub(crate) fn restore(&mut self, histories: Histories, counts: LogCounts) {
         assert!(self.histories.is_empty(), "an image comes first");
-        self.histories = histories;
+        (self.histories, self.counts) = (histories, counts);
         self.look();
     }
 
@@ -84,6 +97,12 @@ impl QueueManager {
     #[must_use]
     pub fn histories(&self) -> &Histories {
         self.region.histories()
+    }
+
+    /// How many persistent messages were put and removed, as applied.
+    #[must_use]
+    pub fn log_counts(&self) -> LogCounts {
+        self.region.counts
     }
 
     /// What a group is in the newest history that was applied.
@@ -139,6 +158,10 @@ impl QueueManager {
     }
 
     pub(crate) fn apply_history(&mut self, history: History, first: Option<MessageSequence>) {
+        if self.region.histories.is_empty() {
+            // Images of before that do not have them.
+            self.region.counts = LogCounts::default();
+        }
         if let Err(fault) = self.region.histories.push(history) {
             unreachable!("a history that does not fit was decided: {fault}")
         }

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! magic "TWLIMAGE", version 2 or 3 (1 byte), (version 3) fields, (format level 3) histories that
-//! are not kept, number of those that are, each: fields; next sequence, next queue id, next body id,
+//! are not kept, number of those that are, each: fields; persistent messages put and removed since
+//! the first of them; (always) next sequence, next queue id, next body id,
 //! number of bodies of which chunks came and no put yet, each: body id, number of chunks, each:
 //!   position, bytes
 //! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by
@@ -37,6 +38,7 @@ use crate::record::{
     FieldReader, LaterFormat, Reader, RecordError, decode_definition, encode_definition,
     put_history, put_level, put_varint, read_history, read_level,
 };
+use crate::region::LogCounts;
 use crate::request::Limits;
 use crate::spilled_bodies::{Pieces, SpilledBlock};
 use crate::{BodyId, PageKey, QueueId, QueueManager};
@@ -190,6 +192,8 @@ impl QueueManager {
         }
         if self.level >= LEVEL_OF_HISTORIES {
             put_histories(self.region.histories(), out);
+            put_varint(self.region.counts.put, out);
+            put_varint(self.region.counts.removed, out);
         }
         put_varint(self.next.sequence, out);
         put_varint(u64::from(self.next.queue), out);
@@ -249,7 +253,9 @@ impl QueueManager {
             rules.level = read_level(&mut reader, &fields::IMAGE)?;
         }
         if rules.level >= LEVEL_OF_HISTORIES {
-            rules.region.restore(read_histories(&mut reader)?);
+            let histories = read_histories(&mut reader)?;
+            let counts = LogCounts { put: reader.varint()?, removed: reader.varint()? };
+            rules.region.restore(histories, counts);
         }
         let reads = ReadImage { has_messages, has_fields, whole };
         rules.next.sequence = reader.varint()?;

@@ -90,9 +90,8 @@ impl std::fmt::Display for StartError {
             ),
             StartError::RegionsNotYet { asked } => write!(
                 out,
-                "{asked} is configured, and this version does not send the log of a group to \
-                 another one yet: the group would be live and alone; take it out of the \
-                 configuration"
+                "{asked} is configured, and in this version no reply waits for another region: \
+                 it would promise what is not done; take it out of the configuration"
             ),
             StartError::FolderOfGroup => write!(
                 out,

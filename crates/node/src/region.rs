@@ -3,7 +3,7 @@
 //! Not here: when one begins (the daemon), what it means (`towline_core`).
 
 use towline_admin::status::{HistoryRow, RegionStatus, RoleChangeRow};
-use towline_core::{BeginHistory, Refusal};
+use towline_core::{BeginHistory, LogCounts, Refusal};
 use towline_types::{Histories, History, Time};
 
 use crate::instance::{Instance, Outbound};
@@ -19,6 +19,12 @@ impl Instance {
     #[must_use]
     pub fn histories(&self) -> &Histories {
         self.rules.histories()
+    }
+
+    /// See [`towline_core::QueueManager::log_counts`].
+    #[must_use]
+    pub fn log_counts(&self) -> LogCounts {
+        self.rules.log_counts()
     }
 
     /// See [`towline_core::QueueManager::is_closed`].

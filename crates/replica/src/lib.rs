@@ -2,8 +2,8 @@
 //! elects it.
 //!
 //! Reading order: [`open`] (from a folder to a replica), [`replica`] (applies what is committed),
-//! [`threads`] (what runs from the start on), `copy_source` and `adapters` (what its part in the
-//! group gets from here), [`active`] (the group elected it: it opens its door).
+//! [`threads`] (what runs from the start on), `copy_source`, [`region`] and `adapters` (what its
+//! part in the group gets from here), [`active`] (the group elected it: it opens its door).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
 //! connections between instances (`towline_link`), what a process does when this one cannot go on
@@ -15,6 +15,7 @@ pub mod active;
 mod adapters;
 mod copy_source;
 pub mod open;
+pub mod region;
 pub mod replica;
 pub mod threads;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, HardState, Member, Options, RecoveredLog};
+use towline_group::{FetchOrder, HardState, Member, Mode, Options, RecoveredLog};
 use towline_log::record::Records;
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
@@ -63,15 +63,23 @@ impl OpenReplica {
     }
 }
 
-/// What would be taken for a recovery group, or for replies that wait for one, is refused: it would
-/// be a second live group, and an acknowledgement without what it promises.
-fn refuse_regions(group: &GroupConfig) -> Result<(), StartError> {
-    if group.role == FirstRole::Recovery {
-        return Err(StartError::RegionsNotYet { asked: "group.role = 'recovery'" });
-    }
+/// Replies that wait for another region are refused: an acknowledgement would be without what it
+/// promises.
+fn refuse_synchronous(group: &GroupConfig) -> Result<(), StartError> {
     match group.recovery.as_ref().is_some_and(|recovery| recovery.sync_replication) {
         true => Err(StartError::RegionsNotYet { asked: "group.recovery.sync_replication" }),
         false => Ok(()),
+    }
+}
+
+/// What a member of a group without any log begins as.
+fn begun_as(role: FirstRole, hard_state: HardState, last: BatchPlace) -> HardState {
+    let is_new = (last.index, hard_state.committed) == (0, 0);
+    match (role, hard_state.mode) {
+        (FirstRole::Recovery, Mode::Voting) if is_new => {
+            HardState { mode: Mode::Recovery, ..hard_state }
+        }
+        (FirstRole::Recovery | FirstRole::Live, _) => hard_state,
     }
 }
 
@@ -116,7 +124,7 @@ pub fn open(
     wishes: StartOptions,
     (clock, start_before): (Clock, Option<u64>),
 ) -> Result<OpenReplica, StartError> {
-    refuse_regions(group)?;
+    refuse_synchronous(group)?;
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
     refuse_other_group(data, group)?;
     let hard_state_file = HardStateFile::of(data);
@@ -138,6 +146,7 @@ pub fn open(
         images_from,
         ..
     } = found;
+    let hard_state = begun_as(group.role, hard_state, held.last());
     let membership = Membership::of(group, this);
     refuse_other_log(data, &hard_state_file, (recovery.log_id(), made_ids), group)?;
     log_swap::clear_up(data);

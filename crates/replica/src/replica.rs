@@ -9,6 +9,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING, PAGE_DAMAGED};
@@ -46,6 +47,8 @@ pub struct Replica {
     clock: Clock,
     /// Set when this instance becomes active.
     door: Arc<OnceLock<Arc<Door>>>,
+    /// Persistent messages put and removed, as applied here before it became active.
+    counts: [AtomicU64; 2],
 }
 
 struct ApplyState {
@@ -73,7 +76,32 @@ impl Replica {
         }
         driver.note_level(restart.instance().format_level());
         let state = ApplyState { restart: Some(restart), stream, applied, doubt, images_from };
-        Replica { state: Mutex::new(state), driver, pages, marker, clock, door }
+        let counts = Default::default();
+        let replica =
+            Replica { state: Mutex::new(state), driver, pages, marker, clock, door, counts };
+        if let Some(restart) = &mut replica.state.lock().restart {
+            replica.note_counts(restart);
+        }
+        replica
+    }
+
+    /// Persistent messages ever put and removed, as applied here. Never waits while it is no
+    /// active instance.
+    pub(crate) fn counts(&self) -> [u64; 2] {
+        match self.door.get() {
+            Some(door) => {
+                let counts = door.look(|instance| instance.log_counts());
+                [counts.put, counts.removed]
+            }
+            None => self.counts.each_ref().map(|count| count.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn note_counts(&self, restart: &mut Restart) {
+        let counts = restart.instance().log_counts();
+        let [put, removed] = &self.counts;
+        put.store(counts.put, Ordering::Relaxed);
+        removed.store(counts.removed, Ordering::Relaxed);
     }
 
     /// Applies what is committed until this instance has applied all that it leads from; yields the
@@ -122,6 +150,7 @@ impl Replica {
             *applied = batch.place();
         }
         self.driver.note_level(restart.instance().format_level());
+        self.note_counts(restart);
         if stream.at_seam() {
             restart.reached(applied.end);
             let seam = *applied;
@@ -192,6 +221,16 @@ impl Replica {
             }
             forget_old_places(&self.driver);
         }
+    }
+
+    /// Looks at the instance; `None`: it is just becoming active.
+    pub(crate) fn look_if_there<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
+        let mut state = self.state.lock();
+        if let Some(restart) = state.restart.as_mut() {
+            return Some(look(restart.instance()));
+        }
+        drop(state);
+        self.door.get().map(|door| door.look(look))
     }
 
     fn is_replica(&self) -> bool {

@@ -21,7 +21,7 @@ use towline_group::{
 };
 use towline_log::{Log, LogError, Replicator};
 use towline_os::sync::{Condvar, Mutex};
-use towline_types::{Batch, BatchPlace, Lsn, Time};
+use towline_types::{Batch, Lsn, Time};
 
 use crate::active_instance::ActiveInstance;
 use crate::applicable::CommittedBatches;

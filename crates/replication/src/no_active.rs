@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towline_admin::catalogue::{GROUP_ACTIVE_AGAIN, GROUP_NO_ACTIVE};
+use towline_group::Mode;
 use towline_os::task::sleep;
 
 use crate::driver::Driver;
@@ -30,6 +31,11 @@ struct InstanceView<'a> {
 
 /// Why no instance is active, as far as this instance knows.
 pub fn why(driver: &Driver) -> String {
+    if driver.mode() == Mode::Recovery {
+        return "this group is in recovery: it follows the live group of another region, and serves \
+                no client"
+            .to_owned();
+    }
     let leader = driver.group().leader.map(peer_of);
     if let Some(name) = leader.and_then(|leader| driver.names().get(leader)) {
         return if leader == Some(driver.this()) {
@@ -117,6 +123,11 @@ pub async fn watch(driver: Arc<Driver>, patience: Duration) {
                 Err(_) => return,
             },
             () = sleep(patience + ELECTION_MAX) => {}
+        }
+        if driver.mode() == Mode::Recovery {
+            // There is none to be missed. It may change, and nothing else says so here.
+            sleep(patience).await;
+            continue;
         }
         say(&GROUP_NO_ACTIVE, &[&why(&driver)]);
         if place.wait_for(|place| *place != Where::NoActive).await.is_err() {

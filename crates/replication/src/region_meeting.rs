@@ -269,7 +269,8 @@ mod tests {
         groups[0].agreement.is_live = None;
         assert!(refused(&groups).0.contains("is not live"));
         let mut groups = both(0, &[], &[]);
-        groups[1].agreement.levels.read = 2;
+        groups[0].agreement.levels.in_force = 2;
+        groups[1].agreement.levels = FormatLevels { in_force: 2, read: 2 };
         assert!(refused(&groups).0.contains("upgrade the recovery group first"));
     }
 }

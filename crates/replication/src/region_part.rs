@@ -27,8 +27,9 @@ use towline_link::{
 use towline_logging::log as say;
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
+pub use towline_region::Counts;
 use towline_region::wire::KIND_BATCHES;
-use towline_region::{Counts, Refusal, ReportPolicy};
+use towline_region::{Refusal, ReportPolicy};
 use towline_types::{BatchPlace, FORMAT_LEVEL_OF_REGIONS, Histories};
 
 use crate::driver::{Driver, RegionEvents};

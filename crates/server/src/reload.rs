@@ -23,7 +23,7 @@ use crate::net::ListenerTls;
 use towline_access::Users;
 use towline_config::{Config, UsersConfig};
 use towline_engine::{AdminJobs, BackupFolders};
-use towline_link::Links;
+use towline_link::{Links, RegionLinks};
 use towline_logging::{log, set_level};
 use towline_tls::{Expiry, mode_open_to_all};
 
@@ -60,6 +60,8 @@ pub(crate) struct Reload {
     listeners: Mutex<Vec<Arc<ListenerTls>>>,
     /// Of an instance of a group, once they are started.
     links: OnceLock<Weak<Links>>,
+    /// Those to the other region, once they are started.
+    region: OnceLock<Weak<RegionLinks>>,
 }
 
 impl Reload {
@@ -71,8 +73,8 @@ impl Reload {
         let users = Arc::new(Users::read(&config.users)?);
         let folders = Arc::new(BackupFolders::new(&config.backup.folders));
         let (in_force, listeners) = (Mutex::new(config.clone()), Mutex::default());
-        let links = OnceLock::new();
-        Ok(Arc::new(Reload { file, in_force, users, folders, listeners, links }))
+        let (links, region) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Reload { file, in_force, users, folders, listeners, links, region }))
     }
 
     /// The configuration file, in full.
@@ -108,6 +110,15 @@ impl Reload {
     /// When there were some before: a process starts them once.
     pub(crate) fn of_group(&self, links: &Arc<Links>) {
         assert!(self.links.set(Arc::downgrade(links)).is_ok(), "a process has one set of links");
+    }
+
+    /// The same for those to the other region.
+    ///
+    /// # Panics
+    /// When there were some before: a process starts them once.
+    pub(crate) fn of_region(&self, links: &Arc<RegionLinks>) {
+        let set = self.region.set(Arc::downgrade(links));
+        assert!(set.is_ok(), "a process has one link to the other region");
     }
 
     /// Reads everything again on another thread, and logs what changed.

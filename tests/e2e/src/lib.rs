@@ -25,6 +25,7 @@ pub mod papers;
 pub mod paths;
 pub mod peer;
 pub mod program;
+pub mod regions;
 pub mod slow;
 pub mod slow_net;
 pub mod through;

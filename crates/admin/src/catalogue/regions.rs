@@ -41,4 +41,8 @@ entries! {
         "The other group was away, or behind, for too long. When the log that it lacks is reclaimed \
          it needs a copy of this one. More is kept with a greater log_bytes_behind_max of \
          [group.recovery], if the log has the space.";
+    GROUP_FOLLOWS_REGION = "TWL4409I" "Group '{group}' of '{name}' is in recovery: it follows group \
+                                       '{live}', and serves no client.",
+        "The live group's active instance connects to an instance of this group and sends its log. \
+         'towline status --groups' shows how far it is.";
 }

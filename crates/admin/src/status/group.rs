@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::region::OtherRegionStatus;
+
 /// Native HA: this instance, and its group as it sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -24,7 +26,7 @@ pub struct GroupStatus {
     pub catch_up_lsn: String,
     /// GRPNAME.
     pub group_name: String,
-    /// GRPROLE: `live`.
+    /// GRPROLE: `live`, `recovery`; `pending_live`: it is being promoted.
     pub group_role: String,
     /// Name of the active instance, empty when none is known.
     pub active: String,
@@ -52,6 +54,9 @@ pub struct GroupStatus {
     pub format_level_waits_for: Vec<String>,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
+    /// The group of the other region, when one is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_region: Option<OtherRegionStatus>,
 }
 
 /// What an instance is.
@@ -63,6 +68,8 @@ pub enum GroupRole {
     Unknown,
     /// Serves clients.
     Active,
+    /// In a recovery group: the live group ships to it, and it relays to the others.
+    Leader,
     /// Follows.
     Replica,
 }
@@ -146,6 +153,7 @@ impl GroupRole {
         match self {
             GroupRole::Unknown => "unknown",
             GroupRole::Active => "active",
+            GroupRole::Leader => "leader",
             GroupRole::Replica => "replica",
         }
     }

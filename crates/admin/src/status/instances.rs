@@ -3,7 +3,7 @@
 //! Not here: what the words mean (`group`). Columns are as wide as what stands in them; when that
 //! is too much, names and positions are cut in the middle, numbers and states never.
 
-use super::{GroupRole, GroupStatus, InstanceStatus};
+use super::{GroupRole, GroupStatus, InstanceStatus, OtherRegionStatus};
 use crate::text::{count, cut, line, printable, row};
 
 /// Columns of a terminal.
@@ -70,8 +70,25 @@ pub(super) fn rows(text: &mut String, group: &GroupStatus) {
         let waits = format!("{level}, until {} can read a later one", names.join(", "));
         row(text, "Format level", &cut(&waits, 58));
     }
+    if let Some(other) = &group.other_region {
+        row(text, "Other region", &cut(&region(other), 58));
+    }
     row(text, "QUORUM", &group.quorum());
     row(text, "GRPLSN", &cut(&printable(&group.group_lsn), 58));
+}
+
+/// The group of the other region in one line; `towline status --groups` has more.
+fn region(other: &OtherRegionStatus) -> String {
+    let name = cut(&printable(&other.group_name), NAME);
+    let role = cut(&printable(&other.group_role), 10);
+    let behind = match (other.is_known, other.in_sync) {
+        (false, _) => "not known how far",
+        (true, true) => "all is there",
+        (true, false) => "behind",
+    };
+    let kilobytes = count(other.backlog_bytes.div_ceil(1024), 9);
+    let backlog = if behind == "behind" { format!(" {kilobytes} KB") } else { String::new() };
+    format!("{name}, {role}, {}: {behind}{backlog}", other.status.as_str())
 }
 
 /// The floating address, and which instances cannot hold it.
@@ -227,6 +244,7 @@ mod tests {
             floating_address: String::new(),
             format_level: 2,
             format_level_waits_for: Vec::new(),
+            other_region: None,
             instances: vec![
                 InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
                 instance("b", GroupRole::Replica),

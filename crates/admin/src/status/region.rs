@@ -49,3 +49,102 @@ pub struct RoleChangeRow {
     /// Why.
     pub cause: String,
 }
+
+/// The other region's group, as this instance knows it, and the link to it. What only the live
+/// group's active instance knows, or only the recovery instance that is shipped to, is zero
+/// elsewhere. Words in capitals are those of IBM MQ's status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OtherRegionStatus {
+    /// GRPNAME.
+    pub group_name: String,
+    /// GRPROLE: `live`, `recovery`, `unknown`.
+    pub group_role: String,
+    /// GRPADDR: where it is connected, or where it is looked for.
+    pub addresses: Vec<String>,
+    /// GRSTATUS.
+    pub status: OtherRegionState,
+    /// CONNGRP: whether a link stands on which the log is sent.
+    pub connected: bool,
+    /// The instance of it to which the link stands.
+    pub instance: String,
+    /// Which timer determines when it is dialled again: `connected`, `short`, `long`, `idle`.
+    pub retry: String,
+    /// Why nothing is sent, in words; empty: there is no reason.
+    pub reason: String,
+    /// What differs between the configurations, as of the last connection, in words.
+    pub differences: Vec<String>,
+    /// INSYNC: whether it has all that is committed.
+    pub in_sync: bool,
+    /// Whether it has reported how far it is, since this instance became active: before that its
+    /// backlog is not known.
+    pub is_known: bool,
+    /// BACKLOG, in bytes of log: committed here, and not on the disks of a majority there.
+    pub backlog_bytes: u64,
+    /// Persistent messages that were put and that it lacks: they would be lost.
+    pub backlog_puts: u64,
+    /// Persistent messages that are gone here and still there: they would come again.
+    pub backlog_removals: u64,
+    /// Age of the oldest commit that it lacks, microseconds.
+    pub backlog_age_us: u64,
+    /// Objective: bytes that may be at risk; 0: none.
+    pub rpo_bytes: u64,
+    /// Objective: seconds; 0: none.
+    pub rpo_s: u64,
+    /// Whether more is at risk than the objectives allow.
+    pub misses_rpo: bool,
+    /// RCOVLSN: up to where a majority of the recovery group has the log, `<a:b:c:d>`.
+    pub recovery_lsn: String,
+    /// Up to where the recovery instance that is shipped to has it on its own disk.
+    pub received_lsn: String,
+    /// Up to where the live group had committed it when it said so last.
+    pub live_lsn: String,
+    /// LIVETIME: when it had, by its clock, milliseconds since the Unix epoch.
+    pub live_at: u64,
+    /// Bytes of log sent since this instance became active, before compression.
+    pub log_bytes_sent: u64,
+    /// Bytes of log received since the process started, before compression.
+    pub log_bytes_received: u64,
+    /// The same as they came over the link.
+    pub wire_bytes_received: u64,
+    /// Bytes that went over the link from here, compressed.
+    pub wire_bytes_sent: u64,
+    /// Round trip of the link, microseconds; 0: not known.
+    pub round_trip_us: u64,
+    /// Copies that the recovery group has begun.
+    pub rebases: u64,
+}
+
+/// What is the matter with the other region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OtherRegionState {
+    /// Not known here.
+    #[default]
+    Unknown,
+    /// The log is sent, and what is committed arrives as it comes.
+    Normal,
+    /// It catches up.
+    Synchronizing,
+    /// There is no link.
+    Disconnected,
+    /// The logs are not one: an operator must decide.
+    Partitioned,
+    /// It lacks log that is not there any more: it needs a copy.
+    NeedsCopy,
+}
+
+impl OtherRegionState {
+    /// As the table shows it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OtherRegionState::Unknown => "unknown",
+            OtherRegionState::Normal => "normal",
+            OtherRegionState::Synchronizing => "synchronizing",
+            OtherRegionState::Disconnected => "disconnected",
+            OtherRegionState::Partitioned => "partitioned",
+            OtherRegionState::NeedsCopy => "needs a copy",
+        }
+    }
+}

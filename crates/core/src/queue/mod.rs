@@ -106,6 +106,8 @@ pub(crate) struct Queue {
     pub(crate) bytes: u64,
     /// Of these: of messages that are not persistent.
     pub(crate) memory_bytes: u64,
+    /// Messages that it holds and that are not persistent.
+    pub(crate) memory_live: u64,
     /// Puts decided or staged in a unit of work, not applied.
     pub(crate) reserved: u64,
     /// Of these: decided, on their way.
@@ -175,6 +177,7 @@ impl Queue {
             expiring: 0,
             bytes: 0,
             memory_bytes: 0,
+            memory_live: 0,
             reserved: 0,
             in_flight: 0,
             uncommitted_gets: 0,
@@ -257,6 +260,7 @@ impl Queue {
         self.expiring += u64::from(entry.expires());
         self.bytes += bytes;
         self.memory_bytes += if entry.persistent { 0 } else { bytes };
+        self.memory_live += u64::from(!entry.persistent);
         let lane = header.order.min(9);
         let hashes = entry.hashes();
         self.occupied |= 1 << lane;
@@ -375,7 +379,13 @@ impl Queue {
         let bytes = removed.bytes();
         self.bytes -= bytes;
         self.memory_bytes -= if removed.entry.persistent { 0 } else { bytes };
+        self.memory_live -= u64::from(!removed.entry.persistent);
         removed
+    }
+
+    /// Messages that it holds and that are persistent.
+    pub(crate) fn persistent_live(&self) -> u64 {
+        self.live - self.memory_live
     }
 
     /// Takes all messages out, which are in memory.
@@ -384,7 +394,7 @@ impl Queue {
         let blocks = lanes.flat_map(Lane::take_all).map(RemovedBlock).collect();
         let index = std::mem::take(&mut self.index);
         (self.occupied, self.live, self.available) = (0, 0, 0);
-        (self.expiring, self.bytes, self.memory_bytes) = (0, 0, 0);
+        (self.expiring, self.bytes, self.memory_bytes, self.memory_live) = (0, 0, 0, 0);
         RemovedQueue { blocks, index }
     }
 
@@ -501,6 +511,8 @@ impl Queue {
         let memory = self.iter().filter(|(_, entry)| !entry.persistent);
         let memory: u64 = memory.map(|(_, entry)| entry.memory_bytes()).sum();
         assert_eq!(self.memory_bytes, memory, "bytes that are not in the log");
+        let memory = self.iter().filter(|(_, entry)| !entry.persistent).count() as u64;
+        assert_eq!(self.memory_live, memory, "messages that are not in the log");
         self.audit_index();
         self.waiting.audit();
     }

@@ -3,7 +3,7 @@
 //! Not here: when (the daemon says so).
 
 use towline_core::{BeginHistory, Refusal};
-use towline_types::LevelRaise;
+use towline_types::{HistoryId, LevelRaise, Lsn};
 
 use super::{Door, Inner};
 
@@ -43,5 +43,20 @@ impl Door {
         self.with_inner(|Inner { instance, out, .. }| {
             instance.begin_history(now, begin, &journal, out)
         })
+    }
+
+    /// Begins the first history of the log, which is that of group `live`, under a new random name.
+    ///
+    /// # Errors
+    /// As [`Door::begin_history`], in words.
+    pub fn begin_first_history(&self, live: &str, cause: &str) -> Result<(), String> {
+        let begin = BeginHistory {
+            id: HistoryId(towline_process::random::bytes()),
+            live: live.to_owned(),
+            fork: Lsn::ZERO,
+            began: self.clock.wall(),
+            cause: cause.to_owned(),
+        };
+        self.begin_history(&begin).map_err(|refusal| refusal.to_string())
     }
 }

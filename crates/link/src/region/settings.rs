@@ -7,8 +7,14 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use towline_config::{GroupConfig, RecoveryConfig, RetryReporting};
+
 use crate::identity::IdentityFiles;
 use crate::names::Names;
+
+/// Silence of this length at least is waited for between regions: a far network has longer pauses
+/// than the one inside a group, and nothing hangs on this link.
+const HEARTBEAT_TIMEOUT_MIN: Duration = Duration::from_secs(5);
 
 /// What [`super::RegionLinks::start`] needs.
 pub struct RegionSettings {
@@ -51,6 +57,35 @@ pub struct Retries {
 }
 
 impl RegionSettings {
+    /// Those of an instance of a checked configuration: `recovery` is the table of `group`.
+    #[must_use]
+    pub fn of(
+        queue_manager: &str,
+        group: &GroupConfig,
+        recovery: &RecoveryConfig,
+        listener: Option<TcpListener>,
+    ) -> RegionSettings {
+        RegionSettings {
+            queue_manager: Arc::from(queue_manager),
+            group: Arc::from(group.name.as_str()),
+            instance: Arc::from(group.instance.as_str()),
+            other_group: Arc::from(recovery.name.as_str()),
+            addresses: recovery.addresses.iter().map(|it| Arc::from(it.as_str())).collect(),
+            identity: IdentityFiles::of_region(group),
+            listener,
+            heartbeat_interval: group.heartbeat_interval(),
+            heartbeat_timeout: group.heartbeat_timeout().max(HEARTBEAT_TIMEOUT_MIN),
+            retries: Retries {
+                short_timer: recovery.short_retry_timer(),
+                short_count: recovery.short_retry_count,
+                long_timer: recovery.long_retry_timer(),
+            },
+            report_each_try: recovery.retry_reporting == RetryReporting::All,
+            compression_threshold: usize::try_from(recovery.compression_threshold)
+                .unwrap_or(usize::MAX),
+        }
+    }
+
     /// What the certificate of this instance may call it.
     pub(super) fn own_names(&self) -> Names {
         Names::of(&self.queue_manager, &self.group, &self.instance)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use towline_backup::{give, take};
-use towline_config::{Config, FirstRole, GroupConfig, RecoveryConfig};
+use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_core::NewMessage;
 use towline_engine::{
     AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, RunningInstance, StartError,
@@ -85,8 +85,6 @@ fn what_only_a_second_region_can_give_is_refused_before_the_folder_is_touched() 
         open.err().map(|error| error.to_string()).unwrap_or_default()
     };
     let (_, plain) = config();
-    let recovery = GroupConfig { role: FirstRole::Recovery, ..plain.clone() };
-    assert!(refused(&recovery).starts_with("group.role = 'recovery' is configured, and this"));
     let sync = RecoveryConfig { sync_replication: true, ..RecoveryConfig::default() };
     let waits = GroupConfig { recovery: Some(sync), ..plain };
     assert!(refused(&waits).starts_with("group.recovery.sync_replication is configured"));

@@ -7,7 +7,7 @@ use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery,
 use super::*;
 use crate::membership::Membership;
 use towline_link::{Greeting, StartsReport};
-use towline_types::{FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
+use towline_types::{BatchPlace, FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 
 /// Longer than any of this takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);

@@ -1,7 +1,8 @@
 //! An instance of a group, with its sockets and its clients.
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
-//! clients), [`listener_handover`] (its listening sockets outlive a re-exec),
+//! clients), [`listener_handover`] (its listening sockets outlive a re-exec), [`region`] (the other
+//! region),
 //! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all
 //! of it in order).
 //!
@@ -14,6 +15,7 @@ mod address_watch;
 mod control;
 mod host;
 mod listener_handover;
+mod region;
 mod report;
 mod run;
 mod status;

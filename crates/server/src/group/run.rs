@@ -16,6 +16,7 @@ use super::address_watch;
 use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
+use super::region;
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::endpoints::{listen, listen_locally, local_kind};
@@ -42,6 +43,7 @@ use towline_replication::inbox::GroupInbox;
 use towline_replication::lifecycle::EndReason;
 use towline_replication::redirect::Redirect;
 use towline_replication::reexec::ReexecContext;
+use towline_replication::region_part::RegionPart;
 use towline_replication::{
     agreement, disk_probe, hand_over, no_active, preferred, redirect, reexec,
 };
@@ -177,6 +179,8 @@ async fn serve(
     let names = listeners.urls.clone();
     let about = (&listeners, sockets);
     let entrance = start_links(args, (config, group), opened, &admission, about, reload)?;
+    let region = region::start(args, (config, group), opened, sockets, reload)?;
+    region.iter().for_each(|region| entrance.view.set_region(Arc::clone(region)));
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
     let desk = of_process.control.desk();
@@ -193,13 +197,15 @@ async fn serve(
     let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    if !driver.is_alone() {
+    let follows = region::says_it_follows(args, (group, driver), reexec::ready_was_printed());
+    if !driver.is_alone() && !follows {
         await_group(args, group, needed(opened), reexec::ready_was_printed());
     }
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
-    let mut attending = Attending { args, parts, view, admission, events, tasks, running: None };
+    let running = None;
+    let mut attending = Attending { args, parts, view, admission, events, tasks, region, running };
     loop {
         let ended = tokio::select! {
             end = until_end(signals, reload) => {
@@ -208,6 +214,7 @@ async fn serve(
                     signals.ending(&args.name);
                 }
                 attending.leave(&mut accepting).await;
+                attending.leave_region();
                 Some(match end {
                     LocalEnd::Stop => Ended::InOrder,
                     LocalEnd::Restart => attending.reexec(),
@@ -255,6 +262,8 @@ struct Attending<'a> {
     admission: Arc<Admission>,
     events: UnboundedSender<Event>,
     tasks: JoinSet<()>,
+    /// The traffic with the other region, if there is one.
+    region: Option<Arc<RegionPart>>,
     /// The instance, once this one is active.
     running: Option<RunningInstance>,
 }
@@ -283,6 +292,9 @@ impl Attending<'_> {
                 floating.hold(move || leading.group().role == Role::Leader);
                 serve_as_active(&mut self.tasks, config, opened, &self.view);
                 self.running = Some(running);
+                if let Some(region) = &self.region {
+                    region.serve_as_live().map_err(RunError::System)?;
+                }
             }
             Event::EndReason(
                 EndReason::LostLeadership | EndReason::PutBack | EndReason::TakesLogId,
@@ -354,6 +366,11 @@ impl Attending<'_> {
             door.end(Farewell::Ending);
         }
         self.goodbye().await;
+    }
+
+    /// What clients were given is on its way to the other region by now, if that is there.
+    fn leave_region(&self) {
+        self.region.iter().for_each(|region| region.end());
     }
 
     /// The clients got their close: waits for connections to end and accepts no new client.

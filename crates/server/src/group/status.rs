@@ -1,14 +1,15 @@
 //! The group as `towline status` shows it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
-use towline_group::{PeerProgress, Progress, Role};
+use towline_group::{Mode, PeerProgress, Progress, Role};
 
+use super::region;
 use super::report::{Report, Stand};
 use towline_config::GroupConfig;
 use towline_engine::GroupView;
@@ -18,6 +19,7 @@ use towline_replication::disk_condition::DiskCondition;
 use towline_replication::disk_watch;
 use towline_replication::driver::Driver;
 use towline_replication::frames::{KIND_ROWS, member_of, peer_of};
+use towline_replication::region_part::RegionPart;
 use towline_types::Lsn;
 
 /// Makes the status; remembers when each instance was last seen in sync.
@@ -33,6 +35,8 @@ pub(crate) struct View {
     ready_printed: AtomicBool,
     /// What the active instance reported last.
     told: Mutex<Option<ActiveReport>>,
+    /// The other region, if there is one.
+    region: OnceLock<Arc<RegionPart>>,
 }
 
 /// What the active instance reported of all instances.
@@ -97,7 +101,13 @@ impl View {
             news,
             ready_printed,
             told: Mutex::new(None),
+            region: OnceLock::new(),
         }
+    }
+
+    /// This instance takes part in the traffic with the other region.
+    pub(crate) fn set_region(&self, region: Arc<RegionPart>) {
+        assert!(self.region.set(region).is_ok(), "there is one other region");
     }
 
     /// Waits until clients are served, here or through the active instance.
@@ -228,7 +238,7 @@ impl View {
 
     fn instance(&self, peer: Peer, progress: &Progress, now_ms: u64) -> InstanceStatus {
         let this = self.driver.this();
-        let leads = progress.role == Role::Leader;
+        let leads = leads_or_relays(progress, this);
         let link = self.driver.links().map(|links| links.state(peer)).unwrap_or_default();
         let row = progress.peers.iter().find(|row| peer_of(row.id) == peer);
         let is_leader = progress.leader == Some(member_of(peer));
@@ -263,7 +273,7 @@ impl View {
         };
         InstanceStatus {
             instance: member.name.clone(),
-            role: role_of(is_leader, peer == this || connected_here),
+            role: role_of(progress, peer, peer == this || connected_here),
             replication_address: member.address.clone(),
             connected: if leads { connected_here } else { is_leader || connected_here },
             in_sync,
@@ -312,11 +322,18 @@ fn bytes_sent(link: &LinkState) -> u64 {
     link.sent_wire_bytes
 }
 
-fn role_of(is_leader: bool, is_known: bool) -> GroupRole {
-    match (is_leader, is_known) {
-        (true, _) => GroupRole::Active,
-        (false, true) => GroupRole::Replica,
-        (false, false) => GroupRole::Unknown,
+/// A relay knows of the others what a leader knows.
+fn leads_or_relays(progress: &Progress, this: Peer) -> bool {
+    progress.role == Role::Leader || progress.relay == Some(member_of(this))
+}
+
+fn role_of(progress: &Progress, peer: Peer, is_known: bool) -> GroupRole {
+    let is = |member| member == Some(member_of(peer));
+    match is_known {
+        _ if is(progress.leader) => GroupRole::Active,
+        _ if is(progress.relay) => GroupRole::Leader,
+        true => GroupRole::Replica,
+        false => GroupRole::Unknown,
     }
 }
 
@@ -382,6 +399,7 @@ impl GroupView for View {
             instance: self.config.instance.clone(),
             role: match (here, progress.role) {
                 (true, _) => GroupRole::Active,
+                _ if progress.relay == Some(member_of(self.driver.this())) => GroupRole::Leader,
                 (false, Role::Follower | Role::Leader) => GroupRole::Replica,
                 (false, Role::Candidate) => GroupRole::Unknown,
             },
@@ -389,7 +407,16 @@ impl GroupView for View {
             group_lsn: progress.committed.end.to_string(),
             catch_up_lsn: progress.base.end.to_string(),
             group_name: self.config.name.clone(),
-            group_role: "live".into(),
+            group_role: match progress.mode {
+                Mode::Voting => "live".into(),
+                Mode::Recovery => "recovery".into(),
+                Mode::Promoting => "pending_live".into(),
+            },
+            other_region: self
+                .region
+                .get()
+                .zip(self.config.recovery.as_ref())
+                .map(|(part, recovery)| region::status(part, recovery, progress.mode)),
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
             serving: here || follows,

@@ -15,13 +15,13 @@ const LEASE_PORT: u16 = 5699;
 /// Blocks tried.
 const TRIES: usize = 100;
 
-pub(super) struct Lease {
+pub(crate) struct Lease {
     block: (u8, u8),
     _held: TcpListener,
 }
 
 impl Lease {
-    pub(super) fn take() -> Try<Lease> {
+    pub(crate) fn take() -> Try<Lease> {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Which block it is makes no difference to any test: no seed is printed.
         let mut chance =
@@ -38,7 +38,7 @@ impl Lease {
     }
 
     /// Address `number` of the block, from 0.
-    pub(super) fn address(&self, number: usize) -> Ipv4Addr {
+    pub(crate) fn address(&self, number: usize) -> Ipv4Addr {
         let last = u8::try_from(number + 1).unwrap_or(u8::MAX - 2);
         Ipv4Addr::new(127, self.block.0, self.block.1, last)
     }

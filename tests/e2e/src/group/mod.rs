@@ -6,7 +6,7 @@
 
 pub(crate) mod clock;
 mod judgement;
-mod lease;
+pub(crate) mod lease;
 mod net;
 pub mod one;
 pub mod texts;

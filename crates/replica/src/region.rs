@@ -1,0 +1,59 @@
+//! What the part of an instance in the traffic between two regions needs of its queues: histories,
+//! counts, and the first history of a live group's log.
+//!
+//! Not here: the traffic (`towline_replication::region_part`).
+
+use std::sync::Arc;
+
+use towline_engine::housekeeping;
+use towline_os::sync::Mutex;
+use towline_replication::region_part::{Counts, RegionHost};
+use towline_types::Histories;
+
+use crate::open::OpenReplica;
+
+/// The queues of an instance, active or not.
+pub struct ReplicaRegion {
+    opened: Arc<OpenReplica>,
+    /// Name of its group.
+    group: String,
+    /// Bytes of the log that puts may not fill.
+    reserve_bytes: u64,
+    /// As they were seen last.
+    histories: Mutex<Histories>,
+}
+
+impl ReplicaRegion {
+    /// Of this instance of `group`.
+    #[must_use]
+    pub fn new(opened: Arc<OpenReplica>, group: String, reserve_bytes: u64) -> ReplicaRegion {
+        ReplicaRegion { opened, group, reserve_bytes, histories: Mutex::default() }
+    }
+}
+
+impl RegionHost for ReplicaRegion {
+    fn histories(&self) -> Histories {
+        // While it becomes active nothing is applied, and so nothing changes.
+        let now = self.opened.replica.look_if_there(|instance| instance.histories().clone());
+        let mut seen = self.histories.lock();
+        if let Some(now) = now {
+            *seen = now;
+        }
+        seen.clone()
+    }
+
+    fn counts(&self) -> Counts {
+        let [put, removed] = self.opened.replica.counts();
+        Counts { put, removed }
+    }
+
+    fn begin_first_history(&self, cause: &str) -> Result<(), String> {
+        let door = self.opened.door().ok_or("this instance is not active")?;
+        door.begin_first_history(&self.group, cause)
+    }
+
+    fn percent_full(&self) -> u64 {
+        let stats = self.opened.driver.log().stats();
+        housekeeping::percent_full(stats.bytes_in_use, &stats, self.reserve_bytes)
+    }
+}

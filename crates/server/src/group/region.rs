@@ -1,0 +1,166 @@
+//! The other region of an instance of a group: the link from the configuration, and the status.
+//!
+//! Not here: what goes over the link (`towline_replication::region_part`).
+
+use std::sync::Arc;
+
+use towline_admin::catalogue::GROUP_FOLLOWS_REGION;
+use towline_admin::status::{OtherRegionState, OtherRegionStatus};
+use towline_config::{Config, GroupConfig, RecoveryConfig};
+use towline_group::Mode;
+use towline_link::{self as link, RegionLinks, RegionSettings, RetryPhase};
+use towline_logging::log as say;
+use towline_replica::OpenReplica;
+use towline_replica::region::ReplicaRegion;
+use towline_replication::driver::Driver;
+use towline_replication::region_part::{RegionPart, RegionTerms, RegionView};
+
+use super::listener_handover::InheritedSockets;
+use crate::process;
+use crate::refused::RunError;
+use crate::reload::Reload;
+use crate::run_args::RunArgs;
+
+/// Takes part in the traffic with the other region, if one is configured.
+///
+/// # Errors
+/// When the link's address or certificates cannot be used, or there is no thread.
+pub(super) fn start(
+    args: &RunArgs,
+    (config, group): (&Config, &GroupConfig),
+    opened: &Arc<OpenReplica>,
+    sockets: &InheritedSockets,
+    reload: &Reload,
+) -> Result<Option<Arc<RegionPart>>, RunError> {
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let (_, own) = group.own().map_err(wrong)?;
+    let (Some(recovery), Some(address)) = (&group.recovery, &own.region_address) else {
+        return Ok(None);
+    };
+    let listener = link::bind(address, |addresses| sockets.take(addresses))
+        .and_then(|socket| sockets.keep(&socket).map(|()| socket))
+        .map_err(|error| RunError::Listen { address: address.clone(), error })?;
+    let host = ReplicaRegion::new(Arc::clone(opened), group.name.clone(), config.log.reserve_bytes);
+    let terms = RegionTerms {
+        queue_manager: args.name.clone(),
+        config: config.clone(),
+        group: group.clone(),
+        recovery: recovery.clone(),
+        extent_bytes: opened.extent_bytes,
+    };
+    let part = RegionPart::new(Arc::clone(&opened.driver), Arc::new(host), terms);
+    let settings = RegionSettings::of(&args.name, group, recovery, Some(listener));
+    let links = RegionLinks::start(settings, Arc::clone(&part) as Arc<_>);
+    let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
+    reload.of_region(&links);
+    part.start(links).map_err(RunError::System)?;
+    Ok(Some(part))
+}
+
+/// Prints that this instance follows the other region, if it does; then it serves no client, and
+/// `ready` does not come.
+pub(super) fn says_it_follows(
+    args: &RunArgs,
+    (group, driver): (&GroupConfig, &Driver),
+    was_printed: bool,
+) -> bool {
+    let follows = driver.mode() == Mode::Recovery;
+    if let Some(recovery) = group.recovery.as_ref().filter(|_| follows) {
+        say(&GROUP_FOLLOWS_REGION, &[&group.name, &args.name, &recovery.name]);
+        if !was_printed {
+            // It need not be read.
+            process::say(&format!(
+                "recovery of {}: group {} follows group {}",
+                args.name, group.name, recovery.name
+            ));
+        }
+    }
+    follows
+}
+
+/// The other region for the status.
+pub(super) fn status(
+    part: &RegionPart,
+    recovery: &RecoveryConfig,
+    mode: Mode,
+) -> OtherRegionStatus {
+    let view = part.view();
+    let ships = view.shipping.clone().unwrap_or_default();
+    let receives = mode == Mode::Recovery;
+    let (committed, received) = (&view.receiving.point, &ships.point);
+    let point = if receives { committed } else { received };
+    let connected = if receives { view.receiving.connected } else { ships.connected };
+    let in_sync = match receives {
+        true => connected && point.place.end >= view.receiving.live_committed,
+        false => ships.is_known && ships.exposure.bytes == 0,
+    };
+    let round_trip_us = view.link.link.round_trip_us.unwrap_or(0);
+    OtherRegionStatus {
+        group_name: recovery.name.clone(),
+        group_role: match (receives, view.shipping.is_some()) {
+            (true, _) => "live".into(),
+            (false, true) => "recovery".into(),
+            (false, false) => "unknown".into(),
+        },
+        addresses: match &*view.link.address {
+            "" => recovery.addresses.clone(),
+            address => vec![address.to_owned()],
+        },
+        status: state_of(&view, connected, in_sync, round_trip_us),
+        connected,
+        instance: view.link.instance.to_string(),
+        retry: view.link.phase.name().to_owned(),
+        reason: reason(&view),
+        differences: view.differences.iter().map(ToString::to_string).collect(),
+        in_sync,
+        is_known: receives || ships.is_known,
+        backlog_bytes: match receives {
+            true => view.receiving.live_committed.0.saturating_sub(point.place.end.0),
+            false => ships.exposure.bytes,
+        },
+        backlog_puts: ships.exposure.puts,
+        backlog_removals: ships.exposure.removals,
+        backlog_age_us: ships.exposure.age_us,
+        rpo_bytes: recovery.rpo_bytes,
+        rpo_s: recovery.rpo_s,
+        misses_rpo: view.misses_rpo,
+        recovery_lsn: point.place.end.to_string(),
+        received_lsn: point.received.to_string(),
+        live_lsn: view.receiving.live_committed.to_string(),
+        live_at: view.receiving.live_committed_at.as_millis(),
+        log_bytes_sent: ships.sent_bytes,
+        log_bytes_received: point.bytes,
+        wire_bytes_received: point.wire_bytes,
+        wire_bytes_sent: view.link.link.sent_wire_bytes,
+        round_trip_us,
+        rebases: point.rebases,
+    }
+}
+
+/// What was committed in the last round trip is on its way, which is normal.
+fn state_of(
+    view: &RegionView,
+    connected: bool,
+    in_sync: bool,
+    round_trip_us: u64,
+) -> OtherRegionState {
+    /// Beyond this age of what is lacking, something is behind. Reports of an active link come much
+    /// more often.
+    const BEHIND_US: u64 = 1_000_000;
+    let age = view.shipping.as_ref().map_or(0, |ships| ships.exposure.age_us);
+    match connected {
+        _ if view.partition.is_some() => OtherRegionState::Partitioned,
+        _ if view.needs_copy => OtherRegionState::NeedsCopy,
+        true if in_sync || age < BEHIND_US.max(4 * round_trip_us) => OtherRegionState::Normal,
+        true => OtherRegionState::Synchronizing,
+        false if view.link.phase == RetryPhase::Off && view.shipping.is_none() => {
+            OtherRegionState::Unknown
+        }
+        false => OtherRegionState::Disconnected,
+    }
+}
+
+fn reason(view: &RegionView) -> String {
+    let known = [view.partition.as_ref(), view.trouble.as_ref(), Some(&view.link.trouble)];
+    known.into_iter().flatten().find(|why| !why.is_empty()).cloned().unwrap_or_default()
+}

@@ -1,0 +1,179 @@
+//! Two regions with one log: what the live group commits arrives at the recovery group, through
+//! kills, cuts and restarts of either side, and the logs of both are one.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use towline_e2e::regions::{EAST, LONG, Regions, RegionsDesign, WEST};
+use towline_e2e::slow_net::command::{Command as Order, Ways};
+use towline_e2e::{Try, require, wait};
+
+const SMALL: &str = "[log]\nextent_bytes = 4194304\n";
+
+fn of(size: usize) -> RegionsDesign {
+    RegionsDesign { size, config: SMALL.into(), ..RegionsDesign::default() }
+}
+
+fn lines(count: usize, text: &str) -> Vec<u8> {
+    (0..count).map(|number| format!("{text} {number}\n")).collect::<String>().into_bytes()
+}
+
+/// Puts messages at an instance of west.
+fn put(regions: &Regions, at: usize, count: usize, text: &str) -> Try {
+    let site = regions.site(WEST, at);
+    let input = lines(count, text);
+    site.runs_with(&["put", "Q", "--lines", "--transaction", "20"], &input, 0).map(drop)
+}
+
+/// The batches of the log of an instance that has ended, each with its records. Images are taken by
+/// each instance on its own.
+fn batches(regions: &Regions, group: usize, at: usize) -> Try<Vec<String>> {
+    let dump = regions.site(group, at).runs(&["log", "dump"], 0)?;
+    let mut batches: Vec<String> = Vec::new();
+    for line in dump.lines().filter(|line| !line.contains("> image, ")) {
+        match batches.last_mut() {
+            Some(batch) if line.starts_with(' ') => batch.extend(["\n", line]),
+            _ => batches.push(line.to_owned()),
+        }
+    }
+    Ok(batches)
+}
+
+/// The logs of all instances of both groups, which have ended, are one: those of east are
+/// beginnings of the longest of west, batch by batch, and whole.
+fn logs_are_one(regions: &Regions, size: usize) -> Try {
+    let mut all = Vec::new();
+    for group in [WEST, EAST] {
+        for at in 0..size {
+            regions.site(group, at).runs(&["log", "verify"], 0)?;
+            all.push((group, at, batches(regions, group, at)?));
+        }
+    }
+    let longest = all.iter().filter(|(group, _, _)| *group == WEST).map(|(_, _, log)| log);
+    let longest = longest.max_by_key(|log| log.len()).ok_or("no log")?.clone();
+    require!(longest.len() > 10, "too little to compare: {longest:?}");
+    for (group, at, log) in &all {
+        let known: BTreeSet<&String> = longest.iter().collect();
+        let other: Vec<&String> = log.iter().filter(|line| !known.contains(line)).collect();
+        require!(other.is_empty(), "group {group}, instance {at} has {other:?}");
+        // An instance may have reclaimed the beginning, or lack the end.
+        let first = longest.iter().position(|line| Some(line) == log.first());
+        let first = first.ok_or_else(|| format!("group {group}, instance {at} is empty"))?;
+        require!(longest[first..].starts_with(log), "group {group}, instance {at} has a gap");
+    }
+    Ok(())
+}
+
+fn number(status: &Value, key: &str) -> u64 {
+    status[key].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_recovery_instance_follows_and_serves_no_client() -> Try {
+    let mut regions = Regions::towed(&of(1))?;
+    put(&regions, 0, 300, "one")?;
+    let seen = regions.until_towed()?;
+    require!(number(&seen, "backlog_bytes") == 0 && seen["status"] == "normal", "{seen}");
+    require!(seen["group_role"] == "recovery" && seen["group_name"] == "EAST", "{seen}");
+    let east = regions.group_status(EAST, 0)?;
+    require!(east["group_role"] == "recovery" && east["role"] == "leader", "{east}");
+    require!(east["other_region"]["group_role"] == "live", "{east}");
+    require!(east["serving"] == false, "{east}");
+    let west = regions.group_status(WEST, 0)?;
+    require!(west["group_role"] == "live" && west["serving"] == true, "{west}");
+    require!(east["group_lsn"] == west["group_lsn"], "{east} and {west}");
+
+    let begun = Instant::now();
+    let url = format!("amqp://{}", regions.site(EAST, 0).listen);
+    let refused = regions.site(EAST, 0).towline(&["put", "Q", "no", "--url", &url])?.output()?;
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    require!(!refused.status.success() && why.contains("in recovery"), "{why}");
+    require!(begun.elapsed() < Duration::from_secs(10), "it took {:?}", begun.elapsed());
+
+    regions.stop_all()?;
+    logs_are_one(&regions, 1)?;
+    // Both start again, as what their logs say.
+    regions.start(EAST, 0)?;
+    regions.start(WEST, 0)?;
+    put(&regions, 0, 20, "two")?;
+    regions.until_towed()?;
+    regions.stop_all()?;
+    logs_are_one(&regions, 1)
+}
+
+#[test]
+fn a_recovery_instance_that_is_killed_goes_on_where_its_log_ends() -> Try {
+    let mut regions = Regions::towed(&of(1))?;
+    for round in 0..4 {
+        put(&regions, 0, 200, "before")?;
+        regions.kill(EAST, 0)?;
+        put(&regions, 0, 200, "meanwhile")?;
+        if round % 2 == 1 {
+            regions.kill(WEST, 0)?;
+            regions.start(WEST, 0)?;
+        }
+        regions.start(EAST, 0)?;
+        regions.until_towed()?;
+    }
+    regions.stop_all()?;
+    logs_are_one(&regions, 1)
+}
+
+#[test]
+fn while_the_link_is_cut_the_live_group_goes_on_and_the_backlog_is_shown_and_goes_away() -> Try {
+    let recovery = "rpo_bytes = 100000".to_owned();
+    let regions = Regions::towed(&RegionsDesign { recovery, ..of(1) })?;
+    regions.order(EAST, Order::Cut(Ways::Both));
+    let begun = Instant::now();
+    put(&regions, 0, 5_000, &"cut".repeat(200))?;
+    require!(begun.elapsed() < Duration::from_secs(20), "live waited: {:?}", begun.elapsed());
+    let seen = wait::until("the backlog", LONG, || {
+        let seen = regions.east_as_seen().ok()?;
+        (number(&seen, "backlog_bytes") > 1_000_000 && seen["misses_rpo"] == true).then_some(seen)
+    })?;
+    require!(seen["in_sync"] == false && number(&seen, "backlog_age_us") > 0, "{seen}");
+    wait::until_true("the cut is noticed", LONG, || {
+        regions.east_as_seen().is_ok_and(|seen| seen["status"] == "disconnected")
+    })?;
+    regions.order(EAST, Order::Heal(Ways::Both));
+    let seen = regions.until_towed()?;
+    require!(number(&seen, "backlog_bytes") == 0, "{seen}");
+    wait::until_true("the alarm is over", LONG, || {
+        regions.east_as_seen().is_ok_and(|seen| seen["misses_rpo"] == false)
+    })?;
+    let log = regions.site(WEST, 0).log();
+    for id in ["TWL4401I", "TWL4402W", "TWL4406W", "TWL4407I"] {
+        require!(log.contains(id), "no {id} in\n{log}");
+    }
+    let mut regions = regions;
+    regions.stop_all()?;
+    logs_are_one(&regions, 1)
+}
+
+#[test]
+fn three_follow_three_through_kills_of_the_relay_and_of_the_active_instance() -> Try {
+    let mut regions = Regions::towed(&of(3))?;
+    regions.order(EAST, Order::Delay(Ways::Both, Duration::from_millis(20)));
+    for round in 0..3 {
+        let active = wait::until("an active instance", LONG, || regions.active())?;
+        put(&regions, active, 300, "a")?;
+        let relay = wait::until("a relay", LONG, || regions.relay())?;
+        regions.kill(EAST, relay)?;
+        put(&regions, active, 300, "b")?;
+        if round > 0 {
+            regions.kill(WEST, active)?;
+            let next = wait::until("another active instance", LONG, || regions.active())?;
+            put(&regions, next, 300, "c")?;
+            regions.start(WEST, active)?;
+        }
+        regions.until_towed()?;
+        regions.start(EAST, relay)?;
+        regions.until_towed()?;
+    }
+    wait::until_true("all of east to be in sync", LONG, || {
+        (0..3).all(|at| regions.group_status(EAST, at).is_ok_and(|it| it["in_sync"] == true))
+    })?;
+    regions.stop_all()?;
+    logs_are_one(&regions, 3)
+}
