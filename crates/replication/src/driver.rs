@@ -572,4 +572,4 @@ mod term_wait;
 mod waiting;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

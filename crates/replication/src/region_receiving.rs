@@ -372,3 +372,6 @@ impl ReceivedSums {
         self.decompression += cost.decompression;
     }
 }
+
+#[cfg(test)]
+mod tests;

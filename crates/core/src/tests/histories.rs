@@ -13,7 +13,8 @@ use crate::object::{ObjectType, QueueKind};
 use crate::queue::SEQUENCE_END;
 use crate::record::{LaterFormat, decode};
 use crate::{
-    BeginHistory, Decision, Fact, Limits, Outcome, Pages, Principal, QueueManager, Refusal,
+    BeginHistory, Decision, Fact, Limits, LogCounts, Outcome, Pages, Principal, QueueManager,
+    Refusal,
 };
 
 fn history(number: u8, live: &str, fork: u64) -> BeginHistory {
@@ -350,6 +351,43 @@ fn histories_come_back_from_log_and_image_and_older_images_have_none() {
     assert_eq!(image[..13], *b"TWLIMAGE\x03\x02\x05\x02\x01");
     let restored = QueueManager::restore(&image, Limits::default(), Pages::Whole).unwrap();
     assert!(restored.rules.histories().is_empty());
+}
+
+/// What is at risk is the difference of these counts in two regions.
+#[test]
+fn what_was_put_and_removed_since_the_first_history_counts_the_same_in_each_region() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.put_persistent("Q", "before the first history");
+    raise(&mut rig, FORMAT_LEVEL_OF_REGIONS);
+    rig.core.set_group("EAST");
+    begin(&mut rig, &history(1, "EAST", 0)).unwrap();
+    assert_eq!(rig.core.log_counts(), LogCounts::default());
+    for content in ["got", "cleared", "expires"] {
+        rig.put_persistent("Q", content);
+        rig.put("Q", "and one that is in no log");
+    }
+    let consumer = rig.consumer("Q", 3);
+    for delivery in rig.dispatch() {
+        rig.settle(&delivery, Outcome::Accepted);
+    }
+    rig.close(consumer, false);
+    assert_eq!(rig.core.log_counts(), LogCounts { put: 3, removed: 2 });
+    let (image, at) = (rig.image(), rig.log.len());
+    rig.core.clear(rig.now, "Q", &mut rig.decision).unwrap();
+    rig.carry_out();
+    rig.put_persistent("Q", "deleted with its queue");
+    let counts = rig.core.log_counts();
+    assert_eq!(counts, LogCounts { put: 4, removed: 4 });
+    rig.core.delete(rig.now, "Q", ObjectType::Local, true, &mut rig.decision).unwrap();
+    rig.carry_out();
+    assert_eq!(rig.core.log_counts(), LogCounts { put: 4, removed: 5 });
+    let end = rig.log.len();
+    for other in [rig.restart(None, end), rig.restart(Some((&image, at)), end)] {
+        assert_eq!(other.core.log_counts(), rig.core.log_counts());
+    }
+    let shorter = rig.restart(None, at);
+    assert_eq!(shorter.core.log_counts(), LogCounts { put: 3, removed: 2 });
 }
 
 #[test]

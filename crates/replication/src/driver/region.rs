@@ -18,7 +18,7 @@ use bytes::Bytes;
 use towline_group::{Input, Mode, Shipment, ShippedAnswer};
 use towline_link::{FrameBody, Peer};
 use towline_os::sync::OnceLock;
-use towline_types::{BatchPlace, Histories};
+use towline_types::{Batch, BatchPlace, Histories};
 
 use super::{Core, Driver};
 use crate::followed_histories::{self, FollowedHistories};
@@ -111,7 +111,12 @@ impl Driver {
         core: &mut Core,
         shipment: Shipment,
     ) -> Result<Option<ShippedAnswer>, String> {
-        if let Some((behind, batches)) = core.member.new_shipped(&shipment) {
+        // Another batch than one that is committed is refused by the member, in its own words.
+        let committed = core.member.committed();
+        let is_new = |batches: &[Batch]| batches.first().is_some_and(|it| it.index > committed);
+        if let Some((behind, batches)) = core.member.new_shipped(&shipment)
+            && is_new(&batches)
+        {
             let checked = self.log().check_batches(behind, &batches);
             checked.map_err(|error| format!("it sent a batch that does not fit: {error}"))?;
         }

@@ -10,7 +10,7 @@ use towline_link::{Greeting, StartsReport};
 use towline_types::{BatchPlace, FORMAT_LEVEL_FIRST, FormatLevels, LevelRaise};
 
 /// Longer than any of this takes on a busy machine.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// As a version made it that did not say it.
 pub(super) const LOG: LogId = LogId(7);
@@ -69,7 +69,7 @@ fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiv
 }
 
 /// The first of these members.
-pub(super) fn one_of(
+pub(crate) fn one_of(
     names: &[&str],
     hard_state: HardState,
     disk: &Arc<dyn Disk>,
