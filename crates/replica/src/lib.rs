@@ -1,7 +1,7 @@
 //! An instance of a group from its data folder to its door: a replica first, active when the group
 //! elects it.
 //!
-//! Reading order: [`open`] (from a folder to a replica), [`replica`] (applies what is committed),
+//! Reading order: [`open`] (from a folder to a replica; `role_at_start`: in which part), [`replica`] (applies what is committed),
 //! [`threads`] (what runs from the start on), `copy_source` and `adapters` (what its part in the
 //! group gets from here), [`active`] (the group elected it: it opens its door).
 //!
@@ -16,6 +16,7 @@ mod adapters;
 mod copy_source;
 pub mod open;
 pub mod replica;
+mod role_at_start;
 pub mod threads;
 
 pub use open::{OpenReplica, level_of, open};

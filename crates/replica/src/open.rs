@@ -11,6 +11,7 @@ use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
 
 use crate::replica::Replica;
+use crate::role_at_start::{self, LogAtStart};
 use towline_config::{Config, FirstRole, GroupConfig};
 use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
 use towline_link::Peer;
@@ -124,8 +125,9 @@ pub fn open(
     let wanted = log_identity::wanted_id(data).map_err(StartError::Folder)?;
     let new_id = wanted.unwrap_or(made_ids.now);
     let about = StartRepair { queue_manager: name, group, this, log: new_id };
-    let TrustedLog { hard_state, recovered: held, log: found } =
+    let TrustedLog { hard_state, recovered: held, log: mut found } =
         read_back(data, config, wishes, &hard_state_file, &about)?;
+    let hard_state = in_its_mode(data, hard_state, (&held, &mut found), group)?;
     let ReplayedLog {
         restart,
         recovery,
@@ -188,6 +190,27 @@ pub fn open(
         clock,
         door,
     })
+}
+
+/// The hard state with the part that this instance has in its group.
+fn in_its_mode(
+    data: &Path,
+    hard_state: HardState,
+    (held, found): (&RecoveredLog, &mut ReplayedLog),
+    group: &GroupConfig,
+) -> Result<HardState, StartError> {
+    let histories = found.restart.instance().histories();
+    let log = LogAtStart { held, histories, tail: None };
+    if !role_at_start::looks_at_tail(&log, hard_state.mode, group) {
+        return role_at_start::in_its_mode(hard_state, &log, group);
+    }
+    let applied = held.places.iter().rfind(|place| place.index <= held.applied);
+    let applied = applied.copied().unwrap_or(held.base);
+    let home = Home::single(data);
+    let newest = role_at_start::newest_begun(home.log_folder(), applied.end);
+    let newest = newest.map_err(StartError::Log)?;
+    let log = LogAtStart { tail: newest.as_ref(), ..log };
+    role_at_start::in_its_mode(hard_state, &log, group)
 }
 
 /// Makes log and hard state those of this start: before anything is promised, and with what may not
