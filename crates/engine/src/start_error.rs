@@ -37,6 +37,11 @@ pub enum StartError {
         /// The name in the configuration.
         ours: String,
     },
+    /// The log has batches and no history, no mark is kept, and the group is to begin in recovery.
+    UnknownRole {
+        /// Name of the group.
+        group: String,
+    },
     /// The configuration asks for what only a second region can give, and this program does not
     /// send its log to one yet: to start without would be another thing than what was asked for.
     RegionsNotYet {
@@ -87,6 +92,13 @@ impl std::fmt::Display for StartError {
                 "the log there is that of group '{theirs}', and the configuration is that of group \
                  '{ours}'; correct --data, or group.name; an instance of '{ours}' that is to get a \
                  log from its own group begins with an empty folder"
+            ),
+            StartError::UnknownRole { group } => write!(
+                out,
+                "group.role is 'recovery', and the log there has messages and does not say which \
+                 group is live: it is not a copy of another group's. A recovery group begins with \
+                 an empty folder, and gets the log of the live group. If these are the messages of \
+                 group '{group}' as the live one, configure role = \"live\""
             ),
             StartError::RegionsNotYet { asked } => write!(
                 out,

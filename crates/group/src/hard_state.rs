@@ -103,6 +103,14 @@ impl HardState {
         }
     }
 
+    /// The same where the log says that another group is live, and no mark does: the process ended
+    /// between both, or the hard state was lost. `left_term`: the term of the last batch of the
+    /// time when this group was live; 0: it never was, or that is not known any more.
+    #[must_use]
+    pub fn behind_other(self, left_term: u64) -> HardState {
+        HardState { mode: Mode::Recovery, promoted_to: [0; 16], left_term, ..self }
+    }
+
     /// The format version in which it is kept.
     #[must_use]
     pub fn format_version(&self) -> u16 {

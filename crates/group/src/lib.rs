@@ -30,7 +30,7 @@ mod wire;
 pub use hard_state::HardState;
 pub use member::{FetchOrder, Input, Member, Options, Output, RecoveredLog, Role, Witness};
 pub use member_id::MemberId;
-pub use mode::Mode;
+pub use mode::{LogSays, Mode, UnknownMode};
 pub use progress::{PeerProgress, Progress};
 pub use shipped::{Shipment, ShipmentRefusal, ShippedAnswer};
 pub use starts::{Start, Starts, StartsChange};

@@ -284,6 +284,9 @@ pub struct Member {
     /// What a recovery member has; `None` on one that votes, but for one that was away when the
     /// others stopped to.
     recovery: Option<Box<recovery::RecoveryState>>,
+    /// It votes, and its log says that another group is live: it was blank when the others were
+    /// promoted, and is not marked. It leads none.
+    is_behind_other: bool,
     /// The newest index of the log of each of the others, as each said first.
     heard_ends: HashMap<MemberId, u64>,
     /// It led the old live group, or knows as committed what is void: it restarts, at the next
@@ -359,6 +362,7 @@ impl Member {
             fetching: Vec::new(),
             next_fetch: 0,
             recovery,
+            is_behind_other: false,
             heard_ends: HashMap::new(),
             ends: false,
             is_over: false,

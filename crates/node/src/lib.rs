@@ -41,4 +41,4 @@ pub use request::{
 };
 pub use restart::{LogPart, Restart, RestartError};
 pub use selection::{FetchTicket, front_of_chunks};
-pub use towline_core::record::raises_to;
+pub use towline_core::record::{history_begun, raises_to};

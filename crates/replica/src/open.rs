@@ -5,13 +5,14 @@ use std::sync::Arc;
 use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, HardState, Member, Mode, Options, RecoveredLog};
+use towline_group::{FetchOrder, HardState, Member, Options, RecoveredLog};
 use towline_log::record::Records;
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
 
 use crate::replica::Replica;
-use towline_config::{Config, FirstRole, GroupConfig};
+use crate::role_at_start::{self, LogAtStart};
+use towline_config::{Config, GroupConfig};
 use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
 use towline_link::Peer;
 use towline_log::REBUILD_MARKER;
@@ -72,17 +73,6 @@ fn refuse_synchronous(group: &GroupConfig) -> Result<(), StartError> {
     }
 }
 
-/// What a member of a group without any log begins as.
-fn begun_as(role: FirstRole, hard_state: HardState, last: BatchPlace) -> HardState {
-    let is_new = (last.index, hard_state.committed) == (0, 0);
-    match (role, hard_state.mode) {
-        (FirstRole::Recovery, Mode::Voting) if is_new => {
-            HardState { mode: Mode::Recovery, ..hard_state }
-        }
-        (FirstRole::Recovery | FirstRole::Live, _) => hard_state,
-    }
-}
-
 /// Refuses a log that is known to be that of another group.
 fn refuse_other_group(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
     let theirs = log_identity::owner(data).map_err(StartError::Folder)?.map(|it| it.group);
@@ -132,8 +122,9 @@ pub fn open(
     let wanted = log_identity::wanted_id(data).map_err(StartError::Folder)?;
     let new_id = wanted.unwrap_or(made_ids.now);
     let about = StartRepair { queue_manager: name, group, this, log: new_id };
-    let TrustedLog { hard_state, recovered: held, log: found } =
+    let TrustedLog { hard_state, recovered: held, log: mut found } =
         read_back(data, config, wishes, &hard_state_file, &about)?;
+    let hard_state = in_its_mode(data, hard_state, (&held, &mut found), group)?;
     let ReplayedLog {
         restart,
         recovery,
@@ -146,7 +137,6 @@ pub fn open(
         images_from,
         ..
     } = found;
-    let hard_state = begun_as(group.role, hard_state, held.last());
     let membership = Membership::of(group, this);
     refuse_other_log(data, &hard_state_file, (recovery.log_id(), made_ids), group)?;
     log_swap::clear_up(data);
@@ -197,6 +187,27 @@ pub fn open(
         clock,
         door,
     })
+}
+
+/// The hard state with the part that this instance has in its group.
+fn in_its_mode(
+    data: &Path,
+    hard_state: HardState,
+    (held, found): (&RecoveredLog, &mut ReplayedLog),
+    group: &GroupConfig,
+) -> Result<HardState, StartError> {
+    let histories = found.restart.instance().histories();
+    let log = LogAtStart { held, histories, tail: None };
+    if !role_at_start::looks_at_tail(&log, hard_state.mode, group) {
+        return role_at_start::in_its_mode(hard_state, &log, group);
+    }
+    let applied = held.places.iter().rfind(|place| place.index <= held.applied);
+    let applied = applied.copied().unwrap_or(held.base);
+    let home = Home::single(data);
+    let newest = role_at_start::newest_begun(home.log_folder(), applied.end);
+    let newest = newest.map_err(StartError::Log)?;
+    let log = LogAtStart { tail: newest.as_ref(), ..log };
+    role_at_start::in_its_mode(hard_state, &log, group)
 }
 
 /// Makes log and hard state those of this start: before anything is promised, and with what may not

@@ -115,6 +115,11 @@ impl Replica {
                 ApplyProgress { ending: true, .. } => return None,
                 ApplyProgress { leads_from: Some(from), .. } if applied.index >= from => {
                     self.judge_doubt(true);
+                    if self.look(|instance| instance.is_closed())
+                        && !self.driver.leads_behind_other()
+                    {
+                        continue;
+                    }
                     let restart = self.state.lock().restart.take()?;
                     return Some((restart, applied));
                 }

@@ -555,6 +555,7 @@ impl Replicator for Driver {
     }
 }
 
+mod behind_other;
 mod disk_stall;
 mod durable;
 mod keep_hard_state;

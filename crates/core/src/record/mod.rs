@@ -59,7 +59,7 @@ mod wire;
 
 use std::ops::Range;
 
-use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, Lsn};
+use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, History, Lsn};
 
 use crate::fact::Fact;
 use crate::{BodyId, MessageSequence, QueueId};
@@ -218,6 +218,17 @@ pub fn raises_to(bytes: &[u8]) -> u8 {
         Ok((Fact::Level { level }, _)) => level,
         // A later one, which cannot be applied here: an earlier program could even less.
         Ok(_) | Err(_) => FORMAT_LEVEL,
+    }
+}
+
+/// The history that begins with a record, if one does.
+#[must_use]
+pub fn history_begun(bytes: &[u8]) -> Option<History> {
+    let is_one = bytes.first().is_some_and(|tag| tag & tag::KIND_MASK == HISTORY_BEGUN);
+    match decode(bytes, Lsn::ZERO) {
+        Ok((Fact::HistoryBegun { history, .. }, _)) if is_one => Some(*history),
+        // What does not add up is found out when it is applied.
+        Ok(_) | Err(_) => None,
     }
 }
 

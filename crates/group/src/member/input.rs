@@ -160,7 +160,7 @@ impl Member {
             {
                 return;
             }
-            MessageType::MsgTimeoutNow if self.lacks_batches() => return,
+            MessageType::MsgTimeoutNow if self.lacks_batches() || self.is_behind_other => return,
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 self.leaves_taken_terms();
             }
@@ -339,8 +339,8 @@ impl Member {
         let favours = raft.vote != 0 && raft.vote != raft.id && !self.peers.is_empty();
         let favoured_in = favours.then_some(raft.term);
         let lets_others = self.lets_others_lead(leads || hears);
-        let takes_part =
-            self.hard_state.may_vote && self.mode().elects() && !self.meeting.goes_on(self.now);
+        let may_lead = self.mode().elects() && !self.is_behind_other;
+        let takes_part = self.hard_state.may_vote && may_lead && !self.meeting.goes_on(self.now);
         if leads || hears || lets_others || !takes_part {
             self.election.settled();
         } else if self.may_be_elected_at_once() && self.election.is_due(self.now, favoured_in) {

@@ -14,6 +14,11 @@
 //! older timeline than what the new live group decides, and are cut off by that; where such a batch
 //! was committed in the old group, the process restarts without knowing so.
 //!
+//! A member that lost its disk meanwhile is not marked. It gets its vote back, and its log says that
+//! the other group is live: it gives its vote, and does not stand, for as one that is not marked it
+//! would begin no history. One that is elected before it has applied that much restarts, and what
+//! its log says is its mode then ([`Mode::at_start`]).
+//!
 //! In both cases terms begin anew, above all that the other group can have elected in
 //! ([`crate::timeline`]).
 //!
@@ -35,8 +40,12 @@ impl Member {
     pub(super) fn promote(&mut self, history: [u8; 16], stands: bool, out: &mut Output) {
         let is_unmarked = match self.mode() {
             Mode::Recovery => true,
-            // It was away when the others became recovery members, or they have begun already.
-            Mode::Voting => !timeline::is_of(self.raw.raft.term, &history) && !self.hears_leader(),
+            // It was away when the others became recovery members, or is in their timeline and was
+            // blank when they were marked. Or they have begun already.
+            Mode::Voting => {
+                let is_elsewhere = !timeline::is_of(self.raw.raft.term, &history);
+                (is_elsewhere || self.is_behind_other) && !self.hears_leader()
+            }
             Mode::Promoting => false,
         };
         if is_unmarked {
@@ -51,6 +60,7 @@ impl Member {
                 false => timeline::begun_behind(newest, &history),
             });
             let mode = Mode::Promoting;
+            self.is_behind_other = false;
             self.hard_state = HardState { mode, promoted_to: history, ..self.hard_state };
             out.hard_state = Some(self.hard_state);
         }
@@ -68,6 +78,8 @@ impl Member {
         out: &mut Output,
     ) {
         assert!(at.index <= self.committed, "what says so is committed");
+        // What is past is followed by another one, unless the promotion was not marked here.
+        self.is_behind_other = mode == Mode::Recovery && self.mode() == Mode::Voting;
         match (self.mode(), mode) {
             (Mode::Voting, Mode::Voting)
             | (Mode::Recovery, Mode::Recovery)
@@ -93,6 +105,7 @@ impl Member {
             // A start that forgot it could not say so to those that wait for it.
             (self.hard_state.committed, self.hard_state.committed_end) = (at.index, at.end);
         }
+        self.is_behind_other = false;
         self.hard_state = HardState { mode, promoted_to: [0; 16], ..self.hard_state };
         out.hard_state = Some(self.hard_state);
     }
@@ -174,6 +187,7 @@ impl Member {
 
     /// As a successor does that its leader asked to campaign.
     fn stand_at_once(&mut self) {
+        assert!(!self.is_behind_other, "one that is marked begins a history");
         if self.hard_state.may_vote && !self.meeting.goes_on(self.now) && self.has_all_persisted() {
             self.leaves_taken_terms();
             let raft = &self.raw.raft;

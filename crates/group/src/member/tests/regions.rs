@@ -8,7 +8,7 @@ mod shipping;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{Mode, Shipment, relayed};
+use crate::{LogSays, Mode, Shipment, relayed};
 use bytes::Bytes;
 use towline_types::SeededRandom;
 
@@ -102,6 +102,31 @@ fn said_live(payload: &[u8]) -> Option<(usize, [u8; 16])> {
     Some((usize::from(*group), history.try_into().ok()?))
 }
 
+/// The newest batch up to this index that says which group is live, and that group.
+fn newest_live(log: &[Batch], upto: u64) -> Option<(&Batch, usize)> {
+    let log = log.get(..usize::try_from(upto).unwrap()).unwrap_or(log);
+    log.iter().rev().find_map(|batch| Some((batch, said_live(&batch.payload)?.0)))
+}
+
+/// What a start makes of a hard state beside a log of which so much is applied.
+fn by_log(node: &Node, group: usize, applied: u64) -> HardState {
+    let kept = node.hard_state;
+    let log = match newest_live(&node.log, applied) {
+        Some((_, live)) if live == group => LogSays::OwnLive,
+        Some(_) => LogSays::OtherLive,
+        None if node.log.is_empty() => LogSays::Empty,
+        None => LogSays::Nothing,
+    };
+    // A disk that was lost begins as configured, and that is kept here.
+    let mode = Mode::at_start(kept.mode, log, kept.mode).unwrap();
+    if mode == kept.mode {
+        return kept;
+    }
+    let at = newest_live(&node.log, applied).unwrap().0.index;
+    let left = at.checked_sub(2).and_then(|place| node.log.get(usize::try_from(place).unwrap()));
+    kept.behind_other(left.map_or(0, |batch| batch.term))
+}
+
 impl Regions {
     /// Group 0 is live, group 1 is in recovery; both have just started.
     pub(super) fn new(seed: u64, size: usize) -> Regions {
@@ -184,6 +209,8 @@ impl Regions {
         if held.has(&node.hard_state) {
             held.applied = node.hard_state.committed;
         }
+        let applied = held.applied.max(node.image);
+        node.hard_state = by_log(node, group, applied);
         node.member = Some(Member::new(options, node.hard_state, held, now));
         node.applied = node.image;
         (node.copy_from, node.leads, node.begins_again) = (None, false, false);
@@ -425,12 +452,29 @@ impl Regions {
             let known = self.truth[seat.0].entry(batch.index).or_insert_with(|| batch.clone());
             assert_eq!(*known, batch, "seed {seed}: {seat:?} applies another batch");
             self.node_mut(seat).applied += 1;
+            if self.must_not_lead(seat, &batch) {
+                let node = self.node_mut(seat);
+                node.hard_state = node.member.as_ref().unwrap().noted();
+                node.begins_again = true;
+                return;
+            }
             if let Some((group, history)) = said_live(&batch.payload) {
                 let mode = if group == seat.0 { Mode::Voting } else { Mode::Recovery };
                 self.input(seat, Input::Become { mode, history, at: batch.place() });
                 return self.apply(seat);
             }
         }
+    }
+
+    /// It has applied the first batch of its term, and what is before says that the other group is
+    /// live: it begins no history, for it is not marked.
+    fn must_not_lead(&self, seat: Seat, first: &Batch) -> bool {
+        let node = self.node(seat);
+        let member = node.member.as_ref().unwrap();
+        let is_led = member.role() == Role::Leader && first.term == member.raw.raft.term;
+        let is_first = is_led && first.payload.is_empty();
+        let live = newest_live(&node.log, first.index).map(|(_, live)| live);
+        is_first && member.mode() == Mode::Voting && live.is_some_and(|live| live != seat.0)
     }
 
     /// Time passes, and all members see that.
