@@ -5,6 +5,7 @@
 //! sections of the hello of a link between regions, by tag
 //!   1  configuration (`region_agreement`)          2, 4  position and checksums (`region_position`)
 //!   3  histories of the log (`towline_types::Histories::to_bytes`)
+//!   5  id of the log: 16
 //! ```
 //!
 //! Sections with other tags are of a later version, and skipped.
@@ -14,6 +15,7 @@
 
 use bytes::Bytes;
 use towline_link::RegionSections;
+use towline_log::LogId;
 use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, RegionLog, Standing};
 
 use crate::region_agreement::RegionAgreement;
@@ -22,6 +24,7 @@ use crate::region_position::{PositionSums, RegionPosition};
 
 const TAG_AGREEMENT: u8 = 1;
 const TAG_HISTORIES: u8 = 3;
+const TAG_LOG: u8 = 5;
 
 /// What an instance says of itself and its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub struct RegionSaid {
     pub sums: PositionSums,
     /// The histories of its log.
     pub histories: Histories,
+    /// The id of its log.
+    pub log_id: LogId,
 }
 
 impl RegionSaid {
@@ -45,6 +50,7 @@ impl RegionSaid {
             (RegionPosition::TAG, Bytes::from(self.position.encode())),
             (TAG_HISTORIES, Bytes::from(self.histories.to_bytes())),
             (PositionSums::TAG, Bytes::from(self.sums.encode())),
+            (TAG_LOG, Bytes::copy_from_slice(&self.log_id.0.to_le_bytes())),
         ]
     }
 
@@ -61,11 +67,13 @@ impl RegionSaid {
         let position = section(RegionPosition::TAG, "position")?;
         let histories = section(TAG_HISTORIES, "histories")?;
         let sums = section(PositionSums::TAG, "checksums")?;
+        let id = section(TAG_LOG, "log")?.first_chunk().ok_or("the id of its log is cut")?;
         Ok(RegionSaid {
             agreement: RegionAgreement::decode(agreement).map_err(|error| error.to_string())?,
             position: RegionPosition::decode(position).ok_or("its position cannot be read")?,
             sums: PositionSums::decode(sums).ok_or("its checksums cannot be read")?,
             histories: Histories::from_bytes(histories).map_err(|error| error.to_string())?,
+            log_id: LogId(u128::from_le_bytes(*id)),
         })
     }
 
@@ -105,6 +113,15 @@ pub fn meet(
     roles(shipping, receiving)?;
     levels(shipping, receiving)?;
     let standing = Standing::of(shipping.log(), receiving.log());
+    if standing != Standing::Empty && shipping.log_id != receiving.log_id {
+        let [live, other] = [shipping, receiving].map(|it| format!("{:032x}", it.log_id.0));
+        let why = format!(
+            "the log of group '{}' ({live}) is not that of group '{}' ({other}): a recovery group \
+             begins with empty folders",
+            shipping.agreement.group, receiving.agreement.group
+        );
+        return Err(MeetingRefusal { why, is_partition: true });
+    }
     match partition(standing, &shipping.agreement.group, &receiving.agreement.group) {
         None => Ok(differences),
         Some(why) => Err(MeetingRefusal { why, is_partition: true }),
@@ -206,7 +223,8 @@ mod tests {
             agreement.levels = FormatLevels { in_force: 3, read: FORMAT_LEVEL };
             let last = BatchPlace { index: end / 10, term: 1, lsn: Lsn(end), end: Lsn(end) };
             let position = RegionPosition { blank: end == 0, last, committed: last };
-            RegionSaid { agreement, position, sums: PositionSums::default(), histories }
+            let (sums, log_id) = (PositionSums::default(), LogId(7));
+            RegionSaid { agreement, position, sums, histories, log_id }
         };
         let live_end = if live.is_empty() { 400 } else { 9_000 };
         [said(west, true, live_end, chain(live)), said(east, false, end, chain(recovery))]
@@ -223,7 +241,7 @@ mod tests {
         let mut sections = live.encode();
         sections.push((99, Bytes::from_static(b"of a later version")));
         assert_eq!(RegionSaid::decode(&sections), Ok(live));
-        for at in 0..4 {
+        for at in 0..5 {
             let mut fewer = sections.clone();
             fewer.remove(at);
             assert!(RegionSaid::decode(&fewer).is_err());
@@ -256,6 +274,16 @@ mod tests {
         ] {
             let (said, is_partition) = refused(&both(end, live, recovery));
             assert!(said.contains(why) && is_partition, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_another_id_is_another_log_unless_it_is_empty() {
+        for (end, is_refused) in [(8_000, true), (0, false)] {
+            let mut groups = both(end, &[1], if end > 0 { &[1] } else { &[] });
+            groups[1].log_id = LogId(8);
+            let met = meet(&groups[0], &groups[1]);
+            assert_eq!(met.is_err_and(|refusal| refusal.is_partition), is_refused);
         }
     }
 

@@ -267,6 +267,7 @@ impl RegionPart {
             position,
             sums,
             histories: self.driver.histories_said(self.host.histories()),
+            log_id: self.driver.log().id(),
         }
     }
 
@@ -275,6 +276,15 @@ impl RegionPart {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
         let differences = meet(shipping, receiving)?;
+        let in_words = |why| MeetingRefusal { why, is_partition: false };
+        if shipping.log_id != receiving.log_id {
+            let live = format!("group '{}'", shipping.agreement.group);
+            return match incoming {
+                // An empty log: it becomes that of the live group.
+                true => self.driver.takes_log_id(&live, shipping.log_id).map_err(in_words),
+                false => Err(in_words(format!("it is to take the log of {live} first"))),
+            };
+        }
         let mut known = self.known.lock();
         known.differences = differences;
         (known.partition, known.trouble, known.needs_copy) = (None, None, false);

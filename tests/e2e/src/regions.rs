@@ -183,6 +183,11 @@ impl Regions {
         &self.sites[group][at]
     }
 
+    /// The same, to be changed.
+    pub fn site_mut(&mut self, group: usize, at: usize) -> &mut Site {
+        &mut self.sites[group][at]
+    }
+
     /// The process of an instance.
     ///
     /// # Errors

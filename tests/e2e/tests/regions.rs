@@ -133,6 +133,11 @@ fn while_the_link_is_cut_the_live_group_goes_on_and_the_backlog_is_shown_and_goe
         (number(&seen, "backlog_bytes") > 1_000_000 && seen["misses_rpo"] == true).then_some(seen)
     })?;
     require!(seen["in_sync"] == false && number(&seen, "backlog_age_us") > 0, "{seen}");
+    let seen = wait::until("the messages at risk", LONG, || {
+        let seen = regions.east_as_seen().ok()?;
+        (number(&seen, "backlog_puts") == 5_000).then_some(seen)
+    })?;
+    require!(number(&seen, "backlog_removals") == 0, "{seen}");
     wait::until_true("the cut is noticed", LONG, || {
         regions.east_as_seen().is_ok_and(|seen| seen["status"] == "disconnected")
     })?;
@@ -147,6 +152,26 @@ fn while_the_link_is_cut_the_live_group_goes_on_and_the_backlog_is_shown_and_goe
         require!(log.contains(id), "no {id} in\n{log}");
     }
     let mut regions = regions;
+    regions.stop_all()?;
+    logs_are_one(&regions, 1)
+}
+
+#[test]
+fn a_queue_manager_that_was_in_no_group_is_followed_with_all_that_it_has() -> Try {
+    let mut regions = Regions::plan(&of(1))?;
+    let config = std::mem::replace(&mut regions.site_mut(WEST, 0).config, SMALL.into());
+    regions.start(WEST, 0)?;
+    put(&regions, 0, 100, "alone")?;
+    regions.stop(WEST, 0)?;
+    regions.site_mut(WEST, 0).config = config;
+    regions.start(EAST, 0)?;
+    regions.start(WEST, 0)?;
+    put(&regions, 0, 100, "followed")?;
+    regions.until_towed()?;
+    let said = regions.site(WEST, 0).runs(&["status", "--groups"], 0)?;
+    require!(said.contains("EAST                 recovery  yes      yes"), "{said}");
+    let seen = regions.east_as_seen()?;
+    require!(number(&seen, "backlog_puts") == 0 && number(&seen, "rebases") == 0, "{seen}");
     regions.stop_all()?;
     logs_are_one(&regions, 1)
 }

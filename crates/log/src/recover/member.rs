@@ -166,8 +166,8 @@ impl Recovery {
     }
 
     /// The same with the batches before them, as far back as headers lead that are there: what an
-    /// image covers may be wanted by another instance. Their content is checked when it is read. At
-    /// most 64 MiB are read for that.
+    /// image covers may be wanted by another instance, or by another region, which has nothing yet.
+    /// Their content is checked when it is read. At most 64 MiB are read for that.
     ///
     /// # Panics
     /// As [`Recovery::places`].
@@ -181,9 +181,14 @@ impl Recovery {
         let earlier = earlier::earlier(self.disk.as_ref(), log, first, *known);
         let Some((oldest, others)) = earlier.split_first() else { return places };
         let BatchPlaces { base, batches } = places;
+        // Nothing lies before the first batch of a log.
+        let (before, others) = match oldest.index {
+            1 => (BatchPlace::default(), &earlier[..]),
+            _ => (oldest.place(), others),
+        };
         let others = others.iter().map(KnownBatch::place);
         let batches = others.chain([base]).chain(batches).collect();
-        BatchPlaces { base: oldest.place(), batches }
+        BatchPlaces { base: before, batches }
     }
 
     /// Starts the log *following*: it takes batches by [`Log::receive`] alone, until [`Log::lead`].

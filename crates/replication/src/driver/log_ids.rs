@@ -58,12 +58,15 @@ impl Driver {
             (true, true) if (theirs == now, theirs.0) > (ours == now, ours.0) => {
                 Err(format!("'{name}' is to take the log of '{this}' first"))
             }
-            (true, _) => self.takes_log_id(peer, theirs),
+            (true, _) => self.takes_log_id(name, theirs),
         }
     }
 
-    /// The log is made anew with this id by the next start.
-    fn takes_log_id(&self, peer: Peer, id: LogId) -> Result<(), String> {
+    /// The log, which is empty, is made anew with this id, of the log of `from`, by the next start.
+    ///
+    /// # Errors
+    /// Always: it takes part in nothing before that, or has another log.
+    pub(crate) fn takes_log_id(&self, from: &str, id: LogId) -> Result<(), String> {
         let mut core = self.core.lock();
         if !matches!(core.lifecycle, Lifecycle::Following) || core.member.last().index > 0 {
             return Err("it has another log".into());
@@ -77,7 +80,7 @@ impl Driver {
             let error = LogError::io("make an empty log anew", "log-id", error);
             Listener::failed(self, &error);
         }
-        say(&GROUP_LOG_ID_TAKEN, &[self.name(peer), &format!("{:032x}", id.0)]);
+        say(&GROUP_LOG_ID_TAKEN, &[from, &format!("{:032x}", id.0)]);
         self.ends(&mut core, EndReason::TakesLogId);
         Err("it re-executes itself: its empty log gets another id".into())
     }

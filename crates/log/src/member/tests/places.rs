@@ -170,7 +170,7 @@ fn a_flipped_bit_of_a_term_before_the_image_is_not_believed() {
         recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
         assert_eq!(recovery.places().base, batches[25].place());
         let crate::BatchPlaces { base, batches } = recovery.places_from_earlier();
-        std::iter::once(base).chain(batches).collect::<Vec<_>>()
+        all_of(base, batches)
     };
     assert_eq!(known(&MemoryDisk::with_files(files.clone())), wanted);
     // Of the term, and of the length in blocks.
@@ -193,7 +193,13 @@ fn before_the_image(memory: &MemoryDisk, options: Options) -> Vec<BatchPlace> {
     recovery.keep_places();
     recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
     let crate::BatchPlaces { base, batches } = recovery.places_from_earlier();
-    std::iter::once(base).chain(batches).collect()
+    all_of(base, batches)
+}
+
+/// The base with the others, unless it is none: then the log is known from its first batch on.
+fn all_of(base: BatchPlace, batches: Vec<BatchPlace>) -> Vec<BatchPlace> {
+    assert!(base.index > 0 || batches.first().is_some_and(|first| first.index == 1));
+    std::iter::once(base).filter(|base| base.index > 0).chain(batches).collect()
 }
 
 /// Nothing shows where a batch ends in its last block but its own header. A replica that lags needs
