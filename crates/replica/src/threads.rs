@@ -65,16 +65,26 @@ pub fn start(
 
 /// Starts the tasks of an active instance that its part in the group needs.
 pub fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
+    watch_retention(tasks, config, opened);
+    tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
+}
+
+/// Starts the tasks of an instance in recovery: to it the live group may ship, and then it gives
+/// the others what they lack.
+pub fn serve_as_recovery(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
+    watch_retention(tasks, config, opened);
+}
+
+fn watch_retention(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
     let reserve_bytes = config.log.reserve_bytes;
     let percent_full =
         move |stats: &Stats| housekeeping::percent_full(stats.bytes_in_use, stats, reserve_bytes);
-    let of_door = Arc::clone(opened);
-    let reclaim = move || match of_door.door() {
-        Some(door) => of_door.images.reclaim(door.as_ref()),
-        None => Ok(()),
+    let of_images = Arc::clone(opened);
+    let reclaim = move || match of_images.door() {
+        Some(door) => of_images.images.reclaim(door.as_ref()),
+        None => of_images.images.reclaim(of_images.replica.as_ref()),
     };
     tasks.spawn(retention_watch::watch(Arc::clone(&opened.driver), percent_full, reclaim));
-    tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
 }
 
 /// Gets a full copy on a thread of its own, once; `done` hears whether it came. This instance takes

@@ -216,7 +216,7 @@ impl Receiving {
         // While the member does not take what came first, more of the same is no news.
         state.has_news = match state.arrivals.front() {
             None => false,
-            Some(Arrival::Frame(..)) => !is_held,
+            Some(Arrival::Frame(..)) => !is_held || arrival.is_some(),
             Some(Arrival::Opened(..) | Arrival::Closed) => true,
         };
         if let Some(Arrival::Frame(body, _)) = &arrival {

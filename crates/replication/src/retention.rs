@@ -226,6 +226,18 @@ impl Retention {
         }
     }
 
+    /// This instance sends its log to no other one any more: what it holds for copies that arrived,
+    /// and for others that lag, is let go.
+    pub(crate) fn let_go(&self) {
+        self.all.lock().retain(|_, held| {
+            let is_on_its_way = held.stage == RetentionStage::CopyRetention;
+            if !is_on_its_way {
+                held.hold.let_go();
+            }
+            is_on_its_way
+        });
+    }
+
     /// Judges each hold; true when log was released because free space is needed now.
     pub(crate) fn look(&self, inputs: &RetentionInputs<'_>) -> bool {
         let RetentionInputs { log, group, .. } = *inputs;

@@ -1,4 +1,5 @@
-//! Holds log for the other instances while this one is active, and lets it go when it is due.
+//! Holds log for the other instances while this one is active, or relays what another region ships,
+//! and lets it go when it is due.
 //!
 //! Not here: for which instance, and how long (`retention`).
 
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
+use towline_group::Mode;
 use towline_log::{LogError, Stats};
 
 use towline_os::task::{MissedTickBehavior, interval, spawn_blocking};
@@ -43,6 +45,10 @@ pub async fn watch(
 /// True when log was let go that is wanted now.
 fn look(driver: &Driver, percent_full: &dyn Fn(&Stats) -> u64) -> bool {
     let group = driver.group();
+    if driver.mode() == Mode::Recovery && !driver.relays() {
+        driver.retention().let_go();
+        return false;
+    }
     driver.retention().look(&RetentionInputs {
         log: driver.log(),
         group: &group,

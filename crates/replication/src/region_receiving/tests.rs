@@ -197,6 +197,7 @@ fn a_gap_and_another_log_are_refused_and_nothing_more_of_that_link_counts() {
     rig.until("a refusal", || link.refusals() == [Refusal::Gap { index: 2 }]);
     rig.arrives(&link, rig.frame(rig.place(1), vec![rig.batch(2, 0)]));
     rig.receiving.closed(link.id());
+    rig.until("what came first", || rig.driver.committed_end() == rig.place(1).end);
     // The next one goes on, and has another batch.
     let next = TestLink::of(2);
     rig.opens(&next);
@@ -223,7 +224,7 @@ fn without_a_majority_nothing_is_taken_and_the_link_reads_no_more_when_much_wait
     rig.opens(&link);
     // Of a timeline in which this group is not yet: a majority must enter it first.
     let term = 1 << 22;
-    let body = rig.frame(rig.place(0), vec![Batch { term, ..rig.batch(1, 3_000_000) }]);
+    let body = rig.frame(rig.place(4), vec![Batch { term, ..rig.batch(5, 3_000_000) }]);
     rig.arrives(&link, body.clone());
     rig.until("it is given to the member", || rig.driver.relays());
     let intakes = [0, 1, 2].map(|_| rig.arrives(&link, body.clone()));

@@ -198,7 +198,9 @@ async fn serve(
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     let follows = region::says_it_follows(args, (group, driver), reexec::ready_was_printed());
-    if !driver.is_alone() && !follows {
+    if follows {
+        threads::serve_as_recovery(&mut tasks, config, opened);
+    } else if !driver.is_alone() {
         await_group(args, group, needed(opened), reexec::ready_was_printed());
     }
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
