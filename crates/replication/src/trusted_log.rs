@@ -293,6 +293,7 @@ mod tests {
         mode: towline_group::Mode::Voting,
         promoted_to: [0; 16],
         left_term: 0,
+        led_term: 0,
     };
 
     #[test]

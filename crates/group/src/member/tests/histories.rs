@@ -3,7 +3,7 @@
 
 use super::regions::{Regions, live_payload};
 use super::*;
-use crate::Mode;
+use crate::{Mode, may_begin_behind};
 
 /// One random thing happens.
 fn step(regions: &mut Regions, is_relayed: bool) {
@@ -52,10 +52,25 @@ fn run(regions: &mut Regions, steps: u64) {
     }
 }
 
+/// The name of a history that begins behind what a member knows.
 fn history_id(regions: &mut Regions) -> [u8; 16] {
     let mut id = [0; 16];
-    regions.random.fill(&mut id);
-    id
+    loop {
+        regions.random.fill(&mut id);
+        if regions.newest_terms().iter().all(|term| may_begin_behind(*term, &id)) {
+            return id;
+        }
+    }
+}
+
+/// A group that is live has no leader for long: a disk was lost before all knew that it is live, and
+/// those that have the log are no majority of those that vote. An operator promotes it again, which
+/// marks them all, and loses nothing: what was acknowledged is on one that votes for none that has
+/// less.
+fn is_promoted_again(regions: &mut Regions, history: [u8; 16]) {
+    for at in 0..regions.seats().len() / 2 {
+        regions.input((regions.live, at), Input::Promote { history, stands: true });
+    }
 }
 
 /// The live group hands over: its last batch says so.
@@ -63,8 +78,15 @@ fn switch(regions: &mut Regions) {
     let old = regions.live;
     let new = 1 - old;
     let until = regions.now + Duration::from_secs(100);
+    let mut patience = regions.now + Duration::from_secs(30);
+    let again = history_id(regions);
     while regions.leader(old).is_none() {
         assert!(regions.now < until, "seed {}: no leader", regions.seed);
+        if regions.now > patience {
+            // Also those that did not run when it was said before.
+            patience = regions.now + Duration::from_secs(5);
+            is_promoted_again(regions, again);
+        }
         step(regions, true);
         regions.meet_all();
     }
@@ -183,6 +205,11 @@ fn history(seed: u64) {
     regions.calm(Duration::from_millis(100));
     regions.ship_to(to);
     regions.calm(Duration::from_secs(6));
+    if regions.leader(regions.live).is_none() {
+        let again = history_id(&mut regions);
+        is_promoted_again(&mut regions, again);
+        regions.calm(Duration::from_secs(6));
+    }
     regions.decide(None);
     regions.calm(Duration::from_secs(3));
     regions.check_caught_up();

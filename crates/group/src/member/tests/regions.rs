@@ -284,6 +284,12 @@ impl Regions {
         }
     }
 
+    /// The newest term of each member, also of those that do not run.
+    pub(super) fn newest_terms(&self) -> Vec<u64> {
+        let all = self.seats().into_iter();
+        all.map(|seat| self.node(seat).hard_state.term).collect()
+    }
+
     pub(super) fn leader(&self, group: usize) -> Option<usize> {
         let leads = |at: &usize| {
             self.node((group, *at)).member.as_ref().is_some_and(|member| {
