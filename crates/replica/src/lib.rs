@@ -1,9 +1,10 @@
 //! An instance of a group from its data folder to its door: a replica first, active when the group
 //! elects it.
 //!
-//! Reading order: [`open`] (from a folder to a replica; `role_at_start`: in which part), [`replica`] (applies what is committed),
-//! [`threads`] (what runs from the start on), `copy_source` and `adapters` (what its part in the
-//! group gets from here), [`active`] (the group elected it: it opens its door).
+//! Reading order: [`open`] (from a folder to a replica; `role_at_start`: in which part),
+//! [`replica`] (applies what is committed), [`threads`] (what runs from the start on),
+//! `copy_source` and `adapters` (what its part in the group gets from here), [`active`] (the group
+//! elected it: it opens its door).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
 //! connections between instances (`towline_link`), what a process does when this one cannot go on

@@ -227,9 +227,9 @@ impl Member {
         }
     }
 
-    /// Whether what comes from outside in this term may be that of a live group although this member
-    /// followed a leader of its own group: only behind a further promotion. The old live group may
-    /// have had one that this group has not heard of, beside its own.
+    /// Whether what comes from outside in this term may be that of a live group although this
+    /// member followed a leader of its own group: only behind a further promotion. The old live
+    /// group may have had one that this group has not heard of, beside its own.
     fn is_not_led_beside(&self, term: u64) -> bool {
         let led_term = self.hard_state.led_term;
         led_term == 0 || era_of(term) > era_of(led_term)
