@@ -495,8 +495,8 @@ fn what_an_instance_would_show_another_region_is_part_of_the_check_of_its_group(
         towline(&arguments).assert()
     };
     let said = text(&check("", &[]).success());
-    let line = "other region: group 'X' at 127.0.0.2:5800; its link comes in at 127.0.0.1:97; this \
-                group begins as live; cipher suites any; certificate valid until";
+    let line = "other region: group 'X' at 127.0.0.2:5800; its link comes in at 127.0.0.1:97; \
+                role of an empty log: live; cipher suites any; certificate valid until";
     assert!(said.contains(line), "{said}");
     let document = text(&check("role = \"recovery\"\n", &["--json"]).success());
     let document: Value = serde_json::from_str(&document).unwrap();

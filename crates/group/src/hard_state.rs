@@ -14,6 +14,7 @@
 //!   40  8  position of that batch's end
 //!   48 12  zero; promoting: the other bytes of that history
 //!   48  8  recovery: the term in which it voted last, or could have
+//!   56  4  recovery: the newest term of a leader of its own group whose batches it took
 //!   60  4  CRC-32C of bytes 0..60
 //! ```
 //!
@@ -60,6 +61,9 @@ pub struct HardState {
     /// In recovery, the newest term of the time when this group was live; 0: it never was. Leaders
     /// of that timeline, and of older ones, are none any more.
     pub left_term: u64,
+    /// In recovery, the newest term of a leader of its own group from which it took batches, at
+    /// most 2^32 - 1: the others were promoted. They need not have been committed.
+    pub led_term: u64,
 }
 
 impl HardState {
@@ -100,6 +104,7 @@ impl HardState {
             mode: Mode::Recovery,
             promoted_to: [0; 16],
             left_term: self.term.max(self.left_term),
+            led_term: 0,
         }
     }
 
@@ -108,7 +113,7 @@ impl HardState {
     /// time when this group was live; 0: it never was, or that is not known any more.
     #[must_use]
     pub fn behind_other(self, left_term: u64) -> HardState {
-        HardState { mode: Mode::Recovery, promoted_to: [0; 16], left_term, ..self }
+        HardState { mode: Mode::Recovery, promoted_to: [0; 16], left_term, led_term: 0, ..self }
     }
 
     /// The format version in which it is kept.
@@ -125,9 +130,12 @@ impl HardState {
     pub fn encode(&self) -> [u8; HardState::BYTES] {
         let mut bytes = [0; HardState::BYTES];
         let (first, others) = self.promoted_to.split_at(4);
-        let left_term = self.left_term.to_le_bytes();
+        let led_term = u32::try_from(self.led_term).unwrap_or(u32::MAX);
+        let mut terms = [0; 12];
+        put(&mut terms, 0, &self.left_term.to_le_bytes());
+        put(&mut terms, 8, &led_term.to_le_bytes());
         let more: &[u8] = match self.mode {
-            Mode::Recovery => &left_term,
+            Mode::Recovery => &terms,
             Mode::Voting | Mode::Promoting => others,
         };
         let fields: [(usize, &[u8]); 10] = [
@@ -171,10 +179,13 @@ impl HardState {
         let [flags] = take::<1>(bytes, 11)?;
         let mode = if version == VERSION { Mode::of_number(flags >> 1)? } else { Mode::Voting };
         let mut promoted_to = [0; 16];
-        let mut left_term = 0;
+        let (mut left_term, mut led_term) = (0, 0);
         match mode {
             Mode::Voting => {}
-            Mode::Recovery => left_term = u64::from_le_bytes(take(bytes, 48)?),
+            Mode::Recovery => {
+                left_term = u64::from_le_bytes(take(bytes, 48)?);
+                led_term = u64::from(u32::from_le_bytes(take(bytes, 56)?));
+            }
             Mode::Promoting => {
                 let (first, others) = promoted_to.split_at_mut(4);
                 first.copy_from_slice(&take::<4>(bytes, 12)?);
@@ -191,6 +202,7 @@ impl HardState {
             mode,
             promoted_to,
             left_term,
+            led_term,
         })
     }
 }
@@ -227,6 +239,7 @@ mod tests {
             mode: Mode::Voting,
             promoted_to: [0; 16],
             left_term: 0,
+            led_term: 0,
         }
     }
 
@@ -268,13 +281,14 @@ mod tests {
     #[test]
     fn a_mode_is_kept_and_one_that_votes_is_kept_as_before() {
         let history = *b"sixteen bytes of";
-        for (mode, promoted_to, left_term) in [
-            (Mode::Voting, [0; 16], 0),
-            (Mode::Recovery, [0; 16], 1 << 24),
-            (Mode::Promoting, history, 0),
+        for (mode, promoted_to, [left_term, led_term]) in [
+            (Mode::Voting, [0; 16], [0; 2]),
+            (Mode::Recovery, [0; 16], [1 << 24, (1 << 32) - 1]),
+            (Mode::Promoting, history, [0; 2]),
         ] {
             for knows_term in [false, true] {
-                let hard_state = HardState { mode, promoted_to, left_term, knows_term, ..state() };
+                let terms = HardState { left_term, led_term, ..state() };
+                let hard_state = HardState { mode, promoted_to, knows_term, ..terms };
                 let bytes = hard_state.encode();
                 assert_eq!(HardState::decode(&bytes), Some(hard_state));
                 assert_eq!(bytes[8], if mode == Mode::Voting { 2 } else { 3 }, "{mode:?}");

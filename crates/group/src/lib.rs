@@ -34,4 +34,5 @@ pub use mode::{LogSays, Mode, UnknownMode};
 pub use progress::{PeerProgress, Progress};
 pub use shipped::{Shipment, ShipmentRefusal, ShippedAnswer};
 pub use starts::{Start, Starts, StartsChange};
+pub use timeline::may_begin_behind;
 pub use wire::{Message, WireError};

@@ -26,6 +26,9 @@
 //! promoted to different histories behind one term are kept apart before that, by the comparison of
 //! histories in the hello between regions; the mark is for what passes that by mistake.
 //!
+//! Nine bits do not tell all histories apart: whoever draws the name of one draws again if its mark
+//! is that of the newest term ([`may_begin_behind`]).
+//!
 //! Not here: when a timeline begins (`member::promotion`).
 
 /// Bits of elections in one timeline.
@@ -53,6 +56,13 @@ fn mark_of(history: &[u8; 16]) -> u64 {
 /// Whether a term is of the timeline that began with this history.
 pub(crate) fn is_of(term: u64, history: &[u8; 16]) -> bool {
     timeline_of(term) & ((1 << MARK_BITS) - 1) == mark_of(history) && era_of(term) > 0
+}
+
+/// Whether a history may begin behind the timeline of a term: its mark is another one. A name that
+/// has the same one, as one of 512 has, is drawn again: the timelines of both would be one.
+#[must_use]
+pub fn may_begin_behind(term: u64, history: &[u8; 16]) -> bool {
+    !is_of(term, history)
 }
 
 /// The term behind which the elections of a new history begin: above `newest`.

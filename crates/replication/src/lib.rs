@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
 //! [`incarnation`] (what outlives the process beside the log, and for which log), [`log_identity`]
-//! (whose log it is), [`trusted_log`]
+//! (of which group), [`trusted_log`]
 //! (how far a start believes both), [`membership`], [`lifecycle`], [`driver`] (the member,
 //! stepped), [`ticker`], [`inbox`] (what comes over the links); [`hand_over`] and [`preferred`]
 //! (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and [`disk_probe`] (disks

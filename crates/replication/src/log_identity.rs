@@ -3,7 +3,7 @@
 //! The id of a log is in its extents, images and checks. The groups of two regions hold the same
 //! log, so a new one gets an id of the queue manager's name alone ([`crate::membership::log_id`]);
 //! one that was made otherwise (by an earlier version, or in no group) keeps its id, and an
-//! instance with an empty log takes that of the others. So an id does not say whose a log is. Two
+//! instance with an empty log takes that of the others. So an id does not name a group. Two
 //! files in the log folder do, beside `incarnation`, each written whole:
 //!
 //! ```text

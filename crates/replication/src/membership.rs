@@ -57,8 +57,8 @@ pub fn options(group: &GroupConfig, this: Peer, seed: u64) -> Options {
 }
 
 /// The id of a new log: the same on all instances without a question, because their batches are the
-/// same too; also on those of the other region, so that the group's name is no part of it. Whose a
-/// log is stands beside it (`log_identity`).
+/// same too; also on those of the other region, so that the group's name is no part of it. Which
+/// group a log belongs to stands beside it (`log_identity`).
 #[must_use]
 pub fn log_id(queue_manager: &str) -> LogId {
     id_of(queue_manager.bytes())

@@ -14,6 +14,7 @@ use towline_group::{HardState, RecoveredLog};
 use crate::agreement::of_process_before;
 use crate::hard_state_file::HardStateFile;
 use crate::incarnation;
+use crate::log_identity;
 use crate::membership::Membership;
 use towline_logging::log as say;
 
@@ -94,7 +95,9 @@ impl KeptPromises {
         let hard_state = of_process_before(kept.map_or_else(lost, Ok)?);
         let owner = hard_state_file.owner()?;
         // Two others may have gone on without it.
-        let had_others = hard_state_file.members_count()?.is_some_and(|count| count > 1);
+        let noted = log_identity::owner(data)?.map(|owner| owner.members_count);
+        let kept_count = hard_state_file.members_count()?;
+        let had_others = kept_count.or(noted).is_some_and(|count| count > 1);
         let is_ours = owner.is_none_or(|owner| owner == membership.member)
             && !(membership.is_alone() && had_others);
         let is_own = is_ours && incarnation::is_own(data, hard_state_file.mark()?)?;
@@ -110,7 +113,8 @@ impl KeptPromises {
         let last = recovered.last();
         let has_noted = recovered.has(&hard_state);
         let never_promised = (last.index, hard_state.term, hard_state.committed) == (0, 0, 0);
-        if never_promised || (self.is_lost && has_noted) {
+        // Not where the log was that of one of three: the others may know, and have, more.
+        if never_promised || (self.is_lost && self.is_ours && has_noted) {
             return HardState { may_vote: true, knows_term: true, ..hard_state };
         }
         if self.is_own && has_noted && hard_state.may_vote {
@@ -293,6 +297,7 @@ mod tests {
         mode: towline_group::Mode::Voting,
         promoted_to: [0; 16],
         left_term: 0,
+        led_term: 0,
     };
 
     #[test]
@@ -339,6 +344,13 @@ mod tests {
         assert!(begins(data, 0, 0).may_vote, "it never met the others");
         kept(data, &VOTING, 3);
         assert!(!begins(data, 9, 7).may_vote, "the two others may have gone on");
+        // Nor when that is only noted with the log.
+        std::fs::remove_file(data.join("group-state")).unwrap();
+        assert!(begins(data, 9, 7).may_vote, "nothing says that there were others");
+        log_identity::note_owner(data, "G", 3, true).unwrap();
+        assert!(!begins(data, 9, 7).may_vote);
+        kept(data, &HardState::default(), 1);
+        assert!(!begins(data, 9, 7).may_vote, "no start gives a vote that another one took");
         // A version that did not say how many there were had three.
         let folder = folder_with_log();
         HardStateFile::of(folder.path()).write(&VOTING).unwrap();

@@ -26,6 +26,22 @@ pub struct HardStateReport {
     pub is_of_this_log: bool,
     /// Index of a batch that was known to be committed.
     pub committed: u64,
+    /// Members of the group that it was kept in.
+    pub members_count: usize,
+    /// Position of its member among them, ordered by name; `None`: it is not known.
+    pub position: Option<usize>,
+}
+
+impl HardStateReport {
+    /// Whether the member at `position` of a group of `members_count` has a vote with this, as its
+    /// next start judges it: that of another member is none, nor, in a group of one, that of one of
+    /// several.
+    #[must_use]
+    pub fn votes_as(&self, position: Option<usize>, members_count: usize) -> bool {
+        let is_of_member = self.position.is_none() || self.position == position;
+        let had_others = members_count == 1 && self.members_count > 1;
+        self.may_vote && self.is_of_this_log && is_of_member && !had_others
+    }
 }
 
 /// The hard state in a data folder; `None` when there is none that is whole: then it does not
@@ -37,11 +53,15 @@ pub fn hard_state(data: &Path) -> std::io::Result<Option<HardStateReport>> {
     let hard_state_file = HardStateFile::of(data);
     hard_state_file.refuse_later_version()?;
     let is_of_this_log = incarnation::is_own(data, hard_state_file.mark()?)?;
+    let position = instance_position(data)?;
+    let members_count = hard_state_file.members_count()?.unwrap_or_default();
     let state = |HardState { term, may_vote, committed, .. }| HardStateReport {
         term,
         may_vote,
         is_of_this_log,
         committed,
+        members_count,
+        position,
     };
     Ok(hard_state_file.read()?.map(state))
 }
@@ -174,10 +194,32 @@ mod tests {
         force_vote(data, 8, 3, 71).unwrap();
         let state = hard_state(data).unwrap().unwrap();
         let term = 8 + FORGOTTEN_TERMS;
-        let forced = HardStateReport { term, may_vote: true, is_of_this_log: true, committed: 0 };
+        let forced = HardStateReport {
+            term,
+            may_vote: true,
+            is_of_this_log: true,
+            committed: 0,
+            members_count: 3,
+            position: None,
+        };
         assert_eq!(state, forced);
         force_vote(data, 3, 3, 72).unwrap();
         assert_eq!(hard_state(data).unwrap().unwrap(), forced, "a term never goes down");
+    }
+
+    #[test]
+    fn a_vote_of_one_of_three_is_none_of_a_group_of_one_before_it_is_forced() {
+        let promised =
+            HardState { term: 5, may_vote: true, knows_term: true, ..HardState::default() };
+        let folder = with_state(&promised);
+        let votes = |position, count| {
+            let state = hard_state(folder.path()).unwrap().unwrap();
+            state.votes_as(Some(position), count)
+        };
+        assert!(votes(0, 3) && !votes(0, 1), "the two others may have gone on");
+        assert!(!votes(1, 3), "it is that of the first one");
+        force_vote(folder.path(), 5, 1, 71).unwrap();
+        assert!(votes(0, 1) && votes(0, 3));
     }
 
     #[test]

@@ -267,6 +267,12 @@ fn a_group_of_one_grows_to_three_by_a_forced_vote_and_one_of_three_serves_nobody
     let of_three = group.site(0).config.clone();
     let second = of_three.find("\n[[group.member]]\nname = \"b\"").ok_or("no second member")?;
     let of_one = of_three[..second].to_owned();
+    // First in no group: its log has an id of its own.
+    let before = of_three.find("[group]").ok_or("no group")?;
+    group.site_mut(0).config = of_three[..before].to_owned();
+    let daemon = group.site(0).start()?;
+    put(group.site(0), "of none")?;
+    daemon.stop()?;
     group.site_mut(0).config.clone_from(&of_one);
     group.start(0)?;
     put(group.site(0), "of one")?;
@@ -292,22 +298,40 @@ fn a_group_of_one_grows_to_three_by_a_forced_vote_and_one_of_three_serves_nobody
     group.site(1).runs(&["instance", "force-vote", "--config", &config, "--yes"], 0)?;
     group.start(1)?;
     require!(group.until_whole()? == 0, "{}", group.explained("another one is active"));
-    let got = group.site(2).runs(&["get", "Q", "--url", &group.url(2)], 0)?;
-    require!(got == "of one\n", "{got:?}");
+    let got = group.site(2).runs(&["get", "Q", "--all", "--url", &group.url(2)], 0)?;
+    require!(got == "of none\nof one\n", "{got:?}");
 
+    put(group.site(0), "of three")?;
     for instance in THREE {
         group.kill(instance)?;
     }
+    let as_of_three = group.site(0).scratch().join("as-of-three");
+    copy_folder(&group.site(0).data, &as_of_three)?;
     group.site_mut(0).config = of_one;
-    let log = fs::File::create(group.site(0).scratch().join("alone.err"))?;
     let printed = group.site(0).scratch().join("alone.err");
+    let log = fs::File::create(&printed)?;
     let mut command = group.site(0).command()?;
-    let _alone = Killed(command.stderr(log).stdout(std::process::Stdio::null()).spawn()?);
+    let alone = Killed(command.stderr(log).stdout(std::process::Stdio::null()).spawn()?);
     wait::until_true("TWL4232E", LIMIT, || {
         fs::read_to_string(&printed).unwrap_or_default().contains("TWL4232E")
     })?;
     let status = group.status(0);
     let serves = status.is_ok_and(|status| status["serving"] == true);
     require!(!serves, "it serves although the two others may have gone on");
+    drop(alone);
+
+    // The word of an operator, also without a start with this configuration before.
+    let site = group.site(0);
+    let config = site.scratch().join("towline.toml").display().to_string();
+    for folder_before in [None, Some(&as_of_three)] {
+        if let Some(before) = folder_before {
+            fs::remove_dir_all(&site.data)?;
+            copy_folder(before, &site.data)?;
+        }
+        site.runs(&["instance", "force-vote", "--config", &config, "--yes"], 0)?;
+        let daemon = site.start()?;
+        require!(site.runs(&["browse", "Q"], 0)?.contains("of three"), "it is lost");
+        daemon.stop()?;
+    }
     Ok(())
 }

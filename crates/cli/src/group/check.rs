@@ -109,7 +109,7 @@ fn of_region(
     }
     let (begins_as, ciphers) = (group.role.name(), group.region_ciphers.name());
     let text = format!(
-        "other region: group '{}' at {}; its link comes in at {own}; this group begins as {begins_as}; \
+        "other region: group '{}' at {}; its link comes in at {own}; role of an empty log: {begins_as}; \
          cipher suites {ciphers}; certificate valid until {valid_until}",
         other.name,
         other.addresses.join(", ")

@@ -25,6 +25,8 @@ const ANSWERS_MAX: Duration = Duration::from_secs(10);
 /// What is known of the instance itself.
 struct Own {
     state: Option<HardStateReport>,
+    /// Whether it has its vote, as the next start with this configuration judges it.
+    may_vote: bool,
     /// Index and term of the last batch.
     last: (u64, u64),
 }
@@ -37,8 +39,8 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     stopped.log_is_there("has no log; start the instance once without one")?;
     can_ask(arguments.yes)?;
     let lock = stopped.lock()?;
-    let own = Own::read(data, &stopped.log())?;
-    if own.state.is_some_and(|state| state.may_vote && state.is_of_this_log) {
+    let own = Own::read(data, &stopped)?;
+    if own.may_vote {
         return Err(Failure::Failed(format!("Instance {name} has its vote: nothing was changed")));
     }
     let is_alone = stopped.members_count() == 1;
@@ -81,8 +83,11 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
 }
 
 impl Own {
-    fn read(data: &Path, log: &Path) -> Result<Own, Failure> {
+    fn read(data: &Path, stopped: &StoppedInstance<'_>) -> Result<Own, Failure> {
+        let log = &stopped.log();
         let state = hard_state(data).map_err(|error| Failure::about(data.display(), error))?;
+        let (position, members_count) = (stopped.position(), stopped.members_count());
+        let may_vote = state.is_some_and(|state| state.votes_as(position, members_count));
         let mut last = (0, 0);
         let show = &mut |item: Item<'_>| {
             if let Item::Batch { index, term, .. } = item {
@@ -91,7 +96,7 @@ impl Own {
         };
         offline::dump(log, Filter::default(), show)
             .map_err(|error| Failure::about(log.display(), error))?;
-        Ok(Own { state, last })
+        Ok(Own { state, may_vote, last })
     }
 
     /// Index of a batch that was known to be committed.
@@ -102,7 +107,7 @@ impl Own {
     fn stand(&self) -> Stand {
         Stand {
             term: self.state.map_or(0, |state| state.term),
-            may_vote: self.state.is_some_and(|state| state.may_vote && state.is_of_this_log),
+            may_vote: self.may_vote,
             last_index: self.last.0,
             last_term: self.last.1,
             committed: self.committed(),
@@ -174,9 +179,15 @@ mod tests {
 
     #[test]
     fn the_table_names_the_longest_log_and_what_is_known_to_be_in_none() {
-        let state =
-            HardStateReport { term: 4, may_vote: false, is_of_this_log: true, committed: 30 };
-        let own = Own { state: Some(state), last: (12, 3) };
+        let state = HardStateReport {
+            term: 4,
+            may_vote: false,
+            is_of_this_log: true,
+            committed: 30,
+            members_count: 3,
+            position: Some(0),
+        };
+        let own = Own { state: Some(state), may_vote: false, last: (12, 3) };
         let silent = Answer { instance: "c".into(), told: Err("connection refused".into()) };
         let lines = table("a", &own, &[told("b", "", 20, 18), silent]).join("\n");
         for wanted in [

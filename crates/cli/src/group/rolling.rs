@@ -254,7 +254,8 @@ impl Roll<'_> {
         // Another instance may have become active since we looked first.
         let before = held.group()?;
         let has_others = before.instances.len() > 1;
-        // The only instance restarts as it is: its clients wait until it is back.
+        // The only instance restarts as it is: its clients are disconnected, and those that connect
+        // wait until it is back.
         let switched_to = if before.role == GroupRole::Active && has_others {
             bar.set_message(format!("{name}: switching"));
             // Asked of a replica the answer outlives the end of the active.

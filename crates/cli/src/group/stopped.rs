@@ -47,6 +47,11 @@ impl StoppedInstance<'_> {
         }
     }
 
+    /// Its position among the instances of its group, ordered by name.
+    pub(super) fn position(&self) -> Option<usize> {
+        self.group.position(&self.instance)
+    }
+
     /// How many instances its group has.
     pub(super) fn members_count(&self) -> usize {
         self.group.member.len()

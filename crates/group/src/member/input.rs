@@ -149,8 +149,11 @@ impl Member {
         if let Some(session) = relayed {
             return self.hear_relayed(session, inner, out);
         }
-        if self.mode() == Mode::Recovery && !self.takes_in_recovery(&inner) {
-            return;
+        if self.mode() == Mode::Recovery {
+            if !self.takes_in_recovery(&inner) {
+                return;
+            }
+            self.is_led(&inner, out);
         }
         match inner.msg_type {
             MessageType::MsgRequestVote

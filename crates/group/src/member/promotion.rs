@@ -14,8 +14,8 @@
 //! older timeline than what the new live group decides, and are cut off by that; where such a batch
 //! was committed in the old group, the process restarts without knowing so.
 //!
-//! A member that lost its disk meanwhile is not marked. It gets its vote back, and its log says that
-//! the other group is live: it gives its vote, and does not stand, for as one that is not marked it
+//! A member that lost its disk meanwhile is not marked. It gets its vote back, and its log says
+//! that the other group is live: it gives its vote, and does not stand, for as one that is not marked it
 //! would begin no history. One that is elected before it has applied that much restarts, and what
 //! its log says is its mode then ([`Mode::at_start`]).
 //!
@@ -64,7 +64,8 @@ impl Member {
             self.hard_state = HardState { mode, promoted_to: history, ..self.hard_state };
             out.hard_state = Some(self.hard_state);
         }
-        if stands && self.mode() == Mode::Promoting {
+        // What is said again deposes none that is at it.
+        if stands && self.mode() == Mode::Promoting && !self.hears_leader() {
             self.stand_at_once();
         }
     }
@@ -135,7 +136,8 @@ impl Member {
     /// It was a member of the live group until `at`.
     fn leave_elections(&mut self, at: BatchPlace, out: &mut Output) {
         let (committed, committed_end, left_term) = (at.index, at.end, at.term);
-        self.hard_state = HardState { committed, committed_end, left_term, ..self.hard_state };
+        let hard_state = HardState { committed, committed_end, ..self.hard_state };
+        self.hard_state = HardState { left_term, led_term: 0, ..hard_state };
         let has_void = self.has_committed_void(at);
         self.ends = self.role == Role::Leader || has_void;
         if self.ends {

@@ -182,6 +182,15 @@ impl Member {
         }
     }
 
+    /// It follows a leader of its own group: the others were promoted, and it was not there.
+    pub(super) fn is_led(&mut self, inner: &RaftMessage, out: &mut Output) {
+        let is_news = timeline_of(inner.term) > timeline_of(self.hard_state.led_term);
+        if is_news && inner.msg_type == MessageType::MsgAppend && !inner.entries.is_empty() {
+            self.hard_state.led_term = inner.term;
+            out.hard_state = Some(self.hard_state);
+        }
+    }
+
     /// A message of a relay, or an answer to this one.
     pub(super) fn hear_relayed(&mut self, session: u64, mut inner: RaftMessage, out: &mut Output) {
         let from = MemberId(inner.from);
@@ -203,7 +212,9 @@ impl Member {
     fn may_take_relayed(&self, term: u64) -> bool {
         let raft = &self.raw.raft;
         match self.mode() {
-            Mode::Recovery => timeline_of(term) >= timeline_of(raft.term),
+            Mode::Recovery => {
+                timeline_of(term) >= timeline_of(raft.term) && self.is_not_led_beside(term)
+            }
             // The others became recovery members, and this one was not there: another group is live
             // in a history behind the one that this member knows. A blank one has their term
             // already.
@@ -216,13 +227,22 @@ impl Member {
         }
     }
 
+    /// Whether what comes from outside in this term may be that of a live group although this
+    /// member followed a leader of its own group: only behind a further promotion. The old live
+    /// group may have had one that this group has not heard of, beside its own.
+    fn is_not_led_beside(&self, term: u64) -> bool {
+        let led_term = self.hard_state.led_term;
+        led_term == 0 || era_of(term) > era_of(led_term)
+    }
+
     /// A relay sends it the log of a timeline in which no member of this group is elected.
     fn becomes_relayed(&mut self, out: &mut Output) {
         let committed = self.committed_place().term;
         let voted = if self.may_vote() { self.raw.raft.term } else { 0 };
         let left_term = committed.max(voted);
         let (mode, promoted_to) = (Mode::Recovery, [0; 16]);
-        self.hard_state = HardState { mode, promoted_to, left_term, ..self.hard_state };
+        let hard_state = HardState { mode, promoted_to, ..self.hard_state };
+        self.hard_state = HardState { left_term, led_term: 0, ..hard_state };
         out.hard_state = Some(self.hard_state);
         let term = self.raw.raft.term;
         self.raw.raft.become_follower(term, 0);
@@ -309,7 +329,8 @@ impl Member {
         if !self.hard_state.knows_term || self.ends || self.meeting.goes_on(self.now) {
             return Err(ShipmentRefusal::NotYet);
         }
-        if timeline_of(term) < timeline_of(self.raw.raft.term) {
+        let is_older = timeline_of(term) < timeline_of(self.raw.raft.term);
+        if is_older || !self.is_not_led_beside(term) {
             return Err(ShipmentRefusal::Promoted);
         }
         if let Some(later) = batches.iter().find(|batch| batch.term > term) {
@@ -399,10 +420,12 @@ impl Member {
         // What this member has of a timeline in which it was in recovery came from the live group,
         // which ships what is committed: another batch of the same one is of another log. From the
         // time when this group was live it may have what its group never committed.
-        let left = timeline_of(self.hard_state.left_term);
+        // From a leader of its own group too, which it followed when the others were promoted.
+        let HardState { left_term, led_term, .. } = self.hard_state;
         let differs = |there: BatchPlace, term: u64| {
             let timeline = timeline_of(there.term);
-            let was_live = self.hard_state.left_term > 0 && timeline <= left;
+            let was_live = (left_term > 0 && timeline <= timeline_of(left_term))
+                || (led_term > 0 && timeline == timeline_of(led_term));
             there.index <= committed || (timeline == timeline_of(term) && !was_live)
         };
         if let Some(there) = self.place(behind).filter(|there| there.term != behind_term) {

@@ -468,10 +468,12 @@ impl Member {
         let relay = self.recovery.as_ref().and_then(|it| it.relay.as_ref());
         let matched = relay.map_or(0, |relay| relay.matched);
         let place = |index: u64| self.place(index).unwrap_or_default();
+        // Behind its last batch an old live group's leader knows as committed what is void.
+        let committed = if self.ends { self.committed } else { self.raw.raft.raft_log.committed };
         ShippedAnswer {
             received: place(matched),
             durable: place(matched.min(self.durable)),
-            recovery_point: place(self.raw.raft.raft_log.committed),
+            recovery_point: place(committed),
             refused,
         }
     }

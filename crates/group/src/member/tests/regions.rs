@@ -3,13 +3,15 @@
 //! processes end and lose what was not synced, links are cut, shipping ends and begins at another
 //! member.
 
+mod roles;
 mod shipping;
 
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{LogSays, Mode, Shipment, relayed};
+use crate::{Mode, Shipment, relayed};
 use bytes::Bytes;
+use roles::by_log;
 use towline_types::SeededRandom;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -59,6 +61,8 @@ pub(super) struct Regions {
     parted: [[[bool; 3]; 3]; 2],
     /// The group that is live.
     pub(super) live: usize,
+    /// The history that it was promoted to, if it was.
+    pub(super) promoted: Option<[u8; 16]>,
     shippers: Vec<Shipper>,
     shipments: Vec<(Seat, Shipment)>,
     /// Every batch that a member of each group ever applied.
@@ -102,31 +106,6 @@ fn said_live(payload: &[u8]) -> Option<(usize, [u8; 16])> {
     Some((usize::from(*group), history.try_into().ok()?))
 }
 
-/// The newest batch up to this index that says which group is live, and that group.
-fn newest_live(log: &[Batch], upto: u64) -> Option<(&Batch, usize)> {
-    let log = log.get(..usize::try_from(upto).unwrap()).unwrap_or(log);
-    log.iter().rev().find_map(|batch| Some((batch, said_live(&batch.payload)?.0)))
-}
-
-/// What a start makes of a hard state beside a log of which so much is applied.
-fn by_log(node: &Node, group: usize, applied: u64) -> HardState {
-    let kept = node.hard_state;
-    let log = match newest_live(&node.log, applied) {
-        Some((_, live)) if live == group => LogSays::OwnLive,
-        Some(_) => LogSays::OtherLive,
-        None if node.log.is_empty() => LogSays::Empty,
-        None => LogSays::Nothing,
-    };
-    // A disk that was lost begins as configured, and that is kept here.
-    let mode = Mode::at_start(kept.mode, log, kept.mode).unwrap();
-    if mode == kept.mode {
-        return kept;
-    }
-    let at = newest_live(&node.log, applied).unwrap().0.index;
-    let left = at.checked_sub(2).and_then(|place| node.log.get(usize::try_from(place).unwrap()));
-    kept.behind_other(left.map_or(0, |batch| batch.term))
-}
-
 impl Regions {
     /// Group 0 is live, group 1 is in recovery; both have just started.
     pub(super) fn new(seed: u64, size: usize) -> Regions {
@@ -138,6 +117,7 @@ impl Regions {
             net: Vec::new(),
             parted: [[[false; 3]; 3]; 2],
             live: 0,
+            promoted: None,
             shippers: Vec::new(),
             shipments: Vec::new(),
             truth: Default::default(),
@@ -282,6 +262,12 @@ impl Regions {
         for other in (0..self.size).filter(|other| *other != at) {
             self.input((group, other), Input::PeerClosed(id(at)));
         }
+    }
+
+    /// The newest term of each member, also of those that do not run.
+    pub(super) fn newest_terms(&self) -> Vec<u64> {
+        let all = self.seats().into_iter();
+        all.map(|seat| self.node(seat).hard_state.term).collect()
     }
 
     pub(super) fn leader(&self, group: usize) -> Option<usize> {
@@ -464,17 +450,6 @@ impl Regions {
                 return self.apply(seat);
             }
         }
-    }
-
-    /// It has applied the first batch of its term, and what is before says that the other group is
-    /// live: it begins no history, for it is not marked.
-    fn must_not_lead(&self, seat: Seat, first: &Batch) -> bool {
-        let node = self.node(seat);
-        let member = node.member.as_ref().unwrap();
-        let is_led = member.role() == Role::Leader && first.term == member.raw.raft.term;
-        let is_first = is_led && first.payload.is_empty();
-        let live = newest_live(&node.log, first.index).map(|(_, live)| live);
-        is_first && member.mode() == Mode::Voting && live.is_some_and(|live| live != seat.0)
     }
 
     /// Time passes, and all members see that.
