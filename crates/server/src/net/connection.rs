@@ -163,7 +163,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             front,
             id,
             place: entrance.place,
-            paces: entrance.paces,
             arrival: door.arrivals().join(),
             departure: door.departures().join(),
             account: door.connections().join(),
@@ -194,7 +193,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             end_of_input: false,
             unflushed: false,
             turn_was_long: false,
-            turns: Turns::default(),
+            turns: Turns::of(&entrance.paces.line),
+            paces: entrance.paces,
             stood_still: false,
             linger: None,
         }
@@ -225,8 +225,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        // An administrator does not wait behind those that come.
+        let is_new = self.gate.is_some() && !self.place.is_local();
+        if !self.turns.begins(context, is_new) {
+            return Poll::Pending;
+        }
+        let end = self.take_turn(context);
+        self.turns.ends();
+        end
+    }
+
+    fn take_turn(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.front.set_ahead(self.clock.ahead_us());
-        self.turns.begins();
         let now = self.clock.now();
         if self.gate.is_some() && self.place.poll_gives_way(context) {
             return Poll::Ready(End::GaveWay);
@@ -260,8 +270,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
             return Poll::Pending;
         }
-        let is_long = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
-        self.turns.goes_on(context, self.clock.now().since(now), is_long);
+        let was_cut = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
+        self.turns.goes_on(context, self.clock.now().since(now), was_cut);
         Poll::Pending
     }
 

@@ -1,68 +1,206 @@
-//! How a connection that has more to do gives the others their turn, and the moment of a timer.
+//! Which connections of a thread go first, and the moment of a timer.
 //!
-//! A task that wakes itself goes to the end of the line of tasks that are ready. A new event on a
-//! socket is not in that line: the sockets are asked only when the line was served some sixty times
-//! over, which with turns of a millisecond is a wait that another client feels. So a connection
-//! whose turn was a long one goes on only when the sockets were asked, and so does each one when
-//! the turns of all connections of its thread have taken long together since then. To ask is a call
-//! of the system and a look at all that came, so it is not done behind each short turn: streams
-//! become slower by that.
+//! The tasks of a thread that are ready stand in a queue. A new event on a socket is not in it: the
+//! sockets are asked only when the queue was served some thirty times over, or is empty, and what
+//! came then stands behind all that were ready. With turns of a part of a millisecond, and a
+//! connection for each of sixteen busy clients, another client waits ten milliseconds for a turn of
+//! twenty microseconds.
+//!
+//! So a connection whose last two turns were long, or that has not logged in yet, does not begin its next
+//! one while others like it wait, or once all turns have taken [`UNASKED_MAX`] together since the
+//! sockets were asked: it stands in a [`Line`] of its own. The first in that line goes on when the
+//! sockets were asked, behind all whose turns are short (shortest job first, by what the last one
+//! took), and then the next ones until that time is used up again. To ask is a call of the system
+//! and a look at all that came, so it is not done behind each turn: streams become slower by that.
+//!
+//! Invariants: the line is first in, first out, for those that have logged in and for the others,
+//! who have every other turn; while anything stands in it one is called; in each round at least one
+//! of it has its turn.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::pin::pin;
-use std::task::Context;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use towline_os::sync::Mutex;
 use towline_process::Clock;
 use towline_types::Time;
 
 /// How long the connections of a thread work before its sockets are asked: a hundred times what
 /// that costs, and a wait that no client feels.
 const UNASKED_MAX: Duration = Duration::from_micros(500);
+/// Turns that took less are short: a put of one message, or the answer to it, takes a third.
+const SHORT_TURN_MAX: Duration = Duration::from_micros(100);
 
-/// What the connections of one thread have done since its sockets were asked.
-#[derive(Clone, Copy, Debug, Default)]
-struct UnaskedWork {
-    /// How often they were asked, as far as it is known.
-    round: u64,
-    took: Duration,
-}
-
-thread_local! {
-    static UNASKED: Cell<UnaskedWork> = const {
-        Cell::new(UnaskedWork { round: 0, took: Duration::ZERO })
-    };
-}
-
-/// How one connection goes on after its turns.
+/// The connections of one thread that wait for those with short turns.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
-    /// It waits until the sockets were asked in this round.
-    waits_for: Option<u64>,
+pub(super) struct Line {
+    /// What all connections have worked since the sockets were asked, as far as it is known.
+    unasked: Cell<Duration>,
+    /// How often they were asked, as far as it is known.
+    round: Cell<u64>,
+    /// Those that have not logged in, and the others, which do not wait behind a crowd of them.
+    waiting: RefCell<[VecDeque<Arc<Ticket>>; 2]>,
+    /// It has its turn, or is woken for it.
+    called: RefCell<Option<Arc<Ticket>>>,
+    /// Which of the two has the next turn, if one of them waits.
+    next_is_new: Cell<bool>,
 }
 
-impl Turns {
-    /// The next turn begins.
-    pub(super) fn begins(&mut self) {
-        let Some(round) = self.waits_for.take() else { return };
-        let work = UNASKED.get();
-        // Of several that waited the first one takes note.
-        if work.round == round {
-            UNASKED.set(UnaskedWork { round: round + 1, took: Duration::ZERO });
+/// The part of one connection in the line.
+#[derive(Debug, Default)]
+struct Ticket {
+    /// It may begin its turn.
+    is_called: AtomicBool,
+    /// It left the line before its turn came.
+    is_void: AtomicBool,
+    /// Of its task.
+    task: Mutex<Option<Waker>>,
+}
+
+impl Wake for Ticket {
+    fn wake(self: Arc<Self>) {
+        self.is_called.store(true, Ordering::Release);
+        if let Some(task) = self.task.lock().as_ref() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl Line {
+    fn join(&self, ticket: &Arc<Ticket>, is_new: bool) {
+        let [known, new] = &mut *self.waiting.borrow_mut();
+        if is_new { new } else { known }.push_back(Arc::clone(ticket));
+    }
+
+    /// Calls the next one, unless one is called already.
+    fn call_next(&self) {
+        if self.called.borrow().is_some() {
+            return;
+        }
+        let Some(next) = self.take_next() else { return };
+        let waker = Waker::from(Arc::clone(&next));
+        *self.called.borrow_mut() = Some(next);
+        if self.unasked.get() < UNASKED_MAX {
+            return waker.wake();
+        }
+        // When the sockets were asked: it leaves its waker with the runtime when it is polled for
+        // the first time.
+        if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
+            waker.wake();
         }
     }
 
-    /// It took so long, and there is more to do. `is_long`: a bound ended it.
-    pub(super) fn goes_on(&mut self, context: &mut Context<'_>, took: Duration, is_long: bool) {
-        let mut work = UNASKED.get();
-        work.took += took;
-        UNASKED.set(work);
-        if is_long || work.took >= UNASKED_MAX {
-            self.waits_for = Some(work.round);
-            after_others(context);
-        } else {
-            soon(context);
+    fn take_next(&self) -> Option<Arc<Ticket>> {
+        let mut waiting = self.waiting.borrow_mut();
+        for line in &mut *waiting {
+            while line.pop_front_if(|next| next.is_void.load(Ordering::Relaxed)).is_some() {}
         }
+        let [known, new] = &mut *waiting;
+        let is_new = known.is_empty() || (self.next_is_new.get() && !new.is_empty());
+        self.next_is_new.set(!is_new);
+        if is_new { new } else { known }.pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        let [known, new] = &*self.waiting.borrow();
+        known.is_empty() && new.is_empty() && self.called.borrow().is_none()
+    }
+
+    /// It had its turn, or is gone.
+    fn leaves(&self, ticket: &Arc<Ticket>) {
+        let is_called = self.called.borrow_mut().take_if(|it| Arc::ptr_eq(it, ticket)).is_some();
+        if is_called {
+            self.call_next();
+        } else {
+            ticket.is_void.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How one connection takes its turns.
+#[derive(Debug)]
+pub(super) struct Turns {
+    line: Rc<Line>,
+    /// While it stands in the line.
+    ticket: Option<Arc<Ticket>>,
+    /// What it worked in this round.
+    own: (u64, Duration),
+    /// How often that was long, one after the other. Once says nothing: the system may have taken
+    /// the processor away.
+    times_long: u8,
+}
+
+impl Turns {
+    pub(super) fn of(line: &Rc<Line>) -> Turns {
+        Turns { line: Rc::clone(line), ticket: None, own: (0, Duration::ZERO), times_long: 0 }
+    }
+
+    /// Whether the next turn begins now; otherwise the task is woken for it. `is_new`: it is not
+    /// known yet what its turns are like.
+    pub(super) fn begins(&mut self, context: &Context<'_>, is_new: bool) -> bool {
+        if let Some(ticket) = &self.ticket {
+            return self.is_called(ticket, context);
+        }
+        if self.times_long < 2 && !is_new {
+            return true;
+        }
+        if self.line.is_empty() && self.line.unasked.get() < UNASKED_MAX {
+            return true;
+        }
+        let task = Mutex::new(Some(context.waker().clone()));
+        let ticket = Arc::new(Ticket { task, ..Ticket::default() });
+        self.line.join(&ticket, is_new);
+        self.line.call_next();
+        self.ticket = Some(ticket);
+        false
+    }
+
+    fn is_called(&self, ticket: &Arc<Ticket>, context: &Context<'_>) -> bool {
+        let mut task = ticket.task.lock();
+        if task.as_ref().is_none_or(|known| !known.will_wake(context.waker())) {
+            *task = Some(context.waker().clone());
+        }
+        // Under the lock: it is called before it is woken.
+        let is_called = ticket.is_called.load(Ordering::Acquire);
+        if is_called && self.line.unasked.get() >= UNASKED_MAX {
+            // They were asked: it is called at once only while there is time left.
+            self.line.unasked.set(Duration::ZERO);
+            self.line.round.set(self.line.round.get() + 1);
+        }
+        is_called
+    }
+
+    /// It worked so long in this turn, and has more to do: its task is woken. `was_cut`: a bound
+    /// ended the turn.
+    pub(super) fn goes_on(&mut self, context: &Context<'_>, took: Duration, was_cut: bool) {
+        let least = if was_cut { UNASKED_MAX } else { Duration::ZERO };
+        let unasked = self.line.unasked.get().saturating_add(took).max(least);
+        self.line.unasked.set(unasked);
+        let round = self.line.round.get();
+        let before = if self.own.0 == round { self.own.1 } else { Duration::ZERO };
+        // Many short ones in a row are a long one.
+        self.own = (round, before.saturating_add(took));
+        let is_long = self.own.1 >= SHORT_TURN_MAX || was_cut;
+        self.times_long = if is_long { self.times_long.saturating_add(1) } else { 0 };
+        context.waker().wake_by_ref();
+    }
+
+    /// The turn is over.
+    pub(super) fn ends(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.line.leaves(&ticket);
+        }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.ends();
     }
 }
 
@@ -73,86 +211,169 @@ pub(super) fn instant_of(clock: Clock, at: Time) -> tokio::time::Instant {
     tokio::time::Instant::now() + wait
 }
 
-/// Wakes the task of `context` again, at once.
-fn soon(context: &Context<'_>) {
-    context.waker().wake_by_ref();
-}
-
-/// Wakes it again when the sockets were asked for what has come.
-fn after_others(context: &mut Context<'_>) {
-    // It leaves its waker with the runtime when it is polled for the first time.
-    if pin!(tokio::task::yield_now()).poll(context).is_ready() {
-        soon(context);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::future::poll_fn;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use std::rc::Rc;
     use std::task::Poll;
 
     use tokio::task::{LocalSet, spawn_local};
 
     use super::*;
 
-    /// Turns of `tasks` that wake themselves between an event on a socket and the turn of the one
+    /// What a task does in its turn: how long it took, and whether it was cut.
+    type Work = (Duration, bool);
+
+    /// Turns of `tasks` that go on for ever, between an event on a socket and the turn of the one
     /// that waits for it.
-    fn turns_before_an_event(tasks: usize, wake: fn(&mut Turns, &mut Context<'_>)) -> usize {
-        UNASKED.set(UnaskedWork::default());
+    fn turns_before_an_event(tasks: usize, work: Work) -> usize {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(LocalSet::new().run_until(async move {
             let (ours, theirs) = UnixStream::pair().unwrap();
             theirs.set_nonblocking(true).unwrap();
             let theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
-            let turns = Rc::new(Cell::new(0));
+            let (line, turns) = (Rc::new(Line::default()), Rc::new(Cell::new(0)));
             let busy = (0..tasks).map(|_| {
-                let (counted, mut own) = (Rc::clone(&turns), Turns::default());
+                let (counted, mut own) = (Rc::clone(&turns), Turns::of(&line));
                 let mut ours = ours.try_clone().unwrap();
                 spawn_local(poll_fn(move |context| {
-                    own.begins();
-                    if counted.get() == 0 {
-                        ours.write_all(b"x").unwrap();
+                    if own.begins(context, false) {
+                        // When each of them had some turns.
+                        if counted.get() == 3 * tasks {
+                            ours.write_all(b"x").unwrap();
+                        }
+                        counted.set(counted.get() + 1);
+                        own.goes_on(context, work.0, work.1);
+                        own.ends();
                     }
-                    counted.set(counted.get() + 1);
-                    wake(&mut own, context);
                     Poll::<()>::Pending
                 }))
             });
             let busy: Vec<_> = busy.collect();
             theirs.readable().await.unwrap();
             busy.iter().for_each(|task| task.abort());
-            turns.get()
+            turns.get() - 3 * tasks
         }))
     }
 
     #[test]
-    fn an_event_on_a_socket_does_not_wait_for_many_turns_of_a_busy_connection() {
-        let long = |turns: &mut Turns, context: &mut Context<'_>| {
-            turns.goes_on(context, Duration::ZERO, true);
-        };
-        let turns = turns_before_an_event(1, long);
-        assert!(turns <= 4, "{turns} turns");
-        let turns = turns_before_an_event(1, |_, context| soon(context));
-        assert!(turns > 20, "{turns} turns: the other way would do as well");
+    fn an_event_on_a_socket_waits_for_one_long_turn_however_many_are_busy() {
+        for tasks in [1, 10, 100] {
+            let turns = turns_before_an_event(tasks, (Duration::ZERO, true));
+            assert!(turns <= 3, "{turns} turns of {tasks} connections");
+        }
     }
 
     #[test]
     fn an_event_on_a_socket_waits_for_no_more_work_than_a_part_of_a_millisecond() {
-        let takes = |turns: &mut Turns, context: &mut Context<'_>| {
-            turns.goes_on(context, UNASKED_MAX / 4, false);
-        };
-        let turns = turns_before_an_event(1, takes);
-        assert!(turns <= 8, "{turns} turns of one");
-        let turns = turns_before_an_event(10, takes);
-        assert!(turns <= 24, "{turns} turns of ten");
-        let short = |turns: &mut Turns, context: &mut Context<'_>| {
-            turns.goes_on(context, Duration::ZERO, false);
-        };
-        let turns = turns_before_an_event(1, short);
+        for tasks in [1, 10, 100] {
+            let turns = turns_before_an_event(tasks, (UNASKED_MAX / 4, false));
+            assert!(turns <= 9, "{turns} turns of {tasks} connections");
+        }
+        let turns = turns_before_an_event(1, (Duration::ZERO, false));
         assert!(turns > 20, "{turns} turns: streams pay for each look at the sockets");
+    }
+
+    /// The order in which tasks have their turns: each of `works` is one, until all had `most`.
+    fn order(works: &'static [Work], most: usize) -> Vec<usize> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(LocalSet::new().run_until(async move {
+            let (line, order) = (Rc::new(Line::default()), Rc::new(RefCell::new(Vec::new())));
+            let tasks = works.iter().enumerate().map(|(number, &(took, was_cut))| {
+                let (order, mut own) = (Rc::clone(&order), Turns::of(&line));
+                let mut left = most;
+                spawn_local(poll_fn(move |context| {
+                    if !own.begins(context, false) {
+                        return Poll::Pending;
+                    }
+                    order.borrow_mut().push(number);
+                    left -= 1;
+                    if left > 0 {
+                        own.goes_on(context, took, was_cut);
+                    }
+                    own.ends();
+                    if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+                }))
+            });
+            let tasks: Vec<_> = tasks.collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            order.take()
+        }))
+    }
+
+    #[test]
+    fn those_with_long_turns_have_them_in_order_and_as_often_as_each_other() {
+        let order = order(&[(UNASKED_MAX, true); 7], 20);
+        for round in order.chunks(7) {
+            assert_eq!(round, [0, 1, 2, 3, 4, 5, 6], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn short_turns_go_before_long_ones_and_do_not_keep_them_from_theirs() {
+        const LONG: Work = (UNASKED_MAX, false);
+        let order = order(&[LONG, LONG, LONG, (Duration::ZERO, false)], 50);
+        let ended = order.iter().rposition(|number| *number == 3).unwrap();
+        let meanwhile = order[..ended].iter().filter(|number| **number < 3).count();
+        assert!((2..=60).contains(&meanwhile), "{meanwhile} long turns in {order:?}");
+    }
+
+    #[test]
+    fn one_long_turn_alone_makes_no_connection_wait() {
+        let line = Rc::new(Line::default());
+        let context = Context::from_waker(Waker::noop());
+        let (mut busy, mut other) = (Turns::of(&line), Turns::of(&line));
+        (0..2).for_each(|_| busy.goes_on(&context, UNASKED_MAX, true));
+        assert!(!busy.begins(&context, false));
+        other.goes_on(&context, UNASKED_MAX, false);
+        assert!(other.begins(&context, false));
+        other.goes_on(&context, UNASKED_MAX, false);
+        assert!(!other.begins(&context, false), "twice in a row it is its way");
+    }
+
+    #[test]
+    fn those_that_log_in_and_the_others_have_every_other_turn() {
+        let line = Rc::new(Line::default());
+        let context = Context::from_waker(Waker::noop());
+        let mut all: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
+        (0..2).for_each(|_| all[0].goes_on(&context, UNASKED_MAX, true));
+        (0..2).for_each(|_| all[5].goes_on(&context, UNASKED_MAX, true));
+        for (number, turns) in all.iter_mut().enumerate() {
+            assert!(!turns.begins(&context, (1..5).contains(&number)));
+        }
+        let mut order = Vec::new();
+        while !line.is_empty() {
+            let called = all
+                .iter_mut()
+                .position(|turns| turns.ticket.is_some() && turns.begins(&context, false));
+            let called = called.expect("one is called while any waits");
+            all[called].ends();
+            order.push(called);
+        }
+        assert_eq!(order, [0, 1, 5, 2, 3, 4]);
+    }
+
+    #[test]
+    fn one_that_leaves_the_line_holds_up_no_other() {
+        let line = Rc::new(Line::default());
+        let context = Context::from_waker(Waker::noop());
+        let mut of_line: Vec<_> = (0..4).map(|_| Turns::of(&line)).collect();
+        let mut began = of_line.iter_mut().map(|turns| {
+            (0..2).for_each(|_| turns.goes_on(&context, UNASKED_MAX, true));
+            turns.begins(&context, false)
+        });
+        assert!(began.all(|began| !began), "all stand in the line");
+        drop(began);
+        // One in the middle, then the first one.
+        of_line.remove(1);
+        of_line.remove(0);
+        assert!(of_line[0].begins(&context, false) && !of_line[1].begins(&context, false));
+        of_line[0].ends();
+        assert!(of_line[1].begins(&context, false));
+        of_line[1].ends();
+        assert!(line.is_empty());
     }
 }
