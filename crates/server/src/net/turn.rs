@@ -128,8 +128,10 @@ pub(super) struct Turns {
     line: Rc<Line>,
     /// While it stands in the line.
     ticket: Option<Arc<Ticket>>,
-    /// What it worked in this round.
+    /// What it worked in this round without a pause.
     own: (u64, Duration),
+    /// It has more to do after this turn.
+    went_on: bool,
     /// How often that was long, one after the other. Once says nothing: the system may have taken
     /// the processor away.
     times_long: u8,
@@ -137,7 +139,13 @@ pub(super) struct Turns {
 
 impl Turns {
     pub(super) fn of(line: &Rc<Line>) -> Turns {
-        Turns { line: Rc::clone(line), ticket: None, own: (0, Duration::ZERO), times_long: 0 }
+        Turns {
+            line: Rc::clone(line),
+            ticket: None,
+            own: (0, Duration::ZERO),
+            went_on: false,
+            times_long: 0,
+        }
     }
 
     /// Whether the next turn begins now; otherwise the task is woken for it. `is_new`: it is not
@@ -186,12 +194,17 @@ impl Turns {
         // Many short ones in a row are a long one.
         self.own = (round, before.saturating_add(took));
         let is_long = self.own.1 >= SHORT_TURN_MAX || was_cut;
+        self.went_on = true;
         self.times_long = if is_long { self.times_long.saturating_add(1) } else { 0 };
         context.waker().wake_by_ref();
     }
 
     /// The turn is over.
     pub(super) fn ends(&mut self) {
+        if !std::mem::take(&mut self.went_on) {
+            // It has had its answers, and waits for its client: thousands of such turns are short.
+            self.own.1 = Duration::ZERO;
+        }
         if let Some(ticket) = self.ticket.take() {
             self.line.leaves(&ticket);
         }
@@ -332,6 +345,23 @@ mod tests {
         assert!(other.begins(&context, false));
         other.goes_on(&context, UNASKED_MAX, false);
         assert!(!other.begins(&context, false), "twice in a row it is its way");
+    }
+
+    #[test]
+    fn many_short_turns_are_a_long_one_only_without_a_pause() {
+        let line = Rc::new(Line::default());
+        let context = Context::from_waker(Waker::noop());
+        let mut turns = Turns::of(&line);
+        for (pauses, begins) in [(true, true), (false, false)] {
+            for _ in 0..20 {
+                turns.goes_on(&context, SHORT_TURN_MAX / 2, false);
+                turns.ends();
+                if pauses {
+                    turns.ends();
+                }
+            }
+            assert_eq!(turns.begins(&context, false), begins);
+        }
     }
 
     #[test]
