@@ -6,7 +6,8 @@
 //! other client of the thread. So they take turns: the next ones when the sockets were asked and
 //! the others had theirs.
 //!
-//! Not here: how connections that live share the thread (the line of `turn`), how many may come (`admission`).
+//! Not here: how connections that live share the thread (the line of `turn`), how many may come
+//! (`admission`).
 //!
 //! Invariants: turns are given in the order in which they were asked for; each request gets one,
 //! unless it is given up before.

@@ -1,21 +1,23 @@
 //! Which connections of a thread go first, and the moment of a timer.
 //!
 //! The tasks of a thread that are ready stand in a queue. A new event on a socket is not in it: the
-//! sockets are asked only when the queue was served some thirty times over, or is empty, and what
-//! came then stands behind all that were ready. With turns of a part of a millisecond, and a
+//! sockets are asked only after some sixty turns, or when it is empty, and what came then stands
+//! behind all that were ready. With turns of a part of a millisecond, and a
 //! connection for each of sixteen busy clients, another client waits ten milliseconds for a turn of
 //! twenty microseconds.
 //!
-//! So a connection whose last two turns were long, or that has not logged in yet, does not begin its next
-//! one while others like it wait, or once all turns have taken [`UNASKED_MAX`] together since the
-//! sockets were asked: it stands in a [`Line`] of its own. The first in that line goes on when the
-//! sockets were asked, behind all whose turns are short (shortest job first, by what the last one
-//! took), and then the next ones until that time is used up again. To ask is a call of the system
-//! and a look at all that came, so it is not done behind each turn: streams become slower by that.
+//! So a connection whose last two turns were long, or that has not logged in yet, does not begin
+//! its next one while others like it wait, or once all turns have taken [`UNASKED_MAX`] together
+//! since the sockets were asked: it stands in a [`Line`] of its own. The first in that line goes on
+//! when the sockets were asked, behind all whose turns are short (shortest job first, by what the
+//! last ones took), and then the next ones until that time is used up again. So does one with a
+//! short turn, without the line, when that time is used up and it has more to do. To ask is a call
+//! of the system and a look at all that came, so it is not done behind each turn: streams become
+//! slower by that.
 //!
 //! Invariants: the line is first in, first out, for those that have logged in and for the others,
-//! who have every other turn; while anything stands in it one is called; in each round at least one
-//! of it has its turn.
+//! which have half of its time; while anything stands in it one is called; in each round at least
+//! one of it has its turn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,6 +35,10 @@ use towline_types::Time;
 /// How long the connections of a thread work before its sockets are asked: a hundred times what
 /// that costs, and a wait that no client feels.
 const UNASKED_MAX: Duration = Duration::from_micros(500);
+/// How much more time either half of the line may have had while both waited.
+const BALANCE_MAX_US: i64 = 10_000;
+/// The least that a turn counts for that.
+const TURN_LEAST: Duration = Duration::from_micros(5);
 /// Turns that took less are short: a put of one message, or the answer to it, takes a third.
 const SHORT_TURN_MAX: Duration = Duration::from_micros(100);
 
@@ -44,25 +50,29 @@ pub(super) struct Line {
     /// How often they were asked, as far as it is known.
     round: Cell<u64>,
     /// Those that have not logged in, and the others, which do not wait behind a crowd of them.
-    waiting: RefCell<[VecDeque<Arc<Ticket>>; 2]>,
+    waiting: RefCell<[VecDeque<Arc<LineTicket>>; 2]>,
     /// It has its turn, or is woken for it.
-    called: RefCell<Option<Arc<Ticket>>>,
-    /// Which of the two has the next turn, if one of them waits.
-    next_is_new: Cell<bool>,
+    called: RefCell<Option<Arc<LineTicket>>>,
+    /// What those that have logged in worked more than the others, while both waited, microseconds.
+    balance_us: Cell<i64>,
 }
 
 /// The part of one connection in the line.
 #[derive(Debug, Default)]
-struct Ticket {
+struct LineTicket {
     /// It may begin its turn.
     is_called: AtomicBool,
     /// It left the line before its turn came.
     is_void: AtomicBool,
+    /// It is called when the sockets were asked, and not at once.
+    is_deferred: AtomicBool,
+    /// It has not logged in.
+    is_new: bool,
     /// Of its task.
     task: Mutex<Option<Waker>>,
 }
 
-impl Wake for Ticket {
+impl Wake for LineTicket {
     fn wake(self: Arc<Self>) {
         self.is_called.store(true, Ordering::Release);
         if let Some(task) = self.task.lock().as_ref() {
@@ -72,9 +82,9 @@ impl Wake for Ticket {
 }
 
 impl Line {
-    fn join(&self, ticket: &Arc<Ticket>, is_new: bool) {
+    fn join(&self, ticket: &Arc<LineTicket>) {
         let [known, new] = &mut *self.waiting.borrow_mut();
-        if is_new { new } else { known }.push_back(Arc::clone(ticket));
+        if ticket.is_new { new } else { known }.push_back(Arc::clone(ticket));
     }
 
     /// Calls the next one, unless one is called already.
@@ -83,27 +93,40 @@ impl Line {
             return;
         }
         let Some(next) = self.take_next() else { return };
-        let waker = Waker::from(Arc::clone(&next));
-        *self.called.borrow_mut() = Some(next);
+        *self.called.borrow_mut() = Some(Arc::clone(&next));
         if self.unasked.get() < UNASKED_MAX {
-            return waker.wake();
-        }
-        // When the sockets were asked: it leaves its waker with the runtime when it is polled for
-        // the first time.
-        if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
-            waker.wake();
+            Waker::from(next).wake();
+        } else {
+            next.is_deferred.store(true, Ordering::Relaxed);
+            wake_when_asked(&Waker::from(next));
         }
     }
 
-    fn take_next(&self) -> Option<Arc<Ticket>> {
+    fn take_next(&self) -> Option<Arc<LineTicket>> {
         let mut waiting = self.waiting.borrow_mut();
         for line in &mut *waiting {
             while line.pop_front_if(|next| next.is_void.load(Ordering::Relaxed)).is_some() {}
         }
         let [known, new] = &mut *waiting;
-        let is_new = known.is_empty() || (self.next_is_new.get() && !new.is_empty());
-        self.next_is_new.set(!is_new);
+        let is_new = known.is_empty() || (self.balance_us.get() > 0 && !new.is_empty());
         if is_new { new } else { known }.pop_front()
+    }
+
+    /// What one half worked while the other one did not wait gives the other one nothing.
+    fn count(&self, is_new: bool, took: Duration) {
+        let [known, new] = &*self.waiting.borrow();
+        let other_waits = !if is_new { known } else { new }.is_empty();
+        let took_us = i64::try_from(took.as_micros()).unwrap_or(BALANCE_MAX_US);
+        let change_us = if is_new { -took_us } else { took_us };
+        let balance_us = self.balance_us.get().saturating_add(change_us);
+        let balance_us = balance_us.clamp(-BALANCE_MAX_US, BALANCE_MAX_US);
+        self.balance_us.set(if other_waits { balance_us } else { 0 });
+    }
+
+    /// The sockets were asked.
+    fn begin_round(&self) {
+        self.unasked.set(Duration::ZERO);
+        self.round.set(self.round.get() + 1);
     }
 
     fn is_empty(&self) -> bool {
@@ -111,10 +134,11 @@ impl Line {
         known.is_empty() && new.is_empty() && self.called.borrow().is_none()
     }
 
-    /// It had its turn, or is gone.
-    fn leaves(&self, ticket: &Arc<Ticket>) {
+    /// It had its turn, which took so long, or is gone.
+    fn leaves(&self, ticket: &Arc<LineTicket>, took: Duration) {
         let is_called = self.called.borrow_mut().take_if(|it| Arc::ptr_eq(it, ticket)).is_some();
         if is_called {
+            self.count(ticket.is_new, took.max(TURN_LEAST));
             self.call_next();
         } else {
             ticket.is_void.store(true, Ordering::Relaxed);
@@ -127,11 +151,15 @@ impl Line {
 pub(super) struct Turns {
     line: Rc<Line>,
     /// While it stands in the line.
-    ticket: Option<Arc<Ticket>>,
+    ticket: Option<Arc<LineTicket>>,
     /// What it worked in this round without a pause.
     own: (u64, Duration),
     /// It has more to do after this turn.
     went_on: bool,
+    /// It had a short turn, and goes on when the sockets were asked in this round.
+    waits_for: Option<u64>,
+    /// What this turn took, as far as it worked.
+    took: Duration,
     /// How often that was long, one after the other. Once says nothing: the system may have taken
     /// the processor away.
     times_long: u8,
@@ -144,6 +172,8 @@ impl Turns {
             ticket: None,
             own: (0, Duration::ZERO),
             went_on: false,
+            waits_for: None,
+            took: Duration::ZERO,
             times_long: 0,
         }
     }
@@ -154,6 +184,10 @@ impl Turns {
         if let Some(ticket) = &self.ticket {
             return self.is_called(ticket, context);
         }
+        // Of several that waited the first one takes note.
+        if self.waits_for.take().is_some_and(|round| round == self.line.round.get()) {
+            self.line.begin_round();
+        }
         if self.times_long < 2 && !is_new {
             return true;
         }
@@ -161,26 +195,31 @@ impl Turns {
             return true;
         }
         let task = Mutex::new(Some(context.waker().clone()));
-        let ticket = Arc::new(Ticket { task, ..Ticket::default() });
-        self.line.join(&ticket, is_new);
+        let ticket = Arc::new(LineTicket { task, is_new, ..LineTicket::default() });
+        self.line.join(&ticket);
         self.line.call_next();
         self.ticket = Some(ticket);
         false
     }
 
-    fn is_called(&self, ticket: &Arc<Ticket>, context: &Context<'_>) -> bool {
+    fn is_called(&self, ticket: &Arc<LineTicket>, context: &Context<'_>) -> bool {
         let mut task = ticket.task.lock();
         if task.as_ref().is_none_or(|known| !known.will_wake(context.waker())) {
             *task = Some(context.waker().clone());
         }
-        // Under the lock: it is called before it is woken.
-        let is_called = ticket.is_called.load(Ordering::Acquire);
-        if is_called && self.line.unasked.get() >= UNASKED_MAX {
-            // They were asked: it is called at once only while there is time left.
-            self.line.unasked.set(Duration::ZERO);
-            self.line.round.set(self.line.round.get() + 1);
+        drop(task);
+        if !ticket.is_called.load(Ordering::Acquire) {
+            return false;
         }
-        is_called
+        if ticket.is_deferred.swap(true, Ordering::Relaxed) {
+            self.line.begin_round();
+        } else if self.line.unasked.get() >= UNASKED_MAX {
+            // Others used the time up that was left when it was called at once.
+            ticket.is_called.store(false, Ordering::Release);
+            wake_when_asked(&Waker::from(Arc::clone(ticket)));
+            return false;
+        }
+        true
     }
 
     /// It worked so long in this turn, and has more to do: its task is woken. `was_cut`: a bound
@@ -191,12 +230,17 @@ impl Turns {
         self.line.unasked.set(unasked);
         let round = self.line.round.get();
         let before = if self.own.0 == round { self.own.1 } else { Duration::ZERO };
-        // Many short ones in a row are a long one.
-        self.own = (round, before.saturating_add(took));
-        let is_long = self.own.1 >= SHORT_TURN_MAX || was_cut;
-        self.went_on = true;
+        // Many short ones in a row are a long one; a long one counts once.
+        let short = if took < SHORT_TURN_MAX { took } else { Duration::ZERO };
+        self.own = (round, before.saturating_add(short));
+        let is_long = took >= SHORT_TURN_MAX || self.own.1 >= SHORT_TURN_MAX || was_cut;
+        (self.went_on, self.took) = (true, took);
         self.times_long = if is_long { self.times_long.saturating_add(1) } else { 0 };
-        context.waker().wake_by_ref();
+        self.waits_for = (self.times_long < 2 && unasked >= UNASKED_MAX).then_some(round);
+        match self.waits_for {
+            Some(_) => wake_when_asked(context.waker()),
+            None => context.waker().wake_by_ref(),
+        }
     }
 
     /// The turn is over.
@@ -205,8 +249,9 @@ impl Turns {
             // It has had its answers, and waits for its client: thousands of such turns are short.
             self.own.1 = Duration::ZERO;
         }
+        let took = std::mem::take(&mut self.took);
         if let Some(ticket) = self.ticket.take() {
-            self.line.leaves(&ticket);
+            self.line.leaves(&ticket, took);
         }
     }
 }
@@ -214,6 +259,14 @@ impl Turns {
 impl Drop for Turns {
     fn drop(&mut self) {
         self.ends();
+    }
+}
+
+/// Wakes it when the sockets were asked for what has come.
+fn wake_when_asked(waker: &Waker) {
+    // It leaves the waker with the runtime when it is polled for the first time.
+    if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker)).is_ready() {
+        waker.wake_by_ref();
     }
 }
 
@@ -284,6 +337,11 @@ mod tests {
             let turns = turns_before_an_event(tasks, (UNASKED_MAX / 4, false));
             assert!(turns <= 9, "{turns} turns of {tasks} connections");
         }
+        // Also of those that are short: each of them may have one turn.
+        for tasks in [1, 10, 30] {
+            let turns = turns_before_an_event(tasks, (SHORT_TURN_MAX * 9 / 10, false));
+            assert!(turns <= tasks + 9, "{turns} turns of {tasks} connections");
+        }
         let turns = turns_before_an_event(1, (Duration::ZERO, false));
         assert!(turns > 20, "{turns} turns: streams pay for each look at the sockets");
     }
@@ -320,9 +378,13 @@ mod tests {
     #[test]
     fn those_with_long_turns_have_them_in_order_and_as_often_as_each_other() {
         let order = order(&[(UNASKED_MAX, true); 7], 20);
-        for round in order.chunks(7) {
-            assert_eq!(round, [0, 1, 2, 3, 4, 5, 6], "{order:?}");
+        // Before it is known that they have long ones, the runtime says which is first.
+        let (_, rounds) = order.split_at(7);
+        for round in rounds.chunks(7) {
+            assert_eq!(round, &rounds[..7], "{order:?}");
         }
+        let each: std::collections::BTreeSet<_> = rounds[..7].iter().collect();
+        assert_eq!(each.len(), 7, "{order:?}");
     }
 
     #[test]
@@ -365,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_log_in_and_the_others_have_every_other_turn() {
+    fn those_that_had_less_time_are_next() {
         let line = Rc::new(Line::default());
         let context = Context::from_waker(Waker::noop());
         let mut all: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
@@ -383,7 +445,79 @@ mod tests {
             all[called].ends();
             order.push(called);
         }
-        assert_eq!(order, [0, 1, 5, 2, 3, 4]);
+        assert_eq!(order, [0, 1, 2, 3, 4, 5], "the first one had more time than the next four");
+    }
+
+    #[test]
+    fn those_that_log_in_have_half_of_the_time_and_not_every_other_turn() {
+        const TURNS: usize = 256 * 5;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let busy_turns = runtime.block_on(LocalSet::new().run_until(async move {
+            let (line, busy_turns) = (Rc::new(Line::default()), Rc::new(Cell::new(0)));
+            let (counted, mut own) = (Rc::clone(&busy_turns), Turns::of(&line));
+            let busy = spawn_local(poll_fn(move |context| {
+                if own.begins(context, false) {
+                    counted.set(counted.get() + 1);
+                    own.goes_on(context, Duration::from_millis(1), true);
+                    own.ends();
+                }
+                Poll::<()>::Pending
+            }));
+            let logins: Vec<_> = (0..TURNS / 5)
+                .map(|_| {
+                    let (mut own, mut left) = (Turns::of(&line), 5);
+                    spawn_local(poll_fn(move |context| {
+                        if own.begins(context, true) {
+                            left -= 1;
+                            own.goes_on(context, Duration::from_micros(20), false);
+                            own.ends();
+                        }
+                        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+                    }))
+                })
+                .collect();
+            for login in logins {
+                login.await.unwrap();
+            }
+            busy.abort();
+            busy_turns.get()
+        }));
+        let logins_ms = TURNS * 20 / 1_000;
+        assert!(busy_turns <= logins_ms + 15, "{busy_turns} ms for {logins_ms} ms of logins");
+        assert!(busy_turns >= logins_ms / 2, "{busy_turns} ms for {logins_ms} ms of logins");
+    }
+
+    #[test]
+    fn one_that_is_called_at_once_waits_when_others_use_the_time_up() {
+        let line = Rc::new(Line::default());
+        let context = Context::from_waker(Waker::noop());
+        let mut all: Vec<_> = (0..2).map(|_| Turns::of(&line)).collect();
+        for turns in &mut all {
+            (0..2).for_each(|_| turns.goes_on(&context, SHORT_TURN_MAX, true));
+            turns.ends();
+            assert!(!turns.begins(&context, false));
+        }
+        assert!(all[0].begins(&context, false));
+        all[0].goes_on(&context, SHORT_TURN_MAX, false);
+        let round = line.round.get();
+        all[0].ends();
+        line.unasked.set(UNASKED_MAX);
+        assert!(!all[1].begins(&context, false), "the sockets were not asked");
+        assert_eq!(line.round.get(), round);
+        assert!(all[1].begins(&context, false));
+        assert_eq!((line.round.get(), line.unasked.get()), (round + 1, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_long_turn_and_a_short_one_behind_it_are_not_two_long_ones() {
+        let line = Rc::new(Line::default());
+        let context = Context::from_waker(Waker::noop());
+        let mut small = Turns::of(&line);
+        for took in [10 * UNASKED_MAX, Duration::from_micros(20)] {
+            small.goes_on(&context, took, false);
+            small.ends();
+            assert!(small.begins(&context, false), "one turn was long");
+        }
     }
 
     #[test]
