@@ -2,9 +2,8 @@
 //!
 //! The tasks of a thread that are ready stand in a queue. A new event on a socket is not in it: the
 //! sockets are asked only after some sixty turns, or when it is empty, and what came then stands
-//! behind all that were ready. With turns of a part of a millisecond, and a
-//! connection for each of sixteen busy clients, another client waits ten milliseconds for a turn of
-//! twenty microseconds.
+//! behind all that were ready. With turns of a part of a millisecond, and a connection for each of
+//! sixteen busy clients, another client waits ten milliseconds for a turn of twenty microseconds.
 //!
 //! So a connection whose last two turns were long, or that has not logged in yet, does not begin
 //! its next one while others like it wait, or once all turns have taken [`UNASKED_MAX`] together
@@ -17,7 +16,7 @@
 //!
 //! Invariants: the line is first in, first out, for those that have logged in and for the others,
 //! which have half of its time; while anything stands in it one is called; in each round at least
-//! one of it has its turn.
+//! one of it has its turn; a round begins only when the sockets were asked.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -45,10 +44,14 @@ const SHORT_TURN_MAX: Duration = Duration::from_micros(100);
 /// The connections of one thread that wait for those with short turns.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// What all connections have worked since the sockets were asked, as far as it is known.
+    /// What all connections have worked since the sockets were asked for one of them.
     unasked: Cell<Duration>,
-    /// How often they were asked, as far as it is known.
+    /// How often they were.
     round: Cell<u64>,
+    /// Set by the runtime when they were asked.
+    asked: Arc<Asked>,
+    /// The runtime has it for that.
+    awaits_asked: Cell<bool>,
     /// Those that have not logged in, and the others, which do not wait behind a crowd of them.
     waiting: RefCell<[VecDeque<Arc<LineTicket>>; 2]>,
     /// It has its turn, or is woken for it.
@@ -64,12 +67,20 @@ struct LineTicket {
     is_called: AtomicBool,
     /// It left the line before its turn came.
     is_void: AtomicBool,
-    /// It is called when the sockets were asked, and not at once.
-    is_deferred: AtomicBool,
     /// It has not logged in.
     is_new: bool,
     /// Of its task.
     task: Mutex<Option<Waker>>,
+}
+
+/// Whether the sockets were asked since that was looked at.
+#[derive(Debug, Default)]
+struct Asked(AtomicBool);
+
+impl Wake for Asked {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl Wake for LineTicket {
@@ -97,8 +108,25 @@ impl Line {
         if self.unasked.get() < UNASKED_MAX {
             Waker::from(next).wake();
         } else {
-            next.is_deferred.store(true, Ordering::Relaxed);
-            wake_when_asked(&Waker::from(next));
+            self.wake_when_asked(&Waker::from(next));
+        }
+    }
+
+    /// Wakes it when the sockets were asked for what has come. It may be woken before by other
+    /// things: whether they were is seen by the round.
+    fn wake_when_asked(&self, waker: &Waker) {
+        if !self.awaits_asked.replace(true) {
+            leave_until_asked(&Waker::from(Arc::clone(&self.asked)));
+        }
+        leave_until_asked(waker);
+    }
+
+    /// Begins the next round, if the sockets were asked.
+    fn look(&self) {
+        if self.awaits_asked.get() && self.asked.0.swap(false, Ordering::Acquire) {
+            self.awaits_asked.set(false);
+            self.unasked.set(Duration::ZERO);
+            self.round.set(self.round.get() + 1);
         }
     }
 
@@ -123,12 +151,6 @@ impl Line {
         self.balance_us.set(if other_waits { balance_us } else { 0 });
     }
 
-    /// The sockets were asked.
-    fn begin_round(&self) {
-        self.unasked.set(Duration::ZERO);
-        self.round.set(self.round.get() + 1);
-    }
-
     fn is_empty(&self) -> bool {
         let [known, new] = &*self.waiting.borrow();
         known.is_empty() && new.is_empty() && self.called.borrow().is_none()
@@ -140,6 +162,8 @@ impl Line {
         if is_called {
             self.count(ticket.is_new, took.max(TURN_LEAST));
             self.call_next();
+            let is_called = self.called.borrow().is_some();
+            assert!(is_called || self.is_empty(), "those in the line would wait for ever");
         } else {
             ticket.is_void.store(true, Ordering::Relaxed);
         }
@@ -181,13 +205,15 @@ impl Turns {
     /// Whether the next turn begins now; otherwise the task is woken for it. `is_new`: it is not
     /// known yet what its turns are like.
     pub(super) fn begins(&mut self, context: &Context<'_>, is_new: bool) -> bool {
+        self.line.look();
         if let Some(ticket) = &self.ticket {
             return self.is_called(ticket, context);
         }
-        // Of several that waited the first one takes note.
-        if self.waits_for.take().is_some_and(|round| round == self.line.round.get()) {
-            self.line.begin_round();
+        if self.waits_for == Some(self.line.round.get()) {
+            // Woken by something else: it is woken again.
+            return false;
         }
+        self.waits_for = None;
         if self.times_long < 2 && !is_new {
             return true;
         }
@@ -211,15 +237,13 @@ impl Turns {
         if !ticket.is_called.load(Ordering::Acquire) {
             return false;
         }
-        if ticket.is_deferred.swap(true, Ordering::Relaxed) {
-            self.line.begin_round();
-        } else if self.line.unasked.get() >= UNASKED_MAX {
-            // Others used the time up that was left when it was called at once.
-            ticket.is_called.store(false, Ordering::Release);
-            wake_when_asked(&Waker::from(Arc::clone(ticket)));
-            return false;
+        if self.line.unasked.get() < UNASKED_MAX {
+            return true;
         }
-        true
+        // Others used the time up that was left when it was called.
+        ticket.is_called.store(false, Ordering::Release);
+        self.line.wake_when_asked(&Waker::from(Arc::clone(ticket)));
+        false
     }
 
     /// It worked so long in this turn, and has more to do: its task is woken. `was_cut`: a bound
@@ -236,9 +260,11 @@ impl Turns {
         let is_long = took >= SHORT_TURN_MAX || self.own.1 >= SHORT_TURN_MAX || was_cut;
         (self.went_on, self.took) = (true, took);
         self.times_long = if is_long { self.times_long.saturating_add(1) } else { 0 };
-        self.waits_for = (self.times_long < 2 && unasked >= UNASKED_MAX).then_some(round);
+        // One that stood in the line stands there again.
+        let waits = self.times_long < 2 && self.ticket.is_none() && unasked >= UNASKED_MAX;
+        self.waits_for = waits.then_some(round);
         match self.waits_for {
-            Some(_) => wake_when_asked(context.waker()),
+            Some(_) => self.line.wake_when_asked(context.waker()),
             None => context.waker().wake_by_ref(),
         }
     }
@@ -262,9 +288,9 @@ impl Drop for Turns {
     }
 }
 
-/// Wakes it when the sockets were asked for what has come.
-fn wake_when_asked(waker: &Waker) {
-    // It leaves the waker with the runtime when it is polled for the first time.
+/// The runtime wakes it when it has asked the sockets.
+fn leave_until_asked(waker: &Waker) {
+    // `yield_now` leaves the waker with the runtime when it is polled for the first time.
     if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker)).is_ready() {
         waker.wake_by_ref();
     }
@@ -278,266 +304,4 @@ pub(super) fn instant_of(clock: Clock, at: Time) -> tokio::time::Instant {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::io::Write;
-    use std::os::unix::net::UnixStream;
-    use std::task::Poll;
-
-    use tokio::task::{LocalSet, spawn_local};
-
-    use super::*;
-
-    /// What a task does in its turn: how long it took, and whether it was cut.
-    type Work = (Duration, bool);
-
-    /// Turns of `tasks` that go on for ever, between an event on a socket and the turn of the one
-    /// that waits for it.
-    fn turns_before_an_event(tasks: usize, work: Work) -> usize {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(LocalSet::new().run_until(async move {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            theirs.set_nonblocking(true).unwrap();
-            let theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
-            let (line, turns) = (Rc::new(Line::default()), Rc::new(Cell::new(0)));
-            let busy = (0..tasks).map(|_| {
-                let (counted, mut own) = (Rc::clone(&turns), Turns::of(&line));
-                let mut ours = ours.try_clone().unwrap();
-                spawn_local(poll_fn(move |context| {
-                    if own.begins(context, false) {
-                        // When each of them had some turns.
-                        if counted.get() == 3 * tasks {
-                            ours.write_all(b"x").unwrap();
-                        }
-                        counted.set(counted.get() + 1);
-                        own.goes_on(context, work.0, work.1);
-                        own.ends();
-                    }
-                    Poll::<()>::Pending
-                }))
-            });
-            let busy: Vec<_> = busy.collect();
-            theirs.readable().await.unwrap();
-            busy.iter().for_each(|task| task.abort());
-            turns.get() - 3 * tasks
-        }))
-    }
-
-    #[test]
-    fn an_event_on_a_socket_waits_for_one_long_turn_however_many_are_busy() {
-        for tasks in [1, 10, 100] {
-            let turns = turns_before_an_event(tasks, (Duration::ZERO, true));
-            assert!(turns <= 3, "{turns} turns of {tasks} connections");
-        }
-    }
-
-    #[test]
-    fn an_event_on_a_socket_waits_for_no_more_work_than_a_part_of_a_millisecond() {
-        for tasks in [1, 10, 100] {
-            let turns = turns_before_an_event(tasks, (UNASKED_MAX / 4, false));
-            assert!(turns <= 9, "{turns} turns of {tasks} connections");
-        }
-        // Also of those that are short: each of them may have one turn.
-        for tasks in [1, 10, 30] {
-            let turns = turns_before_an_event(tasks, (SHORT_TURN_MAX * 9 / 10, false));
-            assert!(turns <= tasks + 9, "{turns} turns of {tasks} connections");
-        }
-        let turns = turns_before_an_event(1, (Duration::ZERO, false));
-        assert!(turns > 20, "{turns} turns: streams pay for each look at the sockets");
-    }
-
-    /// The order in which tasks have their turns: each of `works` is one, until all had `most`.
-    fn order(works: &'static [Work], most: usize) -> Vec<usize> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(LocalSet::new().run_until(async move {
-            let (line, order) = (Rc::new(Line::default()), Rc::new(RefCell::new(Vec::new())));
-            let tasks = works.iter().enumerate().map(|(number, &(took, was_cut))| {
-                let (order, mut own) = (Rc::clone(&order), Turns::of(&line));
-                let mut left = most;
-                spawn_local(poll_fn(move |context| {
-                    if !own.begins(context, false) {
-                        return Poll::Pending;
-                    }
-                    order.borrow_mut().push(number);
-                    left -= 1;
-                    if left > 0 {
-                        own.goes_on(context, took, was_cut);
-                    }
-                    own.ends();
-                    if left == 0 { Poll::Ready(()) } else { Poll::Pending }
-                }))
-            });
-            let tasks: Vec<_> = tasks.collect();
-            for task in tasks {
-                task.await.unwrap();
-            }
-            order.take()
-        }))
-    }
-
-    #[test]
-    fn those_with_long_turns_have_them_in_order_and_as_often_as_each_other() {
-        let order = order(&[(UNASKED_MAX, true); 7], 20);
-        // Before it is known that they have long ones, the runtime says which is first.
-        let (_, rounds) = order.split_at(7);
-        for round in rounds.chunks(7) {
-            assert_eq!(round, &rounds[..7], "{order:?}");
-        }
-        let each: std::collections::BTreeSet<_> = rounds[..7].iter().collect();
-        assert_eq!(each.len(), 7, "{order:?}");
-    }
-
-    #[test]
-    fn short_turns_go_before_long_ones_and_do_not_keep_them_from_theirs() {
-        const LONG: Work = (UNASKED_MAX, false);
-        let order = order(&[LONG, LONG, LONG, (Duration::ZERO, false)], 50);
-        let ended = order.iter().rposition(|number| *number == 3).unwrap();
-        let meanwhile = order[..ended].iter().filter(|number| **number < 3).count();
-        assert!((2..=60).contains(&meanwhile), "{meanwhile} long turns in {order:?}");
-    }
-
-    #[test]
-    fn one_long_turn_alone_makes_no_connection_wait() {
-        let line = Rc::new(Line::default());
-        let context = Context::from_waker(Waker::noop());
-        let (mut busy, mut other) = (Turns::of(&line), Turns::of(&line));
-        (0..2).for_each(|_| busy.goes_on(&context, UNASKED_MAX, true));
-        assert!(!busy.begins(&context, false));
-        other.goes_on(&context, UNASKED_MAX, false);
-        assert!(other.begins(&context, false));
-        other.goes_on(&context, UNASKED_MAX, false);
-        assert!(!other.begins(&context, false), "twice in a row it is its way");
-    }
-
-    #[test]
-    fn many_short_turns_are_a_long_one_only_without_a_pause() {
-        let line = Rc::new(Line::default());
-        let context = Context::from_waker(Waker::noop());
-        let mut turns = Turns::of(&line);
-        for (pauses, begins) in [(true, true), (false, false)] {
-            for _ in 0..20 {
-                turns.goes_on(&context, SHORT_TURN_MAX / 2, false);
-                turns.ends();
-                if pauses {
-                    turns.ends();
-                }
-            }
-            assert_eq!(turns.begins(&context, false), begins);
-        }
-    }
-
-    #[test]
-    fn those_that_had_less_time_are_next() {
-        let line = Rc::new(Line::default());
-        let context = Context::from_waker(Waker::noop());
-        let mut all: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
-        (0..2).for_each(|_| all[0].goes_on(&context, UNASKED_MAX, true));
-        (0..2).for_each(|_| all[5].goes_on(&context, UNASKED_MAX, true));
-        for (number, turns) in all.iter_mut().enumerate() {
-            assert!(!turns.begins(&context, (1..5).contains(&number)));
-        }
-        let mut order = Vec::new();
-        while !line.is_empty() {
-            let called = all
-                .iter_mut()
-                .position(|turns| turns.ticket.is_some() && turns.begins(&context, false));
-            let called = called.expect("one is called while any waits");
-            all[called].ends();
-            order.push(called);
-        }
-        assert_eq!(order, [0, 1, 2, 3, 4, 5], "the first one had more time than the next four");
-    }
-
-    #[test]
-    fn those_that_log_in_have_half_of_the_time_and_not_every_other_turn() {
-        const TURNS: usize = 256 * 5;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let busy_turns = runtime.block_on(LocalSet::new().run_until(async move {
-            let (line, busy_turns) = (Rc::new(Line::default()), Rc::new(Cell::new(0)));
-            let (counted, mut own) = (Rc::clone(&busy_turns), Turns::of(&line));
-            let busy = spawn_local(poll_fn(move |context| {
-                if own.begins(context, false) {
-                    counted.set(counted.get() + 1);
-                    own.goes_on(context, Duration::from_millis(1), true);
-                    own.ends();
-                }
-                Poll::<()>::Pending
-            }));
-            let logins: Vec<_> = (0..TURNS / 5)
-                .map(|_| {
-                    let (mut own, mut left) = (Turns::of(&line), 5);
-                    spawn_local(poll_fn(move |context| {
-                        if own.begins(context, true) {
-                            left -= 1;
-                            own.goes_on(context, Duration::from_micros(20), false);
-                            own.ends();
-                        }
-                        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
-                    }))
-                })
-                .collect();
-            for login in logins {
-                login.await.unwrap();
-            }
-            busy.abort();
-            busy_turns.get()
-        }));
-        let logins_ms = TURNS * 20 / 1_000;
-        assert!(busy_turns <= logins_ms + 15, "{busy_turns} ms for {logins_ms} ms of logins");
-        assert!(busy_turns >= logins_ms / 2, "{busy_turns} ms for {logins_ms} ms of logins");
-    }
-
-    #[test]
-    fn one_that_is_called_at_once_waits_when_others_use_the_time_up() {
-        let line = Rc::new(Line::default());
-        let context = Context::from_waker(Waker::noop());
-        let mut all: Vec<_> = (0..2).map(|_| Turns::of(&line)).collect();
-        for turns in &mut all {
-            (0..2).for_each(|_| turns.goes_on(&context, SHORT_TURN_MAX, true));
-            turns.ends();
-            assert!(!turns.begins(&context, false));
-        }
-        assert!(all[0].begins(&context, false));
-        all[0].goes_on(&context, SHORT_TURN_MAX, false);
-        let round = line.round.get();
-        all[0].ends();
-        line.unasked.set(UNASKED_MAX);
-        assert!(!all[1].begins(&context, false), "the sockets were not asked");
-        assert_eq!(line.round.get(), round);
-        assert!(all[1].begins(&context, false));
-        assert_eq!((line.round.get(), line.unasked.get()), (round + 1, Duration::ZERO));
-    }
-
-    #[test]
-    fn a_long_turn_and_a_short_one_behind_it_are_not_two_long_ones() {
-        let line = Rc::new(Line::default());
-        let context = Context::from_waker(Waker::noop());
-        let mut small = Turns::of(&line);
-        for took in [10 * UNASKED_MAX, Duration::from_micros(20)] {
-            small.goes_on(&context, took, false);
-            small.ends();
-            assert!(small.begins(&context, false), "one turn was long");
-        }
-    }
-
-    #[test]
-    fn one_that_leaves_the_line_holds_up_no_other() {
-        let line = Rc::new(Line::default());
-        let context = Context::from_waker(Waker::noop());
-        let mut of_line: Vec<_> = (0..4).map(|_| Turns::of(&line)).collect();
-        let mut began = of_line.iter_mut().map(|turns| {
-            (0..2).for_each(|_| turns.goes_on(&context, UNASKED_MAX, true));
-            turns.begins(&context, false)
-        });
-        assert!(began.all(|began| !began), "all stand in the line");
-        drop(began);
-        // One in the middle, then the first one.
-        of_line.remove(1);
-        of_line.remove(0);
-        assert!(of_line[0].begins(&context, false) && !of_line[1].begins(&context, false));
-        of_line[0].ends();
-        assert!(of_line[1].begins(&context, false));
-        of_line[1].ends();
-        assert!(line.is_empty());
-    }
-}
+mod tests;
