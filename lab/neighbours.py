@@ -40,6 +40,8 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="list the cases and end")
     parser.add_argument("--page", help="write the table into this Markdown page, between its marks")
     parser.add_argument("--keep", action="store_true", help="keep the pieces at the end")
+    parser.add_argument("--apart", action="store_true", help="the control: the probes use a second queue manager on this "
+                        "machine, which shares no more than processors and disk with the greedy clients")
     parser.add_argument("--name", default="neighbours", help="lab/results/NAME.json and NAME.html")
     args = parser.parse_args()
     if not args.list and not args.towline:
@@ -54,7 +56,7 @@ def arguments():
 
 def settings(args):
     """What results depend on: another binary or another option makes them void. A case is a piece of its own."""
-    kept = {name: getattr(args, name) for name in ("depth", "many", "megabytes", "seconds", "rounds", "name")}
+    kept = {name: getattr(args, name) for name in ("depth", "many", "megabytes", "seconds", "rounds", "apart", "name")}
     return {**kept, "binary": digest(args.towline)}
 
 

@@ -50,6 +50,8 @@ class Lab:
             case.start(bench)
         else:
             bench.start(case.options)
+        if self.args.apart:
+            bench.start_apart()
         act = case.run(bench)
         with niceness(LAST):
             next(act)
@@ -59,14 +61,14 @@ class Lab:
         idle, _ = self.window(bench, lambda: None)
         self.say("beside what it does")
         beside, (took_s, own) = self.window(bench, lambda: finish(act))
-        if not bench.manager.running:
+        if not all(manager.running for manager in (bench.manager, bench.apart) if manager):
             raise Failed("the queue manager has ended")
         return {"idle": idle, "beside": beside, "took_s": took_s, "own": own or {}}
 
     def window(self, bench, act):
         """Probes from before `act` until after it, for the seconds of a measurement at least."""
         # A folder of which each operation is slow is not where answers of the queue manager are timed.
-        probes = Probes(bench.manager, control=not bench.has_slow_folder)
+        probes = Probes(bench.apart or bench.manager, control=bench.apart or not bench.has_slow_folder)
         try:
             began = time.monotonic()
             with niceness(LAST):

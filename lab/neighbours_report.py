@@ -124,6 +124,9 @@ def report(args, done, machine, folder):
              "`waits more`: p99.9 beside what it does, less p99.9 beside the idle one. The probes are `towline load` and a "
              "process of their own. Probes, queue manager and greedy clients share this machine: where `others` in the "
              "JSON is above 0.2, something else did as well, and the run has to be repeated."]
+    if args.apart:
+        words.insert(0, "A control: the greedy client is at another queue manager on the same machine. What is waited here "
+                        "is waited for processors and disk, not for anything in the queue manager.")
     rows.write(folder / f"{args.name}.json")
     (folder / f"{args.name}.html").write_text(page("One client never hurts another", words, charts(args, rows, cases),
                                                    rows.rows, machine))

@@ -8,8 +8,10 @@ import struct
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import xml.etree.ElementTree as tree
 
+import neighbours_measure
 import neighbours_report
 from greedy import cases, frames, sharing
 from greedy.bench import Bench
@@ -222,8 +224,26 @@ class Cases(unittest.TestCase):
             with Bench(args, pathlib.Path(folder) / "now") as bench:
                 bench.on_end(ended.append, "client")
                 bench.manager = argparse.Namespace(kill=lambda: ended.append("manager"))
+                bench.apart = argparse.Namespace(kill=lambda: ended.append("the control's"))
             self.assertFalse(bench.folder.exists())
-        self.assertEqual(ended, ["client", "manager"])
+        self.assertEqual(ended, ["client", "manager", "the control's"])
+
+    def test_the_control_probes_the_queue_manager_that_the_greedy_client_does_not_use(self):
+        probed = []
+
+        class Stops(Exception):
+            pass
+
+        def probes(manager, control):
+            probed.append((manager, control))
+            raise Stops
+        bench = argparse.Namespace(manager="greedy", apart="apart", has_slow_folder=True)
+        lab = neighbours_measure.Lab(argparse.Namespace(), ".")
+        with unittest.mock.patch.object(neighbours_measure, "Probes", probes):
+            self.assertRaises(Stops, lab.window, bench, lambda: None)
+            bench.apart = None
+            self.assertRaises(Stops, lab.window, bench, lambda: None)
+        self.assertEqual([(manager, bool(control)) for manager, control in probed], [("apart", True), ("greedy", False)])
 
 
 def window(p999_ms, status_s, grown=0, failures=()):
@@ -241,7 +261,7 @@ def round_of(idle_ms, beside_ms, status_s=0.01, grown=0, own=None, failures=()):
 
 
 class Report(unittest.TestCase):
-    args = argparse.Namespace(depth=1000, many=10, megabytes=1, seconds=1.0, rounds=1, name="n", only=[])
+    args = argparse.Namespace(depth=1000, many=10, megabytes=1, seconds=1.0, rounds=1, name="n", only=[], apart=False)
 
     def verdicts(self, name, *rounds):
         rows, case = Rows(), next(case for case in cases.ALL if case.name == name)

@@ -28,6 +28,8 @@ class Bench:
         self.depth, self.many, self.seconds = args.depth, args.many, args.seconds
         self.large_bytes = args.megabytes * 1_000_000
         self.manager, self.stack = None, contextlib.ExitStack()
+        # The one that the probes use, where that is another one on the same machine: the control.
+        self.apart = None
         # Shown through FUSE: even to find its sockets takes long.
         self.has_slow_folder = False
 
@@ -40,8 +42,9 @@ class Bench:
         try:
             self.stack.close()
         finally:
-            if self.manager is not None:
-                self.manager.kill()
+            for manager in (self.manager, self.apart):
+                if manager is not None:
+                    manager.kill()
             shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
@@ -54,6 +57,11 @@ class Bench:
         # Also within what gives way to it.
         with niceness(USUAL):
             self.manager = QueueManager(self.binary, self.folder / "data", self.folder / "log", more=options)
+
+    def start_apart(self):
+        """Starts a queue manager that no greedy client uses."""
+        with niceness(USUAL):
+            self.apart = QueueManager(self.binary, self.folder / "apart", self.folder / "apart-log")
 
     def restart(self):
         """Ends it in order, and starts it again."""

@@ -19,6 +19,9 @@ AGAIN_S = 0.2
 FILES = 200
 # A client has an address of its own, as in the field: those that wait to log in are bounded by address.
 ADDRESS = "127.0.0.2"
+# The port is chosen when the connection is made, for its far end. Chosen when the address is bound, it must be free for
+# every far end, and those of 10,000 closed connections are not, for a minute (Linux 4.2; socket has the name in 3.12).
+IP_BIND_ADDRESS_NO_PORT = 24
 
 
 def allow(count):
@@ -63,6 +66,7 @@ class Crowd:
         self.tries += 1
         one = socket.socket()
         one.setblocking(False)
+        one.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
         one.bind((ADDRESS, 0))
         if one.connect_ex(self.address) not in (0, errno.EINPROGRESS):
             raise Broken(f"cannot connect to {self.address}")

@@ -191,18 +191,19 @@ pub const UNSETTLED_DELIVERY_BYTES: u64 = 352;
 pub const SETTLED_DELIVERY_BYTES: u64 = 24;
 /// Bytes that the log has taken and its disk has not written, beyond which it is behind: what adds
 /// to it waits with its connection, and producers of persistent messages get no further credit. The
-/// put of another client waits until so much is written, and what was added within shares: 16 ms at
-/// 250 MB/s, and half as long again with many connections.
-pub const LOG_BEHIND_BYTES: u64 = 4 * 1024 * 1024;
+/// put of another client waits until so much is written, and what was added within shares: 17 ms at
+/// 250 MB/s with both.
+pub const LOG_BEHIND_BYTES: u64 = 3584 * 1024;
 /// When no more than this are not written, a log that was behind is not any more.
 pub const LOG_CAUGHT_UP_BYTES: u64 = 3 * 1024 * 1024;
 /// Messages without an answer, in bytes, up to which a connection does not wait for a log that is
-/// behind: one step. In turn with those that fill the log, each of which adds a step, a small
-/// message would wait for as many steps as there are of them.
-pub const LOG_SHARE_BYTES: u64 = STEP_BYTES_MAX as u64;
+/// behind. In turn with those that fill the log, each of which adds a step, a small message would
+/// wait for as many steps as there are of them. Less than a step: those that fill the log would all
+/// have their shares as well.
+pub const LOG_SHARE_BYTES: u64 = 64 * 1024;
 /// So much all connections within their shares may add to a log that is behind, until it has caught
 /// up and those that wait in turn have theirs.
-pub const LOG_SHARES_BYTES_MAX: u64 = 2 * 1024 * 1024;
+pub const LOG_SHARES_BYTES_MAX: u64 = 512 * 1024;
 /// Bytes of large messages, and of commits in parts, that the log has taken and its disk has not
 /// written, beyond which the next piece waits: about ten milliseconds of writing, for which what
 /// others log waits as well.

@@ -9,9 +9,11 @@
 //! nothing; so it does with all requests while the instance has enough of them (`is_shut`), unless
 //! others wait for the end of a large message of its client.
 //!
-//! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`).
+//! Not here: bodies of deliveries (`outgoing_bodies`), what makes one step (`portion`), a log that
+//! is behind (`log_wait`).
 
 pub(super) mod checks;
+mod log_wait;
 mod outgoing_bodies;
 
 use std::collections::VecDeque;
@@ -163,7 +165,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             front,
             id,
             place: entrance.place,
-            paces: entrance.paces,
             arrival: door.arrivals().join(),
             departure: door.departures().join(),
             account: door.connections().join(),
@@ -194,7 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             end_of_input: false,
             unflushed: false,
             turn_was_long: false,
-            turns: Turns::default(),
+            turns: Turns::of(&entrance.paces.line),
+            paces: entrance.paces,
             stood_still: false,
             linger: None,
         }
@@ -225,8 +227,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        // An administrator does not wait behind those that come.
+        let is_new = self.gate.is_some() && !self.place.is_local();
+        if !self.turns.begins(context, is_new) {
+            return Poll::Pending;
+        }
+        let end = self.take_turn(context);
+        self.turns.ends();
+        end
+    }
+
+    fn take_turn(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.front.set_ahead(self.clock.ahead_us());
-        self.turns.begins();
         let now = self.clock.now();
         if self.gate.is_some() && self.place.poll_gives_way(context) {
             return Poll::Ready(End::GaveWay);
@@ -260,8 +272,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if !progress && (self.requests.is_empty() || self.waits_for_log || self.is_shut) {
             return Poll::Pending;
         }
-        let is_long = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
-        self.turns.goes_on(context, self.clock.now().since(now), is_long);
+        let was_cut = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
+        self.turns.goes_on(context, self.clock.now().since(now), was_cut);
         Poll::Pending
     }
 
@@ -426,25 +438,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.door.step(now, self.id, &mut self.portion);
         self.turn_was_long = true;
         true
-    }
-
-    /// Whether it has so little on its way that it does not wait in turn with those that fill the
-    /// log: then the next requests are in its share of that. What has no body is a record as well.
-    fn takes_share(&mut self, count: usize) -> bool {
-        const RECORD_BYTES: u64 = 128;
-        if self.front.incoming_bytes() as u64 > limits::LOG_SHARE_BYTES {
-            return false;
-        }
-        let requests = self.requests.get(..count).unwrap_or_default();
-        let bytes = (portion::bytes(requests) as u64).max(count as u64 * RECORD_BYTES);
-        self.door.log_takes_share(&mut self.log_share, bytes)
-    }
-
-    /// Has the task woken when the log has caught up, if anything waits for that. True when it has
-    /// already.
-    fn has_log_again(&mut self, context: &Context<'_>) -> bool {
-        let waits = self.waits_for_log || self.front.withholds_credit();
-        waits && !self.door.wake_when_written(self.id, context)
     }
 
     /// Encodes responses while the output buffer has free space. True when there was one.

@@ -34,9 +34,6 @@ use towline_engine::defaults::DEFAULT_DYNAMIC_MODEL;
 use towline_link::{BACKLOG, LinkStream, listen_widely};
 use towline_logging::{log, log_seldom};
 
-/// Connections served before the sockets are asked again which of them have something: a busy
-/// producer must not keep a consumer's credit waiting.
-const EVENT_INTERVAL: u32 = 31;
 /// Sockets that may wait for an I/O thread.
 const ACCEPTED_MAX: usize = 1_024;
 
@@ -185,7 +182,6 @@ impl IoThreads {
             let host = host.clone();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .event_interval(EVENT_INTERVAL)
                 .max_blocking_threads(4)
                 .thread_keep_alive(Duration::from_secs(10))
                 .build()?;

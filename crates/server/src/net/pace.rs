@@ -6,18 +6,22 @@
 //! other client of the thread. So they take turns: the next ones when the sockets were asked and
 //! the others had theirs.
 //!
-//! Not here: how connections that live share the thread (`turn`), how many may come (`admission`).
+//! Not here: how connections that live share the thread (the line of `turn`), how many may come
+//! (`admission`).
 //!
 //! Invariants: turns are given in the order in which they were asked for; each request gets one,
 //! unless it is given up before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use towline_types::limits;
+
+use super::turn::Line;
 
 /// Milliseconds of one round: four times what its turns take, so that they never make the next one
 /// longer.
@@ -32,6 +36,8 @@ pub(super) struct Paces {
     pub(super) arrivals: Pace,
     /// Connections that have ended, whose sockets are closed.
     pub(super) ends: Pace,
+    /// Connections that work.
+    pub(super) line: Rc<Line>,
 }
 
 impl Default for Paces {
@@ -39,6 +45,7 @@ impl Default for Paces {
         Paces {
             arrivals: Pace::of(limits::ARRIVALS_PER_ROUND),
             ends: Pace::of(limits::ENDS_PER_ROUND),
+            line: Rc::default(),
         }
     }
 }

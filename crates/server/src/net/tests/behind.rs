@@ -165,7 +165,7 @@ fn who_has_little_on_its_way_takes_as_much_of_what_a_log_that_is_behind_has_for_
         let (mut other, _) = bench.connect(ClientLogin::Anonymous, WIDE);
         let small = other.sender("DEV.QUEUE.2").await;
         for key in 0..PUTS {
-            other.send(small, key, true, 5_000);
+            other.send(small, key, true, 1_250);
             other.flush().await.unwrap();
             let mut looks = 0;
             while bench.depth("DEV.QUEUE.2") <= key {
@@ -182,7 +182,7 @@ fn who_has_little_on_its_way_takes_as_much_of_what_a_log_that_is_behind_has_for_
         while !bench.has_message("DEV.DEAD.LETTER.QUEUE") {
             yield_now().await;
             looks += 1;
-            assert!(looks < 10_000, "250 KB of another client are as much as 6 MB");
+            assert!(looks < 10_000, "63 KB of another client are as much as 6 MB");
         }
     });
 }
