@@ -1,7 +1,7 @@
 //! Random histories of two regions: what recovery has is what live committed, what was reported to
 //! live survives a promotion, nothing that was applied changes.
 
-use super::regions::{Regions, Seat, live_payload};
+use super::regions::{Regions, Seat, live_payload, said_live};
 use super::*;
 use crate::{Mode, may_begin_behind};
 
@@ -135,7 +135,20 @@ fn switch(regions: &mut Regions) {
         step(regions, true);
         assert_eq!(regions.truth[old].len(), end, "seed {}: void batches", regions.seed);
     }
+    if is_taken_back(regions, old) {
+        regions.is_closing = [false; 2];
+        regions.promoted = Some(again);
+        return;
+    }
     goes_live(regions, new);
+}
+
+/// An operator promoted the old live group again, while its members could not elect, and it went on
+/// from its last batch: the switch is over, and it is live as before.
+fn is_taken_back(regions: &Regions, old: usize) -> bool {
+    let says = |batch: &Batch| said_live(&batch.payload);
+    let newest = regions.truth[old].values().rev().find_map(says);
+    newest.is_some_and(|(live, _)| live == old)
 }
 
 fn goes_live(regions: &mut Regions, new: usize) {
@@ -270,6 +283,8 @@ fn members_that_were_not_marked_or_followed_two_timelines_come_to_the_live_group
         2_956, 11_244, 2_232, 14_261,
         // A disk was lost when two of three knew that their group is live.
         2_849, 3_222, 4_404,
+        // The same in a switch: the operator's promotion goes on behind its last batch.
+        12_916,
     ];
     seeds.into_iter().for_each(history);
 }

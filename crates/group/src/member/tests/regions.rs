@@ -101,7 +101,7 @@ pub(super) fn live_payload(group: usize, history: [u8; 16]) -> Bytes {
     Bytes::from(payload)
 }
 
-fn said_live(payload: &[u8]) -> Option<(usize, [u8; 16])> {
+pub(super) fn said_live(payload: &[u8]) -> Option<(usize, [u8; 16])> {
     let [group, history @ ..] = payload.strip_prefix(LIVE)? else { return None };
     Some((usize::from(*group), history.try_into().ok()?))
 }
