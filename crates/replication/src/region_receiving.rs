@@ -92,7 +92,7 @@ struct Relayed {
     pending: Option<Shipment>,
     /// End of the batch behind which the link began, once the first frame was taken.
     began_behind: Option<Lsn>,
-    /// The other side was told to begin anew: nothing more of this link counts.
+    /// The other side is to begin anew: nothing more of this link counts.
     is_over: bool,
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Invariants: one link at a time, the newest; what comes on an older one is not believed; memory
 //! in the link's queue is bounded by [`QUEUED_BYTES_MAX`]; the log is asked for nothing under the
-//! lock of this value, which those hold who wake it.
+//! lock of this value, which is held to wake it.
 
 use std::fmt;
 use std::sync::Arc;
