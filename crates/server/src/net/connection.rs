@@ -273,7 +273,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return Poll::Pending;
         }
         let was_cut = std::mem::take(&mut self.turn_was_long) || self.front.has_more();
-        self.turns.goes_on(context, self.clock.now().since(now), was_cut);
+        let ended = self.clock.now();
+        self.turns.goes_on(context, ended, ended.since(now), was_cut);
         Poll::Pending
     }
 

@@ -9,10 +9,11 @@
 //! its next one while others like it wait, or once all turns have taken [`UNASKED_MAX`] together
 //! since the sockets were asked: it stands in a [`Line`] of its own. The first in that line goes on
 //! when the sockets were asked, behind all whose turns are short (shortest job first, by what the
-//! last ones took), and then the next ones until that time is used up again. So does one with a
+//! last ones took), and with it the next ones whose turns fit into that time. So does one with a
 //! short turn, without the line, when that time is used up and it has more to do. To ask is a call
 //! of the system and a look at all that came, so it is not done behind each turn: streams become
-//! slower by that.
+//! slower by that. And where all are busy, that time is longer ([`UNASKED_ALONE_MAX`]): what those
+//! that produce have put is then sent to those that consume in fewer and larger pieces.
 //!
 //! Invariants: the line is first in, first out, for those that have logged in and for the others,
 //! which have half of its time; while anything stands in it one is called; in each round at least
@@ -34,6 +35,13 @@ use towline_types::Time;
 /// How long the connections of a thread work before its sockets are asked: a hundred times what
 /// that costs, and a wait that no client feels.
 const UNASKED_MAX: Duration = Duration::from_micros(500);
+/// The same on a thread that serves no light connection: the first event of one waits that long.
+const UNASKED_ALONE_MAX: Duration = Duration::from_millis(2);
+/// For so long after a turn of a light connection the thread counts as one that serves some.
+const LIGHT_FOR: Duration = Duration::from_millis(50);
+/// A connection is light if it had at most [`LIGHT_WORK_MAX`] of such a stretch of time: 3 %.
+const STRETCH_MS: u64 = 16;
+const LIGHT_WORK_MAX: Duration = Duration::from_micros(500);
 /// How much more time either half of the line may have had while both waited.
 const BALANCE_MAX_US: i64 = 10_000;
 /// The least that a turn counts for that.
@@ -46,6 +54,10 @@ const SHORT_TURN_MAX: Duration = Duration::from_micros(100);
 pub(super) struct Line {
     /// What all connections have worked since the sockets were asked for one of them.
     unasked: Cell<Duration>,
+    /// It serves none that is light, as far as is known.
+    is_alone: Cell<bool>,
+    /// When a light one had a turn.
+    light_at: Cell<Option<Time>>,
     /// How often they were.
     round: Cell<u64>,
     /// Set by the runtime when they were asked.
@@ -54,8 +66,10 @@ pub(super) struct Line {
     awaits_asked: Cell<bool>,
     /// Those that have not logged in, and the others, which do not wait behind a crowd of them.
     waiting: RefCell<[VecDeque<Arc<LineTicket>>; 2]>,
-    /// It has its turn, or is woken for it.
-    called: RefCell<Option<Arc<LineTicket>>>,
+    /// They have their turns, or are woken for them.
+    called: RefCell<Vec<Arc<LineTicket>>>,
+    /// What these will take, by their last turns.
+    expected: Cell<Duration>,
     /// What those that have logged in worked more than the others, while both waited, microseconds.
     balance_us: Cell<i64>,
 }
@@ -69,6 +83,8 @@ struct LineTicket {
     is_void: AtomicBool,
     /// It has not logged in.
     is_new: bool,
+    /// What its last turn took.
+    expected: Duration,
     /// Of its task.
     task: Mutex<Option<Waker>>,
 }
@@ -98,18 +114,43 @@ impl Line {
         if ticket.is_new { new } else { known }.push_back(Arc::clone(ticket));
     }
 
-    /// Calls the next one, unless one is called already.
+    /// How long may be worked before the sockets are asked.
+    fn unasked_max(&self) -> Duration {
+        if self.is_alone.get() { UNASKED_ALONE_MAX } else { UNASKED_MAX }
+    }
+
+    /// Whether they are to be asked before anything else of the line.
+    fn is_used_up(&self) -> bool {
+        self.unasked.get() >= self.unasked_max()
+    }
+
+    /// Calls the next ones: as many as will have their turns before the sockets are asked, by what
+    /// their last ones took, and one at least.
     fn call_next(&self) {
-        if self.called.borrow().is_some() {
-            return;
+        loop {
+            let due = self.unasked.get().saturating_add(self.expected.get());
+            let is_due = due >= self.unasked_max();
+            if is_due && !self.called.borrow().is_empty() {
+                return;
+            }
+            let Some(next) = self.take_next() else { return };
+            self.expected.set(self.expected.get().saturating_add(next.expected));
+            self.called.borrow_mut().push(Arc::clone(&next));
+            if is_due {
+                self.wake_when_asked(&Waker::from(next));
+            } else {
+                Waker::from(next).wake();
+            }
         }
-        let Some(next) = self.take_next() else { return };
-        *self.called.borrow_mut() = Some(Arc::clone(&next));
-        if self.unasked.get() < UNASKED_MAX {
-            Waker::from(next).wake();
-        } else {
-            self.wake_when_asked(&Waker::from(next));
+    }
+
+    /// A turn of one that has this weight is over.
+    fn weighs(&self, now: Time, is_light: bool) {
+        if is_light {
+            self.light_at.set(Some(now));
         }
+        let is_served = self.light_at.get().is_some_and(|at| now.since(at) < LIGHT_FOR);
+        self.is_alone.set(!is_served);
     }
 
     /// Wakes it when the sockets were asked for what has come. It may be woken before by other
@@ -153,16 +194,20 @@ impl Line {
 
     fn is_empty(&self) -> bool {
         let [known, new] = &*self.waiting.borrow();
-        known.is_empty() && new.is_empty() && self.called.borrow().is_none()
+        known.is_empty() && new.is_empty() && self.called.borrow().is_empty()
     }
 
     /// It had its turn, which took so long, or is gone.
     fn leaves(&self, ticket: &Arc<LineTicket>, took: Duration) {
-        let is_called = self.called.borrow_mut().take_if(|it| Arc::ptr_eq(it, ticket)).is_some();
-        if is_called {
+        let mut called = self.called.borrow_mut();
+        let place = called.iter().position(|it| Arc::ptr_eq(it, ticket));
+        if let Some(place) = place {
+            called.remove(place);
+            drop(called);
+            self.expected.set(self.expected.get().saturating_sub(ticket.expected));
             self.count(ticket.is_new, took.max(TURN_LEAST));
             self.call_next();
-            let is_called = self.called.borrow().is_some();
+            let is_called = !self.called.borrow().is_empty();
             assert!(is_called || self.is_empty(), "those in the line would wait for ever");
         } else {
             ticket.is_void.store(true, Ordering::Relaxed);
@@ -184,6 +229,10 @@ pub(super) struct Turns {
     waits_for: Option<u64>,
     /// What this turn took, as far as it worked.
     took: Duration,
+    /// What the last one took that worked.
+    last: Duration,
+    /// What it worked in a stretch of time, by the number of that, and whether it was light before.
+    stretch: (u64, Duration, bool),
     /// How often that was long, one after the other. Once says nothing: the system may have taken
     /// the processor away.
     times_long: u8,
@@ -198,6 +247,8 @@ impl Turns {
             went_on: false,
             waits_for: None,
             took: Duration::ZERO,
+            last: Duration::ZERO,
+            stretch: (0, Duration::ZERO, true),
             times_long: 0,
         }
     }
@@ -217,11 +268,12 @@ impl Turns {
         if self.times_long < 2 && !is_new {
             return true;
         }
-        if self.line.is_empty() && self.line.unasked.get() < UNASKED_MAX {
+        if self.line.is_empty() && !self.line.is_used_up() {
             return true;
         }
         let task = Mutex::new(Some(context.waker().clone()));
-        let ticket = Arc::new(LineTicket { task, is_new, ..LineTicket::default() });
+        let expected = self.last;
+        let ticket = Arc::new(LineTicket { task, is_new, expected, ..LineTicket::default() });
         self.line.join(&ticket);
         self.line.call_next();
         self.ticket = Some(ticket);
@@ -237,7 +289,7 @@ impl Turns {
         if !ticket.is_called.load(Ordering::Acquire) {
             return false;
         }
-        if self.line.unasked.get() < UNASKED_MAX {
+        if !self.line.is_used_up() {
             return true;
         }
         // Others used the time up that was left when it was called.
@@ -246,9 +298,17 @@ impl Turns {
         false
     }
 
-    /// It worked so long in this turn, and has more to do: its task is woken. `was_cut`: a bound
-    /// ended the turn.
-    pub(super) fn goes_on(&mut self, context: &Context<'_>, took: Duration, was_cut: bool) {
+    /// It worked so long in this turn, until `now`, and has more to do: its task is woken.
+    /// `was_cut`: a bound ended the turn.
+    pub(super) fn goes_on(
+        &mut self,
+        context: &Context<'_>,
+        now: Time,
+        took: Duration,
+        was_cut: bool,
+    ) {
+        let is_light = self.is_light(now, took);
+        self.line.weighs(now, is_light);
         let least = if was_cut { UNASKED_MAX } else { Duration::ZERO };
         let unasked = self.line.unasked.get().saturating_add(took).max(least);
         self.line.unasked.set(unasked);
@@ -258,15 +318,27 @@ impl Turns {
         let short = if took < SHORT_TURN_MAX { took } else { Duration::ZERO };
         self.own = (round, before.saturating_add(short));
         let is_long = took >= SHORT_TURN_MAX || self.own.1 >= SHORT_TURN_MAX || was_cut;
-        (self.went_on, self.took) = (true, took);
+        (self.went_on, self.took, self.last) = (true, took, took.max(least));
         self.times_long = if is_long { self.times_long.saturating_add(1) } else { 0 };
         // One that stood in the line stands there again.
-        let waits = self.times_long < 2 && self.ticket.is_none() && unasked >= UNASKED_MAX;
+        let waits = self.times_long < 2 && self.ticket.is_none() && self.line.is_used_up();
         self.waits_for = waits.then_some(round);
         match self.waits_for {
             Some(_) => self.line.wake_when_asked(context.waker()),
             None => context.waker().wake_by_ref(),
         }
+    }
+
+    /// Whether it is light with this turn. It counts as it was until a stretch of time is over.
+    fn is_light(&mut self, now: Time, took: Duration) -> bool {
+        let number = now.as_millis() / STRETCH_MS;
+        let (at, worked, was_light) = self.stretch;
+        let fits = |worked: Duration| worked <= LIGHT_WORK_MAX;
+        self.stretch = match number == at {
+            true => (at, worked.saturating_add(took), was_light),
+            false => (number, took, number > at + 1 || fits(worked)),
+        };
+        self.stretch.2 && fits(self.stretch.1)
     }
 
     /// The turn is over.

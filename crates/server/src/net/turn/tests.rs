@@ -9,6 +9,9 @@ use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::*;
 
+/// Of work that no stretch of time ends.
+const NOW: Time = Time(1_000_000);
+
 /// What a task does in its turn: how long it took, and whether it was cut.
 type Work = (Duration, bool);
 
@@ -31,7 +34,7 @@ fn turns_before_an_event(tasks: usize, work: Work) -> usize {
                         ours.write_all(b"x").unwrap();
                     }
                     counted.set(counted.get() + 1);
-                    own.goes_on(context, work.0, work.1);
+                    own.goes_on(context, NOW, work.0, work.1);
                     own.ends();
                 }
                 Poll::<()>::Pending
@@ -77,7 +80,7 @@ fn on_a_thread<R>(body: impl AsyncFnOnce(Rc<Line>, &Context<'_>) -> R) -> R {
 /// A connection with long turns, which stands in the line.
 fn one_in_line(line: &Rc<Line>, context: &Context<'_>) -> Turns {
     let mut busy = Turns::of(line);
-    (0..2).for_each(|_| busy.goes_on(context, UNASKED_MAX, true));
+    (0..2).for_each(|_| busy.goes_on(context, NOW, UNASKED_MAX, true));
     busy.ends();
     assert!(!busy.begins(context, false) && busy.ticket.is_some());
     busy
@@ -98,7 +101,7 @@ fn order(works: &'static [Work], most: usize) -> Vec<usize> {
                 order.borrow_mut().push(number);
                 left -= 1;
                 if left > 0 {
-                    own.goes_on(context, took, was_cut);
+                    own.goes_on(context, NOW, took, was_cut);
                 }
                 own.ends();
                 if left == 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -138,11 +141,11 @@ fn one_long_turn_alone_puts_no_connection_into_the_line() {
     on_a_thread(async |line, context| {
         let _busy = one_in_line(&line, context);
         let mut other = Turns::of(&line);
-        other.goes_on(context, UNASKED_MAX, false);
+        other.goes_on(context, NOW, UNASKED_MAX, false);
         assert!(!other.begins(context, false) && other.ticket.is_none());
         yield_now().await;
         assert!(other.begins(context, false), "the sockets were asked");
-        other.goes_on(context, UNASKED_MAX, false);
+        other.goes_on(context, NOW, UNASKED_MAX, false);
         assert!(!other.begins(context, false) && other.ticket.is_some(), "it is its way");
     });
 }
@@ -151,9 +154,9 @@ fn one_long_turn_alone_puts_no_connection_into_the_line() {
 fn what_wakes_a_connection_before_the_sockets_were_asked_begins_no_round() {
     on_a_thread(async |line, context| {
         let mut turns = Turns::of(&line);
-        turns.goes_on(context, SHORT_TURN_MAX / 2, false);
+        turns.goes_on(context, NOW, SHORT_TURN_MAX / 2, false);
         line.unasked.set(UNASKED_MAX);
-        turns.goes_on(context, SHORT_TURN_MAX / 4, false);
+        turns.goes_on(context, NOW, SHORT_TURN_MAX / 4, false);
         turns.ends();
         for _ in 0..3 {
             assert!(!turns.begins(context, false));
@@ -172,7 +175,7 @@ fn many_short_turns_are_a_long_one_only_without_a_pause() {
         for (pauses, stands) in [(true, false), (false, true)] {
             let mut turns = Turns::of(&line);
             for _ in 0..20 {
-                turns.goes_on(context, SHORT_TURN_MAX / 2, false);
+                turns.goes_on(context, NOW, SHORT_TURN_MAX / 2, false);
                 turns.ends();
                 if pauses {
                     turns.ends();
@@ -189,7 +192,7 @@ fn those_that_had_less_time_are_next() {
     on_a_thread(async |line, context| {
         let mut all: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
         for number in [0, 5] {
-            (0..2).for_each(|_| all[number].goes_on(context, UNASKED_MAX, true));
+            (0..2).for_each(|_| all[number].goes_on(context, NOW, UNASKED_MAX, true));
         }
         for (number, turns) in all.iter_mut().enumerate() {
             assert!(!turns.begins(context, (1..5).contains(&number)));
@@ -218,7 +221,7 @@ fn those_that_log_in_have_half_of_the_time_and_not_every_other_turn() {
         let busy = spawn_local(poll_fn(move |context| {
             if own.begins(context, false) {
                 counted.set(counted.get() + 1);
-                own.goes_on(context, Duration::from_millis(1), true);
+                own.goes_on(context, NOW, Duration::from_millis(1), true);
                 own.ends();
             }
             Poll::<()>::Pending
@@ -229,7 +232,7 @@ fn those_that_log_in_have_half_of_the_time_and_not_every_other_turn() {
                 spawn_local(poll_fn(move |context| {
                     if own.begins(context, true) {
                         left -= 1;
-                        own.goes_on(context, Duration::from_micros(20), false);
+                        own.goes_on(context, NOW, Duration::from_micros(20), false);
                         own.ends();
                     }
                     if left == 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -253,7 +256,7 @@ fn one_that_is_called_at_once_waits_when_others_use_the_time_up() {
         let mut all: Vec<_> = (0..2).map(|_| one_in_line(&line, context)).collect();
         yield_now().await;
         assert!(all[0].begins(context, false));
-        all[0].goes_on(context, SHORT_TURN_MAX, false);
+        all[0].goes_on(context, NOW, SHORT_TURN_MAX, false);
         let round = line.round.get();
         all[0].ends();
         line.unasked.set(UNASKED_MAX);
@@ -271,7 +274,7 @@ fn a_long_turn_and_a_short_one_behind_it_are_not_two_long_ones() {
         let _busy = one_in_line(&line, context);
         let mut small = Turns::of(&line);
         for took in [10 * UNASKED_MAX, Duration::from_micros(20)] {
-            small.goes_on(context, took, false);
+            small.goes_on(context, NOW, took, false);
             small.ends();
             small.begins(context, false);
             assert!(small.ticket.is_none(), "one turn was long");
@@ -293,4 +296,66 @@ fn one_that_leaves_the_line_holds_up_no_other() {
         of_line[1].ends();
         assert!(line.is_empty());
     });
+}
+
+/// One whose turns take so long, at such a time.
+fn works(turns: &mut Turns, context: &Context<'_>, now: Time, took: Duration) {
+    turns.goes_on(context, now, took, false);
+    turns.ends();
+}
+
+#[test]
+fn the_sockets_are_asked_less_often_only_while_no_light_connection_is_served() {
+    on_a_thread(async |line, context| {
+        let (mut busy, mut light) = (Turns::of(&line), Turns::of(&line));
+        let at = |after: Duration| NOW + after;
+        works(&mut busy, context, NOW, UNASKED_MAX * 2);
+        assert_eq!(line.unasked_max(), UNASKED_ALONE_MAX, "nothing is known of any light one");
+        works(&mut light, context, NOW, SHORT_TURN_MAX / 5);
+        assert_eq!(line.unasked_max(), UNASKED_MAX, "from its first turn on");
+        works(&mut busy, context, at(LIGHT_FOR / 2), UNASKED_MAX * 2);
+        assert_eq!(line.unasked_max(), UNASKED_MAX);
+        works(&mut busy, context, at(LIGHT_FOR), UNASKED_MAX * 2);
+        assert_eq!(line.unasked_max(), UNASKED_ALONE_MAX);
+    });
+}
+
+#[test]
+fn one_that_has_much_of_a_stretch_of_time_is_not_light_until_it_had_little_of_one() {
+    on_a_thread(async |line, context| {
+        let mut turns = Turns::of(&line);
+        let stretch = Duration::from_millis(STRETCH_MS);
+        let mut light = |stretches: u32, took: Duration| {
+            works(&mut turns, context, NOW + stretch * stretches, took);
+            line.light_at.take().is_some()
+        };
+        let half = LIGHT_WORK_MAX / 2;
+        assert!(light(0, half) && light(0, half), "together what is allowed");
+        assert!(!light(0, half), "more than that");
+        assert!(!light(1, half), "it had much in the stretch before");
+        assert!(light(2, half) && !light(2, half * 2));
+        assert!(light(4, half), "in the one between it had nothing");
+    });
+}
+
+#[test]
+fn those_whose_turns_fit_are_called_together_and_one_at_least() {
+    for (took, together) in [(UNASKED_MAX / 4, 4), (UNASKED_MAX / 2, 2), (UNASKED_MAX * 3, 1)] {
+        on_a_thread(async |line, context| {
+            let mut first = one_in_line(&line, context);
+            let mut others: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
+            for turns in &mut others {
+                (0..2).for_each(|_| works(turns, context, NOW, took));
+                assert!(!turns.begins(context, false));
+            }
+            yield_now().await;
+            assert!(first.begins(context, false));
+            first.ends();
+            let called = others.iter_mut().filter_map(|turns| turns.begins(context, false).then_some(1));
+            assert_eq!(called.sum::<usize>(), together, "{took:?} each");
+            assert_eq!(line.called.borrow().len(), together);
+            drop(others);
+            assert!(line.is_empty() && line.expected.get() == Duration::ZERO);
+        });
+    }
 }
