@@ -136,7 +136,7 @@ class Lab:
                      "latencies": {one["of"]: {name: one[name] for name in ("p50", "p99")}
                                    for one in said["latencies_us"]}}
             if mode == "with":
-                found |= {"log": after["log_bytes_sent"] - before["log_bytes_sent"],
+                found |= {"backlog": after["backlog_bytes"], "log": after["log_bytes_sent"] - before["log_bytes_sent"],
                           "wire": after["wire_bytes_sent"] - before["wire_bytes_sent"]}
             return found
         finally:

@@ -13,7 +13,7 @@ from towlab.group import NAMES
 from towlab.regions import position
 
 MIB = 1 << 20
-RATE_OVER_S = 1.0
+RATE_HALF_S = 0.5
 KEPT = ("backlog_bytes", "backlog_puts", "backlog_removals", "backlog_age_us", "round_trip_us", "log_bytes_sent",
         "wire_bytes_sent", "log_bytes_received", "wire_bytes_received", "rebases", "recovery_lsn", "misses_rpo", "connected",
         "is_known", "status", "compression_us", "decompression_us", "backlog_average_bytes")
@@ -80,14 +80,15 @@ def between(before, after, at):
 
 def judged(samples):
     """Reported and true backlog of each sample in bytes, how far they are apart, and how far they may be: a round trip
-    of traffic at the rate of the second before, or 1 MiB if that is more."""
-    out, oldest = [], 0
-    for index, one in enumerate(samples):
-        while samples[oldest]["at"] < one["at"] - RATE_OVER_S and oldest < index:
-            oldest += 1
-        past = samples[oldest]
-        elapsed = one["at"] - past["at"]
-        rate = (one["live"] - past["live"]) / elapsed if elapsed > 0 else 0.0
+    of traffic at the rate of the second around it, or 1 MiB if that is more."""
+    out, first, last = [], 0, 0
+    for one in samples:
+        while samples[first]["at"] < one["at"] - RATE_HALF_S:
+            first += 1
+        while last + 1 < len(samples) and samples[last + 1]["at"] <= one["at"] + RATE_HALF_S:
+            last += 1
+        elapsed = samples[last]["at"] - samples[first]["at"]
+        rate = (samples[last]["live"] - samples[first]["live"]) / elapsed if elapsed > 0 else 0.0
         true = max(0.0, one["live"] - one["recovery"])
         out.append({"second": one["at"] - samples[0]["at"], "reported": one["backlog_bytes"], "true": true,
                     "apart": abs(one["backlog_bytes"] - true), "allowed": max(MIB, rate * one["round_trip_us"] / 1e6),
