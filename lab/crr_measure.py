@@ -230,7 +230,8 @@ class Lab:
             end(load)
         samples = watcher.samples
         worst = max(samples, key=lambda one: one["backlog_bytes"])
-        return {"seconds": healed - began, **drained, "pairs": said["pairs"]["per_second"],
+        gone = next((one["at"] - began for one in samples if one["at"] > began and not one["connected"]), None)
+        return {"seconds": healed - began, "noticed_s": gone, **drained, "pairs": said["pairs"]["per_second"],
                 "worst": worst["backlog_bytes"], "puts": worst["backlog_puts"], "removals": worst["backlog_removals"],
                 "age_s": worst["backlog_age_us"] / 1e6, "changed": changed,
                 "alarm": {what: seconds_of(log, message, began_at) for what, message in

@@ -145,6 +145,7 @@ def line_rows(rows, results):
     test = f"{line}, {LINE_UNDER:g} of it offered, cut for {cut['seconds']:.0f} s"
     rows.add(test, "backlog at the most", cut["worst"] / 1e6, "MB",
              note=f"{cut['puts']} puts, {cut['removals']} removals, the oldest {cut['age_s']:.1f} s old")
+    rows.add(test, "until live said that there is no link", cut["noticed_s"], "s", note="HeartbeatTimeout is 2 s")
     rows.add(test, "until there was a link again", cut["link_s"], "s", note="retry timers of the defaults")
     rows.add(test, "until the backlog was gone after that", cut["drain_s"], "s")
     rows.add(test, "line used meanwhile", cut["line"], "", bar=LINE_BAR)
