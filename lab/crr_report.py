@@ -206,8 +206,8 @@ def report(args, done, machine, folder):
     if "artemis" in args.only:
         mirror_rows(rows, args.rounds, done)
     words = ["Two groups of three in two regions: west serves clients, east is its recovery group. TLS 1.3 in the groups and "
-             "between them, LZ4 from 64 bytes on in both, an image (IMGLOGLN) each quarter of the space of the log (4 GiB), "
-             "40 ms round trip between the regions (a proxy of the test kit delays each way by 20 ms). All six instances, the "
+             "between them, LZ4 from 64 bytes on in both, an image after 128 MiB of log (two extents; 3 % of the log's 4 GiB, "
+             "published 25 %), 40 ms round trip between the regions (a proxy of the test kit delays each way by 20 ms). All six instances, the "
              "proxy and all clients share this machine (see below). *Without* is the same six processes with "
              "`enabled = false`: recovery is up, and idle.".replace("*", ""),
              "A pair: put one persistent message, wait until it is confirmed, get one, accept it; one operation in flight for "

@@ -12,8 +12,7 @@ from towlab.slow_net import SlowNet
 
 REGION_PORT = 5800
 THRESHOLD_BYTES = 64
-# As published: an image each quarter of the space of the log.
-LOG_BYTES_MAX, IMAGE_MB = 4 << 30, 1024
+LOG_BYTES_MAX = 4 << 30
 EACH_WAY_US = 20_000
 EAST = range(3, 6)  # the proxies in front of east
 
@@ -47,7 +46,7 @@ class Region(Native):
                           f'region_address = "{self.host(one)}:{REGION_PORT}"\n' for one in NAMES)
         fronts = ", ".join(f'"{front(self.base, self.other, one)}"' for one in NAMES)
         more = "".join(f"{key} = {value}\n" for key, value in self.recovery.items())
-        return (f"[queue_manager]\nimglogln = {IMAGE_MB}\n[log]\nlog_bytes_max = {LOG_BYTES_MAX}\n"
+        return (f"[log]\nlog_bytes_max = {LOG_BYTES_MAX}\n"
                 f'[[listener]]\naddress = "{host}:5672"\nallow_plaintext = true\nallow_anonymous = true\n'
                 f'[group]\nname = "{self.group}"\ninstance = "{name}"\nrole = "{self.role}"\n'
                 f"compression_threshold = {THRESHOLD_BYTES}\n"
