@@ -12,7 +12,7 @@ export TOWLINE_BIN
 .DEFAULT_GOAL := help
 .PHONY: help run run-group quickstart build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
   loom sim mutants lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
-  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick chaos
+  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick lab-crr lab-crr-peers lab-crr-quick chaos
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -167,6 +167,21 @@ lab-neighbours: lab-build ## what one client notices of each thing that another 
 lab-neighbours-quick: lab-build ## the same, small: does it run at all (4 min)
 	python3 -m unittest discover --quiet --start-directory lab
 	$(LAB_NEIGHBOURS) --name neighbours-quick --depth 5000 --many 200 --megabytes 5 --seconds 1 $(NEIGHBOURS_KNOBS)
+
+# Knobs: ROUNDS, ONLY (ladder, fixed, backlog, line), SECONDS (of each measurement of fixed), KEEP=1.
+LAB_CRR = python3 lab/crr.py --towline $(TOWLINE_BIN) --slow-net $(abspath $(TARGET))/release/slow-net
+CRR_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--seconds $(SECONDS)) \
+  $(if $(KEEP),--keep)
+
+lab-crr: lab-net ## two groups of three 40 ms apart, with and without replication between them (20 min, 20 GB)
+	$(LAB_CRR) $(CRR_KNOBS)
+
+lab-crr-peers: lab-net ## Artemis with and without its mirror over the same proxy (Maven; 7 min)
+	$(LAB_CRR) --name crr-peers --only artemis --rounds 3 $(CRR_KNOBS)
+
+lab-crr-quick: lab-net ## the same, small: does it run at all (4 min)
+	python3 -m unittest discover --quiet --start-directory lab
+	$(LAB_CRR) --quick $(CRR_KNOBS)
 
 # Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES, JOBS (groups side by side), POWER (stays, one,
 # goes: whose disks forget what was not synced).

@@ -55,17 +55,17 @@ def fetch():
     sys.exit(f"Artemis {VERSION} could not be fetched from Maven Central (see above)")
 
 
-def create(home, port, heap):
-    """Creates the instance and rewrites the settings that the comparison fixes."""
-    if INSTANCE.exists():
+def create(home, port, heap, instance=INSTANCE):
+    """Creates an instance and rewrites the settings that the comparison fixes."""
+    if instance.exists():
         return
     subprocess.run(
         [home / "bin" / "artemis", "create", "--silent", "--nio", "--no-web", "--host=127.0.0.1",
          "--allow-anonymous", "--user=lab", "--password=lab", "--no-mqtt-acceptor",
          "--no-stomp-acceptor", "--no-hornetq-acceptor", "--no-amqp-acceptor",
-         f"--java-memory={heap}", INSTANCE],
+         f"--java-memory={heap}", instance],
         stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True)
-    path = INSTANCE / "etc" / "broker.xml"
+    path = instance / "etc" / "broker.xml"
     text = path.read_text()
     acceptor = (f'<acceptor name="amqp">tcp://127.0.0.1:{port}?protocols=AMQP;'
                 "amqpCredits=1000;amqpLowCredits=300;useEpoll=true;supportAdvisory=false</acceptor>")

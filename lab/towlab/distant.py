@@ -1,9 +1,7 @@
-"""A group whose instances reach each other through proxies that delay (tests/e2e, `slow-net`). Not here: its orders."""
-
-import subprocess
+"""A group whose instances reach each other through proxies that delay. Not here: the proxies (slow_net.py)."""
 
 from towlab.group import LINKS_PORT, NAMES, Native
-from towlab.queue_manager import Failed
+from towlab.slow_net import SlowNet
 
 
 class Distant(Native):
@@ -13,12 +11,8 @@ class Distant(Native):
 
     def __init__(self, binary, folder, slow_net, delay_us, more=()):
         super().__init__(binary, folder, more=more)
-        wanted = [f"{self.proxy(name)}={self.host(name)}:{LINKS_PORT}" for name in NAMES]
-        self.net = subprocess.Popen([str(slow_net), *wanted], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                    process_group=0)
-        if not self.net.stdout.readline().startswith("listening"):
-            raise Failed("slow-net does not listen")
-        self.order(f"delay {delay_us}")
+        self.net = SlowNet(slow_net, [(self.proxy(name), f"{self.host(name)}:{LINKS_PORT}") for name in NAMES])
+        self.net.order(f"delay {delay_us}")
 
     def proxy(self, name):
         return f"127.78.0.{NAMES.index(name) + 101}:{LINKS_PORT}"
@@ -27,15 +21,6 @@ class Distant(Native):
         """Its own links it takes itself; the others are behind their proxies."""
         return super().link(name, other) if name == other else self.proxy(other)
 
-    def order(self, line):
-        self.net.stdin.write(f"{line}\n")
-        self.net.stdin.flush()
-        answer = self.net.stdout.readline().strip()
-        if answer.startswith("error"):
-            raise Failed(f"slow-net, {line}: {answer}")
-
     def close(self):
         super().close()
-        self.net.stdin.close()
-        self.net.wait(30)
-        self.net.stdout.close()
+        self.net.close()

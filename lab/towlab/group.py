@@ -30,13 +30,16 @@ class Native:
     lacks = ()
     needs_machines = False
 
+    # Name of the group, which its certificates have too.
+    group = "LAB"
+
     def __init__(self, binary, folder, lan=None, more=()):
         self.binary, self.folder, self.lan, self.more = str(binary), pathlib.Path(folder), lan, tuple(more)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.processes = {}
         papers = self.folder / "papers"
-        subprocess.run([self.binary, "group", "certificates", "--out", str(papers), "--name", "LAB", "--instances",
-                        ",".join(NAMES)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([self.binary, "group", "certificates", "--out", str(papers), "--name", "LAB", "--group", self.group,
+                        "--instances", ",".join(NAMES)], check=True, stdout=subprocess.DEVNULL)
         for name in NAMES:
             (self.folder / f"{name}.toml").write_text(self.config(name, papers))
 
