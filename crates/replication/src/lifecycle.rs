@@ -24,6 +24,9 @@ pub enum EndReason {
     TakesLogId,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
+    /// Its group became a recovery group, and this process led it, or knows as committed what is
+    /// void since then.
+    ChangesPart,
 }
 
 /// See the module.
@@ -122,7 +125,8 @@ impl Lifecycle {
             EndReason::LostLeadership
             | EndReason::LogFull
             | EndReason::PutBack
-            | EndReason::TakesLogId => Lifecycle::Ended,
+            | EndReason::TakesLogId
+            | EndReason::ChangesPart => Lifecycle::Ended,
         };
         match before {
             Lifecycle::Following | Lifecycle::Leading | Lifecycle::Stalled => true,
@@ -208,6 +212,7 @@ mod tests {
             EndReason::LogFull,
             EndReason::PutBack,
             EndReason::TakesLogId,
+            EndReason::ChangesPart,
         ] {
             let mut lifecycle = Lifecycle::Following;
             assert!(lifecycle.takes(&Input::Tick));
