@@ -216,6 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_for_the_newest_history_of_the_log_is_over() {
+        let (held, histories) = (held(), chain(&[("WEST", 0), ("EAST", 6)]));
+        let marked = |history| {
+            let kept = HardState {
+                mode: Mode::Promoting,
+                promoted_to: [history; 16],
+                term: 9,
+                ..HardState::default()
+            };
+            let log = LogAtStart { held: &held, histories: &histories, tail: None };
+            in_its_mode(kept, &log, &group("recovery")).unwrap()
+        };
+        let begun = marked(2);
+        assert_eq!((begun.mode, begun.promoted_to, begun.term), (Mode::Voting, [0; 16], 9));
+        assert_eq!(marked(7).mode, Mode::Promoting, "it has not begun");
+    }
+
+    #[test]
     fn a_history_that_is_not_applied_counts_where_it_was_looked_for() {
         let (held, histories) = (held(), chain(&[("EAST", 0), ("WEST", 3)]));
         let promoted = chain(&[("EAST", 0), ("WEST", 3), ("EAST", 6)]);

@@ -239,6 +239,10 @@ fn until_one_is_live(regions: &Regions) -> Try<usize> {
 fn killed_in_switches(test: &str, size: usize, rounds: usize) -> Try {
     let mut chance = Chance::announced(test);
     let mut regions = Regions::towed(&of(size))?;
+    // A switch takes a few round trips, so that its middle is hit.
+    for group in [WEST, EAST] {
+        regions.order(group, Order::Delay(Ways::Both, Duration::from_millis(25)));
+    }
     let (mut live, mut count) = (WEST, 0);
     for round in 0..rounds {
         put(&regions, live, 50, &format!("round {round}"))?;
@@ -273,6 +277,52 @@ fn a_process_that_is_killed_in_a_switch_loses_nothing_and_leaves_one_live_group(
 #[test]
 fn an_instance_of_three_that_is_killed_in_a_switch_loses_nothing() -> Try {
     killed_in_switches("killed_in_a_switch_of_three", 3, 4)
+}
+
+fn killed_in_a_fail_over(size: usize) -> Try {
+    let mut chance = Chance::announced("killed_in_a_fail_over");
+    let mut regions = Regions::towed(&of(size))?;
+    put(&regions, WEST, 100, "kept")?;
+    regions.until_towed()?;
+    for at in 0..size {
+        regions.kill(WEST, at)?;
+    }
+    for _ in 0..3 {
+        let (asked, killed) = (chance.index(size), chance.index(size));
+        let arguments = ["region", "failover", "--yes", "--json", "--timeout", "5"];
+        let mut command = regions.site(EAST, asked).towline(&arguments)?;
+        let mut failover = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        wait::pause(Duration::from_micros(chance.within(20_000, 150_000)));
+        regions.kill(EAST, killed)?;
+        regions.start(EAST, killed)?;
+        failover.wait()?;
+    }
+    if regions.active_of(EAST).is_none() {
+        // No majority was marked: it is ordered again, and goes on with what was.
+        let arguments = ["region", "failover", "--yes", "--json"];
+        let mut command = regions.site(EAST, 0).towline(&arguments)?;
+        command.stdout(Stdio::null()).status()?;
+    }
+    require!(depth(&regions, EAST)? == 100, "{}", depth(&regions, EAST)?);
+    for at in 0..size {
+        wait::until_true("each instance to be of a live group", LONG, || {
+            let status = regions.group_status(EAST, at);
+            status.is_ok_and(|status| status["group_role"] == "live")
+        })
+        .map_err(|error| regions.explained(&error.to_string()))?;
+    }
+    put(&regions, EAST, 10, "new")?;
+    regions.stop_all()
+}
+
+#[test]
+fn a_fail_over_goes_on_whichever_instance_is_killed() -> Try {
+    killed_in_a_fail_over(3)
+}
+
+#[test]
+fn a_fail_over_of_one_goes_on_when_it_is_killed() -> Try {
+    killed_in_a_fail_over(1)
 }
 
 /// The last batch is decided, and the link breaks before the other region has it: neither serves
