@@ -13,7 +13,7 @@ use towline_load::LoadArgs;
 pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
-pub(crate) use region::{Region, RegionPlan};
+pub(crate) use region::{Region, RegionChange, RegionPlan};
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
 /// bounds a unit.
@@ -90,7 +90,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Group,
     },
-    /// Plan the replication of the log to a second region
+    /// Change the roles of two regions, and plan the replication of the log to a second one
     Region {
         #[command(subcommand)]
         command: Region,

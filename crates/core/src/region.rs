@@ -4,7 +4,8 @@
 //! A history that names another group as live is the last thing that is decided in this log until a
 //! next one names this group. From its decision on (not only from when it is applied) each request
 //! is refused, and what the queue manager would log by itself is left: messages that expired stay,
-//! and so do backouts. What the other group decides is applied here by what is not the active
+//! and so do backouts. The same holds while a switch to the other group is under way, which ends
+//! with such a history or is taken back. What the other group decides is applied here by what is not the active
 //! instance, as ever.
 //!
 //! Not here: when a history begins (the daemon decides that), and its bytes (`record`).
@@ -38,7 +39,9 @@ pub(crate) struct Region {
     on_its_way: Option<Box<History>>,
     /// Name of the group of this instance.
     own: Option<Box<str>>,
-    /// Another group is live.
+    /// The group that is to be live: a switch is under way, and can be taken back.
+    switches_to: Option<Box<str>>,
+    /// Another group is live, or is to be.
     is_closed: bool,
 }
 
@@ -81,7 +84,12 @@ impl Region {
     fn look(&mut self) {
         let own = self.own.as_deref();
         let other = |newest: &History| own.is_some_and(|own| own != newest.live);
-        self.is_closed = self.newest().is_some_and(other);
+        self.is_closed = self.switches_to.is_some() || self.newest().is_some_and(other);
+    }
+
+    /// Whether this is the group to which a switch is under way.
+    pub(crate) fn switches_to(&self, group: &str) -> bool {
+        self.switches_to.as_deref() == Some(group)
     }
 }
 
@@ -129,6 +137,39 @@ impl QueueManager {
         self.region.is_closed()
     }
 
+    /// A switch to group `to` begins: from here on nothing is decided but the history that makes it
+    /// live, until [`QueueManager::take_switch_back`].
+    ///
+    /// # Errors
+    /// Another group is live already, or is about to be; or a large message or a large commit has
+    /// begun, which would go on.
+    pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
+        self.check_open()?;
+        if !self.large_puts.is_empty() || !self.commits.is_empty() {
+            let why = "a large message or a large commit has begun".to_owned();
+            return Err(Refusal::NoHistory { why });
+        }
+        self.region.switches_to = Some(to.into());
+        self.region.look();
+        Ok(())
+    }
+
+    /// The switch that is under way is taken back: this group decides as before.
+    ///
+    /// # Panics
+    /// When its history was decided: then there is no way back.
+    pub fn take_switch_back(&mut self) {
+        assert!(!self.region.is_on_its_way(), "the history of a switch was decided");
+        self.region.switches_to = None;
+        self.region.look();
+    }
+
+    /// Messages that are not persistent, and would be lost with a change of roles.
+    #[must_use]
+    pub fn non_persistent_messages(&self) -> u64 {
+        self.queues.values().map(|queue| queue.non_persistent_live()).sum()
+    }
+
     /// Every deciding call that may be refused starts with this, or with
     /// [`QueueManager::check_open`] if it decides no fact.
     pub(crate) fn begin(&self, out: &mut Decision) -> Result<(), Refusal> {
@@ -144,11 +185,13 @@ impl QueueManager {
     /// # Errors
     /// Another group is live.
     pub(crate) fn check_open(&self) -> Result<(), Refusal> {
-        match self.region.newest() {
-            Some(newest) if self.region.is_closed() => {
+        let Region { switches_to, is_closed, .. } = &self.region;
+        match (switches_to, self.region.newest()) {
+            (Some(to), _) => Err(Refusal::NotLive { live: to.as_ref().to_owned() }),
+            (None, Some(newest)) if *is_closed => {
                 Err(Refusal::NotLive { live: newest.live.clone() })
             }
-            Some(_) | None => Ok(()),
+            (None, Some(_) | None) => Ok(()),
         }
     }
 

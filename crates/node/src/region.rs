@@ -33,6 +33,28 @@ impl Instance {
         self.rules.is_closed()
     }
 
+    /// See [`towline_core::QueueManager::close_for_switch`].
+    ///
+    /// # Errors
+    /// As there; and while runs wait for the log.
+    pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
+        if self.is_stalled() {
+            return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
+        }
+        self.rules.close_for_switch(to)
+    }
+
+    /// See [`towline_core::QueueManager::take_switch_back`].
+    pub fn take_switch_back(&mut self) {
+        self.rules.take_switch_back();
+    }
+
+    /// See [`towline_core::QueueManager::non_persistent_messages`].
+    #[must_use]
+    pub fn non_persistent_messages(&self) -> u64 {
+        self.rules.non_persistent_messages()
+    }
+
     /// Begins a history: see [`towline_core::QueueManager::begin_history`]. It has begun when
     /// [`Instance::histories`] has it.
     ///

@@ -20,6 +20,7 @@ use towline_types::BatchPlace;
 
 use crate::adapters::{ActiveDoor, GroupRepairs};
 use crate::open::OpenReplica;
+use crate::promotion;
 
 /// An instance that was elected, whose door is made and not open yet.
 pub struct ElectedInstance<'a> {
@@ -78,6 +79,8 @@ impl<'a> ElectedInstance<'a> {
         let (driver, door) = (&opened.driver, Arc::clone(open.door()));
         opened.set_door(Arc::clone(&door));
         driver.set_active(Arc::new(ActiveDoor(Arc::clone(&door))));
+        promotion::begin_if_marked(opened, &door, config);
+        driver.lets_clients_in();
         let mut said = Space::Ample;
         // The log says each change once, and what it said before there was a door is not said
         // again.

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`open`] (from a folder to a replica; `role_at_start`: in which part),
 //! [`replica`] (applies what is committed), [`threads`] (what runs from the start on),
-//! `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
+//! `promotion` (a leader that is marked begins a history), `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
 //! (the group elected it: it opens its door).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
@@ -15,8 +15,11 @@
 pub mod active;
 mod adapters;
 mod copy_source;
+pub mod failover;
 pub mod open;
+mod promotion;
 pub mod region;
+pub mod region_switch;
 pub mod replica;
 mod role_at_start;
 pub mod threads;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towline_os::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, HardState, Member, Options, RecoveredLog};
+use towline_group::{FetchOrder, HardState, Member, Mode, Options, RecoveredLog};
 use towline_log::record::Records;
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
@@ -122,9 +122,8 @@ pub fn open(
     let wanted = log_identity::wanted_id(data).map_err(StartError::Folder)?;
     let new_id = wanted.unwrap_or(made_ids.now);
     let about = StartRepair { queue_manager: name, group, this, log: new_id };
-    let TrustedLog { hard_state, recovered: held, log: mut found } =
-        read_back(data, config, wishes, &hard_state_file, &about)?;
-    let hard_state = in_its_mode(data, hard_state, (&held, &mut found), group)?;
+    let back = || read_back(data, config, wishes, &hard_state_file, &about);
+    let (hard_state, held, found) = in_its_part(data, &hard_state_file, group, back)?;
     let ReplayedLog {
         restart,
         recovery,
@@ -148,6 +147,7 @@ pub fn open(
     let applied = held.places.iter().find(|place| place.index == held.applied);
     let applied = applied.copied().unwrap_or(held.base);
     let tail = places_behind(&held, applied);
+    let known = places_upto(&held, applied);
     let extent_bytes = recovery.extent_bytes();
     // In a group of one there is no other that has what it lacks: it goes on without, as the
     // operator said.
@@ -173,6 +173,7 @@ pub fn open(
         (Arc::clone(&driver), Arc::clone(&door)),
         (pages.clone(), marker.clone(), clock),
     ));
+    replica.begin_in_part(&known).map_err(StartError::Log)?;
     images.end_rebuild(marker.clone(), replica.as_ref());
     let fetches = Mutex::new(Some(fetches));
     Ok(OpenReplica {
@@ -189,17 +190,42 @@ pub fn open(
     })
 }
 
-/// The hard state with the part that this instance has in its group.
+/// The log, and the hard state with the part that this instance has in its group.
+fn in_its_part(
+    data: &Path,
+    hard_state_file: &HardStateFile,
+    group: &GroupConfig,
+    back: impl Fn() -> Result<TrustedLog<ReplayedLog>, StartError>,
+) -> Result<(HardState, RecoveredLog, ReplayedLog), StartError> {
+    let TrustedLog { hard_state, recovered: held, log: mut found } = back()?;
+    let (in_part, by_tail) = in_its_mode(data, hard_state, (&held, &mut found), group)?;
+    let last = held.last();
+    if !by_tail || in_part.mode != Mode::Recovery || held.applied >= last.index {
+        return Ok((in_part, held, found));
+    }
+    // The only instance of its group led it until its last batch said that another one is live: all
+    // of its log is committed, and no leader will say so.
+    let (committed, committed_end) = (last.index, last.end);
+    let noted = HardState { committed, committed_end, ..hard_state };
+    hard_state_file.note_durably(&noted).map_err(StartError::Folder)?;
+    drop(found);
+    let TrustedLog { hard_state, recovered: held, log: mut found } = back()?;
+    let (hard_state, _) = in_its_mode(data, hard_state, (&held, &mut found), group)?;
+    Ok((hard_state, held, found))
+}
+
+/// The hard state with the part that this instance has in its group; whether a history that is not
+/// applied says so, in a group of one.
 fn in_its_mode(
     data: &Path,
     hard_state: HardState,
     (held, found): (&RecoveredLog, &mut ReplayedLog),
     group: &GroupConfig,
-) -> Result<HardState, StartError> {
+) -> Result<(HardState, bool), StartError> {
     let histories = found.restart.instance().histories();
     let log = LogAtStart { held, histories, tail: None };
     if !role_at_start::looks_at_tail(&log, hard_state.mode, group) {
-        return role_at_start::in_its_mode(hard_state, &log, group);
+        return Ok((role_at_start::in_its_mode(hard_state, &log, group)?, false));
     }
     let applied = held.places.iter().rfind(|place| place.index <= held.applied);
     let applied = applied.copied().unwrap_or(held.base);
@@ -207,7 +233,8 @@ fn in_its_mode(
     let newest = role_at_start::newest_begun(home.log_folder(), applied.end);
     let newest = newest.map_err(StartError::Log)?;
     let log = LogAtStart { tail: newest.as_ref(), ..log };
-    role_at_start::in_its_mode(hard_state, &log, group)
+    let by_tail = newest.is_some() && group.member.len() == 1;
+    Ok((role_at_start::in_its_mode(hard_state, &log, group)?, by_tail))
 }
 
 /// Makes log and hard state those of this start: before anything is promised, and with what may not
@@ -230,6 +257,10 @@ fn random_number() -> u64 {
 
 fn places_behind(held: &RecoveredLog, applied: BatchPlace) -> Vec<BatchPlace> {
     held.places.iter().filter(|place| place.index > applied.index).copied().collect()
+}
+
+fn places_upto(held: &RecoveredLog, applied: BatchPlace) -> Vec<BatchPlace> {
+    held.places.iter().take_while(|place| place.index <= applied.index).copied().collect()
 }
 
 /// Notes the format level of what the log has behind what is known to be committed, which is not

@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use towline_engine::housekeeping;
+use towline_log::record::Records;
 use towline_os::sync::Mutex;
 use towline_replication::copy::CopySource;
+use towline_replication::driver::Driver;
 use towline_replication::region_part::{Counts, RegionHost};
-use towline_types::{Histories, Lsn, Time};
+use towline_replication::region_position::ShippedLog;
+use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
 
 use crate::open::OpenReplica;
 
@@ -29,6 +32,25 @@ impl ReplicaRegion {
     #[must_use]
     pub fn new(opened: Arc<OpenReplica>, group: String, reserve_bytes: u64) -> ReplicaRegion {
         ReplicaRegion { opened, group, reserve_bytes, histories: Mutex::default() }
+    }
+}
+
+/// The committed batch with which a history began. It was applied a moment ago, so it is one of the
+/// newest. `None`: it is not found, or the batches cannot be read.
+pub(crate) fn place_of_history(driver: &Driver, history: HistoryId) -> Option<BatchPlace> {
+    let mut index = ShippedLog::committed(driver).index;
+    loop {
+        let place = ShippedLog::place(driver, index)?;
+        let batches = ShippedLog::behind(driver, index.checked_sub(1)?, 1).ok()?;
+        let batch = batches.first().filter(|batch| batch.place() == place)?;
+        let mut records = Records::new(&batch.payload).map_while(Result::ok);
+        let is_it = records.any(|found| {
+            towline_node::history_begun(found.bytes).is_some_and(|begun| begun.id == history)
+        });
+        if is_it {
+            return Some(place);
+        }
+        index -= 1;
     }
 }
 

@@ -19,6 +19,7 @@ use towline_os::sync::{Mutex, OnceLock};
 use towline_os::time::Instant;
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
+use crate::role_at_start::begun_at;
 use towline_engine::housekeeping::{self, Complaint, ImagePolicy};
 use towline_engine::{Door, Doubt, ImageReport, ImageSource, Images, evict};
 use towline_logging::log as say;
@@ -61,6 +62,8 @@ struct ApplyState {
     doubt: Option<Doubt>,
     /// See [`towline_engine::ReplayedLog`].
     images_from: u64,
+    /// This process has no part in its group any more: nothing further is applied.
+    is_over: bool,
 }
 
 impl Replica {
@@ -75,7 +78,9 @@ impl Replica {
             restart.reached(applied.end.max(restart.image_at()));
         }
         driver.note_level(restart.instance().format_level());
-        let state = ApplyState { restart: Some(restart), stream, applied, doubt, images_from };
+        let restart = Some(restart);
+        let is_over = false;
+        let state = ApplyState { restart, stream, applied, doubt, images_from, is_over };
         let counts = Default::default();
         let replica =
             Replica { state: Mutex::new(state), driver, pages, marker, clock, door, counts };
@@ -108,7 +113,16 @@ impl Replica {
     /// restart to be ended. `None` when the process ends.
     pub fn apply(&self) -> Option<(Restart, BatchPlace)> {
         loop {
-            let applied = self.state.lock().applied;
+            let state = self.state.lock();
+            let (applied, is_over) = (state.applied, state.is_over);
+            drop(state);
+            if is_over {
+                if self.driver.is_ending() {
+                    return None;
+                }
+                self.driver.pause(HOUSEKEEPING_INTERVAL);
+                continue;
+            }
             self.judge_doubt(false);
             let seen = self.driver.wait(applied.index, HOUSEKEEPING_INTERVAL);
             match seen {
@@ -146,13 +160,20 @@ impl Replica {
             }
         };
         let mut state = self.state.lock();
-        let ApplyState { restart: Some(restart), stream, applied, .. } = &mut *state else {
+        let ApplyState { restart: Some(restart), stream, applied, is_over, .. } = &mut *state
+        else {
             return;
         };
         for batch in &batches {
             assert_eq!(batch.index, applied.index + 1, "what is applied follows what was applied");
+            let known = restart.instance().histories().count();
             self.apply_batch(restart, stream, batch);
             *applied = batch.place();
+            // Under the lock: no image has the history before its part is marked.
+            if restart.instance().histories().count() > known && !self.has_part(restart, *applied) {
+                *is_over = true;
+                break;
+            }
         }
         self.driver.note_level(restart.instance().format_level());
         self.note_counts(restart);
@@ -162,6 +183,36 @@ impl Replica {
             drop(state);
             self.driver.seam(seam);
         }
+    }
+
+    /// A history has begun with the batch at `at`. Whether this process goes on in the part that it
+    /// has from there on.
+    fn has_part(&self, restart: &mut Restart, at: BatchPlace) -> bool {
+        let instance = restart.instance();
+        let lives = !instance.is_closed();
+        let newest = instance.histories().newest().map(|newest| newest.id);
+        newest.is_none_or(|newest| self.driver.becomes(lives, newest, at))
+    }
+
+    /// Says to the member with which batch, of those that a start has applied, the newest history
+    /// began, and in which part it has this instance: the process before may have ended between
+    /// both.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub(crate) fn begin_in_part(&self, places: &[BatchPlace]) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        let ApplyState { restart: Some(restart), is_over, .. } = &mut *state else { return Ok(()) };
+        let histories = restart.instance().histories();
+        self.driver.histories_begun(histories.iter().map(|history| history.id));
+        let Some(newest) = histories.newest().filter(|newest| newest.parent.is_some()).cloned()
+        else {
+            return Ok(());
+        };
+        if let Some(at) = begun_at(self.driver.log(), &newest, places)? {
+            *is_over = !self.has_part(restart, at);
+        }
+        Ok(())
     }
 
     /// Ends the process, as a start is refused, when messages live in extents that are not there:

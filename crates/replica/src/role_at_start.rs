@@ -9,9 +9,10 @@ use std::path::Path;
 use towline_config::{FirstRole, GroupConfig};
 use towline_engine::StartError;
 use towline_group::{HardState, LogSays, Mode, RecoveredLog};
-use towline_log::LogError;
 use towline_log::offline::{self, Filter, Item};
-use towline_types::{Histories, History, Lsn};
+use towline_log::record::Records;
+use towline_log::{Log, LogError};
+use towline_types::{BatchPlace, Histories, History, Lsn};
 
 /// What of a log says which role its group has.
 pub(crate) struct LogAtStart<'a> {
@@ -57,6 +58,12 @@ pub(crate) fn in_its_mode(
     log: &LogAtStart<'_>,
     group: &GroupConfig,
 ) -> Result<HardState, StartError> {
+    let has_begun =
+        |begun: &History| kept.mode == Mode::Promoting && begun.id.0 == kept.promoted_to;
+    if log.histories.newest().is_some_and(has_begun) {
+        // The process ended between the record of its promotion and the mark.
+        return Ok(HardState { mode: Mode::Voting, promoted_to: [0; 16], ..kept });
+    }
     let begins_as = match group.role {
         FirstRole::Live => Mode::Voting,
         FirstRole::Recovery => Mode::Recovery,
@@ -76,6 +83,38 @@ pub(crate) fn looks_at_tail(log: &LogAtStart<'_>, kept: Mode, group: &GroupConfi
         group.recovery.is_some() || group.role == FirstRole::Recovery || !log.histories.is_empty();
     let is_needed = group.member.len() == 1 || log.histories.is_empty();
     kept == Mode::Voting && may_have_any && is_needed
+}
+
+/// With which of these batches a history that is not the first of its log begins; `None`: with none
+/// of them. Between its fork and its record a log has no other record.
+pub(crate) fn begun_at(
+    log: &Log,
+    history: &History,
+    places: &[BatchPlace],
+) -> Result<Option<BatchPlace>, LogError> {
+    /// Read at once: the first batches of leaders, which are empty, and the record.
+    const BATCHES_MAX: usize = 16;
+    const BYTES_MAX: usize = 1024 * 1024;
+    let behind = places.partition_point(|place| place.lsn < history.fork);
+    let mut rest = places.get(behind..).unwrap_or_default();
+    while let Some(next) = rest.get(..rest.len().min(BATCHES_MAX)).filter(|it| !it.is_empty()) {
+        let batches = log.read_batches(next, BYTES_MAX)?;
+        assert!(!batches.is_empty(), "one batch at least is read");
+        for batch in &batches {
+            let mut records = Records::new(&batch.payload).map_while(Result::ok);
+            let is_it = records.any(|found| {
+                towline_node::history_begun(found.bytes).is_some_and(|begun| begun.id == history.id)
+            });
+            if is_it {
+                return Ok(Some(batch.place()));
+            }
+            if !batch.payload.is_empty() {
+                return Ok(None);
+            }
+        }
+        rest = rest.get(batches.len()..).unwrap_or_default();
+    }
+    Ok(None)
 }
 
 /// The newest history that begins in the log in `folder` behind `from`.
@@ -174,6 +213,24 @@ mod tests {
             let kept = HardState { mode, left_term: 5, ..HardState::default() };
             assert_eq!(mode_of(kept, &held, &histories, "live"), Ok((mode, 5)));
         }
+    }
+
+    #[test]
+    fn a_mark_for_the_newest_history_of_the_log_is_over() {
+        let (held, histories) = (held(), chain(&[("WEST", 0), ("EAST", 6)]));
+        let marked = |history| {
+            let kept = HardState {
+                mode: Mode::Promoting,
+                promoted_to: [history; 16],
+                term: 9,
+                ..HardState::default()
+            };
+            let log = LogAtStart { held: &held, histories: &histories, tail: None };
+            in_its_mode(kept, &log, &group("recovery")).unwrap()
+        };
+        let begun = marked(2);
+        assert_eq!((begun.mode, begun.promoted_to, begun.term), (Mode::Voting, [0; 16], 9));
+        assert_eq!(marked(7).mode, Mode::Promoting, "it has not begun");
     }
 
     #[test]

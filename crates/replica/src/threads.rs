@@ -65,13 +65,15 @@ pub fn start(
 
 /// Starts the tasks of an active instance that its part in the group needs.
 pub fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
-    watch_retention(tasks, config, opened);
+    if !config.group.as_ref().is_some_and(|group| group.recovery.is_some()) {
+        watch_retention(tasks, config, opened);
+    }
     tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
 }
 
-/// Starts the tasks of an instance in recovery: to it the live group may ship, and then it gives
-/// the others what they lack.
-pub fn serve_as_recovery(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
+/// Starts the tasks of an instance whose group has another region, from its start on: whatever its
+/// part is now, the live group may ship to it one day, and then it gives the others what they lack.
+pub fn serve_beside_region(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
     watch_retention(tasks, config, opened);
 }
 

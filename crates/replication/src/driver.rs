@@ -34,6 +34,7 @@ use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
 pub use log_ids::MadeIds;
 pub use region::RegionEvents;
+pub use role::{HeardLive, MemberStand, PromotionOrder};
 pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;
@@ -70,6 +71,7 @@ pub struct Driver {
     /// The group as it was last seen: a status shows it while another thread holds the lock.
     pictured: Mutex<Progress>,
     region: region::DriverRegion,
+    role: role::RoleOrders,
 }
 
 /// What the applying thread looks at.
@@ -133,6 +135,7 @@ impl Driver {
         let this = peer_of(core.member.id());
         let pictured = Mutex::new(core.member.progress());
         let region = region::DriverRegion::beside(&notes.note_path(), names.len())?;
+        let role = role::RoleOrders::new(&core.member.hard_state(), names.len());
         Ok(Driver {
             core: DelegationLock::new(core),
             surroundings,
@@ -158,6 +161,7 @@ impl Driver {
             liveness: liveness::Liveness::default(),
             pictured,
             region,
+            role,
         })
     }
 
@@ -171,18 +175,31 @@ impl Driver {
         assert!(self.links.set(links).is_ok(), "a member has its links once");
     }
 
-    /// This instance serves clients from now on.
+    /// This instance is active from now on. Clients are let in by [`Driver::lets_clients_in`].
     pub fn set_active(&self, active: Arc<dyn ActiveInstance>) {
         let upto = self.committed_end();
         assert!(self.active.set(Arc::clone(&active)).is_ok(), "an instance becomes active once");
         self.log().committed(upto);
         active.committed(upto);
+    }
+
+    /// Clients are let in here, from now on or again.
+    pub fn lets_clients_in(&self) {
+        assert!(self.active.get().is_some(), "clients are let in by what serves them");
         self.place.send_replace(Where::Here);
+    }
+
+    /// Clients are let in no more for the time being. Those that are here are closed by the caller.
+    pub fn lets_no_client_in(&self) {
+        self.place.send_replace(Where::NoActive);
     }
 
     /// Sets what happens when this process cannot go on as it is.
     pub fn set_on_end(&self, on_end: impl Fn(EndReason) + Send + Sync + 'static) {
         assert!(self.on_end.set(Box::new(on_end)).is_ok(), "the end is set once");
+        if let (true, Some(on_end)) = (self.is_over(), self.on_end.get()) {
+            on_end(EndReason::ChangesPart);
+        }
     }
 
     /// The log. Waits until it runs.
@@ -280,6 +297,7 @@ impl Driver {
         self.ticks();
         self.step(Input::Tick);
         self.log_term_wait();
+        self.say_promotion_again();
     }
 
     /// The active instance, as far as it is known.
@@ -460,7 +478,9 @@ impl Driver {
         {
             self.ends(core, EndReason::NeedsCopy(peer));
         }
-        if lost {
+        if out.begins_again {
+            self.begins_again(core);
+        } else if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
             self.ends(core, EndReason::LostLeadership);
         }
@@ -566,6 +586,7 @@ mod log_reports;
 mod messages;
 mod notes;
 mod region;
+mod role;
 mod shipped_log;
 mod starts;
 mod surroundings;

@@ -62,6 +62,9 @@ pub fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String> {
     if driver.is_alone() {
         return Err(NO_OTHER.to_owned());
     }
+    if *driver.whereabouts().borrow() != Where::Here {
+        return Err("a change of roles of both regions is under way".into());
+    }
     let target = responsive_heir(driver, to)?;
     let name = driver.name(target);
     active.close_clients();

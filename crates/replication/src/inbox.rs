@@ -11,7 +11,8 @@ use crate::batch;
 use crate::copy::{self, CopySource};
 use crate::driver::Driver;
 use crate::frames::{
-    KIND_CONDITION, KIND_CONSENSUS, KIND_HISTORIES, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of,
+    KIND_CONDITION, KIND_CONSENSUS, KIND_HISTORIES, KIND_KNOWN, KIND_ROLE, KIND_ROWS, KIND_WISH,
+    member_of,
 };
 use crate::hand_over::{self, AdminRequest};
 use towline_link::{Greeting, Inbox, LinkStream, Peer, Standing, StartsReport, StreamPurpose};
@@ -123,6 +124,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
             KIND_ROWS => self.host.rows(peer, &body),
             KIND_KNOWN => self.driver.take_known(peer, &body)?,
             KIND_HISTORIES => self.driver.takes_histories(&body)?,
+            KIND_ROLE => self.driver.takes_role_frame(peer, &body)?,
             KIND_CONDITION => self.driver.conditions().enter(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),

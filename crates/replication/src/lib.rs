@@ -55,6 +55,7 @@ pub mod reexec;
 pub mod region_agreement;
 pub mod region_differences;
 mod region_giving;
+mod region_hand_over;
 pub mod region_meeting;
 pub mod region_part;
 pub mod region_position;

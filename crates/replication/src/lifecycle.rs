@@ -26,6 +26,9 @@ pub enum EndReason {
     Rebased,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
+    /// Its group became a recovery group, and this process led it, or knows as committed what is
+    /// void since then.
+    ChangesPart,
 }
 
 /// See the module.
@@ -125,7 +128,8 @@ impl Lifecycle {
             | EndReason::LogFull
             | EndReason::PutBack
             | EndReason::TakesLogId
-            | EndReason::Rebased => Lifecycle::Ended,
+            | EndReason::Rebased
+            | EndReason::ChangesPart => Lifecycle::Ended,
         };
         match before {
             Lifecycle::Following | Lifecycle::Leading | Lifecycle::Stalled => true,
@@ -212,6 +216,7 @@ mod tests {
             EndReason::PutBack,
             EndReason::TakesLogId,
             EndReason::Rebased,
+            EndReason::ChangesPart,
         ] {
             let mut lifecycle = Lifecycle::Following;
             assert!(lifecycle.takes(&Input::Tick));

@@ -38,7 +38,9 @@ pub fn why(driver: &Driver) -> String {
     }
     let leader = driver.group().leader.map(peer_of);
     if let Some(name) = leader.and_then(|leader| driver.names().get(leader)) {
-        return if leader == Some(driver.this()) {
+        return if leader == Some(driver.this()) && driver.active().is_some() {
+            "this group is about to hand over to another region".to_owned()
+        } else if leader == Some(driver.this()) {
             "this instance is about to be active".to_owned()
         } else {
             format!("the active instance '{name}' cannot be reached from here")

@@ -140,20 +140,45 @@ pub fn meet(
 
 fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRefusal> {
     let [live, other] = [&shipping.agreement, &receiving.agreement];
-    if other.is_live == Some(true) {
-        let why = format!(
-            "group '{}' is live too: neither takes the log of the other one; one of them must begin \
-             as recovery, with an empty folder",
-            other.group
-        );
-        return Err(MeetingRefusal { why, is_partition: true });
-    }
-    match live.is_live {
-        Some(true) => Ok(()),
-        Some(false) | None => {
+    match (live.is_live, other.is_live) {
+        (Some(true), Some(false)) => Ok(()),
+        (Some(true), Some(true)) => {
+            let why = format!(
+                "group '{}' is live too: neither takes the log of the other one; one of them must \
+                 begin as recovery, with an empty folder",
+                other.group
+            );
+            Err(MeetingRefusal { why, is_partition: true })
+        }
+        (Some(true), None) => {
+            let why = format!(
+                "group '{}' is being promoted: it takes nothing more of group '{}'",
+                other.group, live.group
+            );
+            Err(MeetingRefusal { why, is_partition: true })
+        }
+        (Some(false), Some(false)) if hands_over(shipping, receiving) => Ok(()),
+        (Some(false), Some(true)) if hands_over(shipping, receiving) => {
+            Err(MeetingRefusal::of(format!("group '{}' has taken over", other.group)))
+        }
+        (Some(false) | None, _) => {
             Err(MeetingRefusal::of(format!("group '{}' is not live", live.group)))
         }
     }
+}
+
+/// Whether the shipping group was live until its log said that the receiving one is: then it ships
+/// the batch that says so, and what is before it, until the other one has taken over.
+fn hands_over(shipping: &RegionSaid, receiving: &RegionSaid) -> bool {
+    let [own, other] = [shipping, receiving].map(|said| said.agreement.group.as_str());
+    was_handed_over(&shipping.histories, own, other)
+}
+
+/// Whether group `other` is live in the newest of these histories, and `own` was in the one before.
+pub(crate) fn was_handed_over(histories: &Histories, own: &str, other: &str) -> bool {
+    let newest = histories.newest().filter(|newest| newest.live == other);
+    let parent = newest.and_then(|newest| histories.get(newest.parent?));
+    parent.is_some_and(|parent| parent.live == own)
 }
 
 /// Whether the receiving group reads the log of the shipping one, at its level and at that which it
@@ -208,14 +233,19 @@ mod tests {
     use crate::region_agreement::tests::{agreement_of, configuration};
 
     fn chain(ids: &[u8]) -> Histories {
+        let lives: Vec<(u8, &str)> = ids.iter().map(|id| (*id, "WEST")).collect();
+        chain_of(&lives)
+    }
+
+    fn chain_of(lives: &[(u8, &str)]) -> Histories {
         let mut chain = Histories::default();
-        for (at, id) in ids.iter().enumerate() {
+        for (at, (id, live)) in lives.iter().enumerate() {
             let parent = chain.newest().map(|newest| newest.id);
             let history = History {
                 id: HistoryId([*id; 16]),
                 parent,
                 fork: Lsn(at as u64 * 5_000),
-                live: "WEST".into(),
+                live: (*live).to_owned(),
                 began: Time(1),
                 cause: String::new(),
             };
@@ -298,6 +328,22 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_handed_over_ships_until_the_other_one_is_live() {
+        let [mut live, mut other] = both(8_000, &[1, 2], &[1]);
+        let [west, east] = [&live, &other].map(|said| said.agreement.group.clone());
+        live.agreement.is_live = Some(false);
+        assert!(refused(&[live.clone(), other.clone()]).0.contains("is not live"));
+        live.histories = chain_of(&[(1, &west), (2, &east)]);
+        other.histories = chain_of(&[(1, &west)]);
+        other.position.last.end = Lsn(5_000);
+        assert!(meet(&live, &other).is_ok(), "it lacks the last batch");
+        assert!(meet(&other, &live).is_err(), "not the other way round");
+        other.agreement.is_live = Some(true);
+        let (why, is_partition) = refused(&[live, other]);
+        assert!(why.contains("has taken over") && !is_partition, "{why}");
+    }
+
+    #[test]
     fn two_live_groups_and_one_that_is_not_live_and_an_older_program_are_refused() {
         let mut groups = both(0, &[1], &[]);
         groups[1].agreement.is_live = Some(true);
@@ -306,6 +352,10 @@ mod tests {
         let mut groups = both(0, &[1], &[]);
         groups[0].agreement.is_live = None;
         assert!(refused(&groups).0.contains("is not live"));
+        let mut groups = both(0, &[1], &[]);
+        groups[1].agreement.is_live = None;
+        let (why, is_partition) = refused(&groups);
+        assert!(why.contains("is being promoted") && is_partition, "{why}");
         let mut groups = both(0, &[], &[]);
         groups[0].agreement.levels.in_force = 2;
         groups[1].agreement.levels = FormatLevels { in_force: 2, read: 2 };

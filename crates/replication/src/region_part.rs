@@ -6,7 +6,8 @@
 //! active), the [`RegionInbox`] (the link), `region_watch` (what is looked at as time passes).
 //!
 //! Not here: whether two groups fit (`region_meeting`), connections (`towline_link`), what is done
-//! with batches (`region_shipping`, `region_receiving`), changes of roles.
+//! with batches (`region_shipping`, `region_receiving`), changes of roles (`region_hand_over`: the
+//! last batch of a group that was live).
 //!
 //! Invariants: nothing is shipped, or taken, on a link whose two ends did not find that one log is
 //! the beginning of the other; live ships only a log that has a history; nothing here waits for the
@@ -30,7 +31,7 @@ use towline_os::thread::Builder;
 pub use towline_region::Counts;
 use towline_region::wire::KIND_BATCHES;
 use towline_region::{RecoveryPoint, Refusal, ReportPolicy};
-use towline_types::{BatchPlace, Histories, Lsn, Time};
+use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
 
 use crate::copy::CopySource;
 use crate::driver::{Driver, RegionEvents};
@@ -118,27 +119,37 @@ pub struct RegionView {
 
 /// See the module.
 pub struct RegionPart {
-    driver: Arc<Driver>,
-    host: Arc<dyn RegionHost>,
-    terms: RegionTerms,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) host: Arc<dyn RegionHost>,
+    pub(crate) terms: RegionTerms,
     receiving: OnceLock<Receiving>,
-    shipping: OnceLock<Arc<Shipping>>,
+    pub(crate) shipping: Mutex<ShippingSeat>,
     giving: OnceLock<Arc<Giving>>,
     taking: Arc<Taking>,
     links: OnceLock<Arc<RegionLinks>>,
-    known: Mutex<KnownRegion>,
+    pub(crate) known: Mutex<KnownRegion>,
     /// More is at risk than the objective allows.
     misses_rpo: AtomicBool,
 }
 
+/// What ships from this instance.
 #[derive(Default)]
-struct KnownRegion {
-    partition: Option<String>,
-    trouble: Option<String>,
+pub(crate) struct ShippingSeat {
+    pub(crate) shipping: Option<Arc<Shipping>>,
+    /// It is no live instance's: see `region_hand_over`.
+    pub(crate) hands_over: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct KnownRegion {
+    pub(crate) partition: Option<String>,
+    pub(crate) trouble: Option<String>,
     needs_copy: bool,
     differences: Vec<RegionDifference>,
     /// A link on which nothing is shipped before the log has a history.
     awaits_history: Option<RegionLink>,
+    /// The history in which the other group is known to have taken over.
+    pub(crate) taken_over_in: Option<HistoryId>,
 }
 
 impl RegionPart {
@@ -160,7 +171,7 @@ impl RegionPart {
             host: Arc::clone(&host),
             terms,
             receiving: OnceLock::new(),
-            shipping: OnceLock::new(),
+            shipping: Mutex::default(),
             giving: OnceLock::new(),
             taking: Arc::clone(&taking),
             links: OnceLock::new(),
@@ -203,7 +214,10 @@ impl RegionPart {
         self.driver.set_region(Arc::clone(self) as Arc<dyn RegionEvents>);
         let receives = Arc::clone(self);
         let body = move || receives.receiving().run();
-        Builder::new().name("region-receive".into()).spawn(body).map(drop)
+        Builder::new().name("region-receive".into()).spawn(body)?;
+        let hands_over = Arc::clone(self);
+        let body = move || hands_over.watch_hand_over();
+        Builder::new().name("region-hand-over".into()).spawn(body).map(drop)
     }
 
     /// This instance became active in a group that is live: it ships, if that is configured.
@@ -214,23 +228,45 @@ impl RegionPart {
         if !self.terms.recovery.enabled {
             return Ok(());
         }
+        let shipping = Some(self.start_shipping()?);
+        let mut seat = self.shipping.lock();
+        assert!(seat.shipping.is_none() || seat.hands_over, "it becomes active once");
+        let before = std::mem::replace(&mut *seat, ShippingSeat { shipping, hands_over: false });
+        self.links().dial(true);
+        drop(seat);
+        if let Some(before) = before.shipping {
+            before.retire("this group is live again");
+            self.links().kick();
+        }
+        let giving = Arc::new(self.giver());
+        assert!(self.giving.set(Arc::clone(&giving)).is_ok(), "it becomes active once");
+        Builder::new().name("region-rebase".into()).spawn(move || giving.run()).map(drop)
+    }
+
+    /// Starts the thread that ships. Not under the lock of the seat, which those take who hold that
+    /// of the driver.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn start_shipping(self: &Arc<Self>) -> std::io::Result<Arc<Shipping>> {
         let log: Arc<Driver> = Arc::clone(&self.driver);
         // What the other region has is not known before it says so.
         let known = (self.host.counts(), BatchPlace::default());
         let window = self.terms.recovery.window_bytes;
         let shipping = Arc::new(Shipping::new(log, window, known, self.driver.now()));
-        assert!(self.shipping.set(Arc::clone(&shipping)).is_ok(), "it becomes active once");
         let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
+        let runs = Arc::clone(&shipping);
         let body = move || {
             let gather = |moment| ships.driver.pause(moment);
-            shipping.run(gather, || ships.look(&mut watch, &shipping));
+            runs.run(gather, || ships.look(&mut watch, &runs));
         };
         Builder::new().name("region-ship".into()).spawn(body)?;
-        let giving = Arc::new(self.giver());
-        assert!(self.giving.set(Arc::clone(&giving)).is_ok(), "it becomes active once");
-        Builder::new().name("region-rebase".into()).spawn(move || giving.run())?;
-        self.links().dial(true);
-        Ok(())
+        Ok(shipping)
+    }
+
+    /// What ships from this instance, if anything does.
+    pub(crate) fn shipping(&self) -> Option<Arc<Shipping>> {
+        self.shipping.lock().shipping.clone()
     }
 
     /// Called at each turn of the thread that ships.
@@ -259,7 +295,7 @@ impl RegionPart {
     /// The process ends, or this instance is not active any more.
     pub fn end(&self) {
         self.receiving().end();
-        if let Some(shipping) = self.shipping.get() {
+        if let Some(shipping) = self.shipping() {
             shipping.end();
         }
         if let Some(giving) = self.giving.get() {
@@ -277,10 +313,11 @@ impl RegionPart {
         let (gives, takes) = (giving.and_then(|it| it.view()), self.taking.view());
         let promotable = self.promotable();
         let promotable = (promotable, self.host.time_at(promotable.place.end));
+        let shipping = self.shipping();
         let known = self.known.lock();
         RegionView {
             link: self.links.get().map(|links| links.state()).unwrap_or_default(),
-            shipping: self.shipping.get().map(|shipping| shipping.view(now)),
+            shipping: shipping.map(|shipping| shipping.view(now)),
             receiving: self.receiving().view(),
             partition: known.partition.clone(),
             trouble: known.trouble.clone(),
@@ -294,11 +331,11 @@ impl RegionPart {
         }
     }
 
-    fn receiving(&self) -> &Receiving {
+    pub(crate) fn receiving(&self) -> &Receiving {
         self.receiving.wait()
     }
 
-    fn links(&self) -> &Arc<RegionLinks> {
+    pub(crate) fn links(&self) -> &Arc<RegionLinks> {
         self.links.wait()
     }
 
@@ -311,8 +348,10 @@ impl RegionPart {
 
     /// What this instance says of itself.
     fn said(&self) -> RegionSaid {
+        let histories = self.host.histories();
         let is_live = match self.driver.mode() {
-            Mode::Voting => Some(true),
+            // The last batch of a live group says that the other one is.
+            Mode::Voting => Some(!self.names_other(&histories)),
             Mode::Recovery => Some(false),
             Mode::Promoting => None,
         };
@@ -328,7 +367,7 @@ impl RegionPart {
             agreement: RegionAgreement::of(config, group, recovery, &moment),
             position,
             sums,
-            histories: self.driver.histories_said(self.host.histories()),
+            histories: self.driver.histories_said(histories),
             log_id: self.driver.log().id(),
             point: (is_live == Some(false)).then(|| self.promotable()),
         }
@@ -338,8 +377,16 @@ impl RegionPart {
     fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        let differences = meet(shipping, receiving)?;
         let in_words = |why| MeetingRefusal { why, is_partition: false };
+        if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
+            let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
+            if other.agreement.is_live == Some(true) && newest.is_some() {
+                self.note_taken_over();
+            }
+            let why = "this instance is about to be one of a recovery group";
+            return Err(in_words(why.to_owned()));
+        }
+        let differences = meet(shipping, receiving)?;
         if shipping.log_id != receiving.log_id {
             let live = format!("group '{}'", shipping.agreement.group);
             return match incoming {
@@ -381,6 +428,9 @@ impl RegionPart {
     /// Shipping ended, or did not begin.
     fn keep_end(&self, end: &ShippingEnd) {
         match end {
+            ShippingEnd::Refused(Refusal::Promoted) if self.names_other(&self.host.histories()) => {
+                self.note_taken_over();
+            }
             ShippingEnd::NeedsCopy => {
                 let mut known = self.known.lock();
                 (known.needs_copy, known.trouble) = (true, Some(end.to_string()));
@@ -395,7 +445,7 @@ impl RegionPart {
 
     /// A link stands on which this side ships.
     fn ships_on(&self, link: RegionLink, other: &RegionSaid) {
-        let Some(shipping) = self.shipping.get() else {
+        let Some(shipping) = self.shipping() else {
             return link.close("this instance is not active");
         };
         self.driver.region_reads(other.agreement.levels.read);
@@ -432,7 +482,8 @@ impl RegionEvents for RegionPart {
     }
 
     fn committed(&self) {
-        if let Some(shipping) = self.shipping.get() {
+        // Under the lock, and without a count: it is called for each commit.
+        if let Some(shipping) = &self.shipping.lock().shipping {
             shipping.wake();
         }
     }
@@ -453,7 +504,7 @@ impl RegionInbox for RegionPart {
             self.keep_refusal(refusal);
             return Err(why);
         }
-        let ships = self.shipping.get().filter(|_| !incoming);
+        let ships = self.shipping().filter(|_| !incoming);
         if let Some(Err(end)) = ships.map(|shipping| shipping.start(&other.position)) {
             self.keep_end(&end);
             if end == ShippingEnd::NeedsCopy {
@@ -485,7 +536,7 @@ impl RegionInbox for RegionPart {
         if kind == KIND_BATCHES {
             return Ok(self.receiving().frame(link, body, cost));
         }
-        if let Some(shipping) = self.shipping.get()
+        if let Some(shipping) = self.shipping()
             && let Err(end) = shipping.frame(link, kind, &body, self.driver.now())
         {
             self.keep_end(&end);
@@ -495,7 +546,7 @@ impl RegionInbox for RegionPart {
     }
 
     fn writable(&self, _link: LinkId) {
-        if let Some(shipping) = self.shipping.get() {
+        if let Some(shipping) = self.shipping() {
             shipping.wake();
         }
     }
@@ -503,7 +554,7 @@ impl RegionInbox for RegionPart {
     fn closed(&self, link: LinkId, _why: &str) {
         self.known.lock().awaits_history.take_if(|waiting| waiting.id() == link);
         self.receiving().closed(link);
-        if let Some(shipping) = self.shipping.get() {
+        if let Some(shipping) = self.shipping() {
             shipping.closed(link);
         }
     }

@@ -272,6 +272,13 @@ impl Shipping {
         self.wake();
     }
 
+    /// The same, and ends its link: something else ships from here.
+    pub fn retire(&self, why: &str) {
+        self.end();
+        let open = self.state.lock().open.take();
+        open.iter().for_each(|open| open.link.close(why));
+    }
+
     /// How far the other region is.
     pub fn view(&self, now: Time) -> ShippingView {
         let state = self.state.lock();

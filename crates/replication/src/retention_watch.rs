@@ -20,8 +20,8 @@ use towline_logging::log as say;
 /// How often holds are looked at: a fast disk fills a small log in a second.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks at all holds again and again, until dropped. `reclaim` lets go of log that is not held any
-/// more, and may wait for the disk.
+/// Looks at all holds again and again, until dropped; an instance that is neither active nor a
+/// relay has none. `reclaim` lets go of log that is not held any more, and may wait for the disk.
 pub async fn watch(
     driver: Arc<Driver>,
     percent_full: impl Fn(&Stats) -> u64 + Send + Sync,
@@ -44,11 +44,12 @@ pub async fn watch(
 
 /// True when log was let go that is wanted now.
 fn look(driver: &Driver, percent_full: &dyn Fn(&Stats) -> u64) -> bool {
-    let group = driver.group();
-    if driver.mode() == Mode::Recovery && !driver.relays() {
+    let is_relay = driver.mode() == Mode::Recovery && driver.relays();
+    if !is_relay && !driver.leads() {
         driver.retention().let_go();
         return false;
     }
+    let group = driver.group();
     driver.retention().look(&RetentionInputs {
         log: driver.log(),
         group: &group,

@@ -218,19 +218,42 @@ impl Regions {
     /// The instance of west that is active.
     #[must_use]
     pub fn active(&self) -> Option<usize> {
-        (0..self.sites[WEST].len()).find(|at| {
-            let runs = self.daemons[WEST][*at].is_some();
-            runs && self.group_status(WEST, *at).is_ok_and(|status| status["role"] == "active")
+        self.active_of(WEST)
+    }
+
+    /// The instance of a group that is active.
+    #[must_use]
+    pub fn active_of(&self, group: usize) -> Option<usize> {
+        (0..self.sites[group].len()).find(|at| {
+            let runs = self.daemons[group][*at].is_some();
+            runs && self
+                .group_status(group, *at)
+                .is_ok_and(|status| status["role"] == "active" && status["group_role"] == "live")
         })
+    }
+
+    /// Waits until an instance of a group is active.
+    ///
+    /// # Errors
+    /// When none gets so.
+    pub fn until_active(&self, group: usize) -> Try<usize> {
+        wait::until("an active instance", LONG, || self.active_of(group))
+            .map_err(|error| self.explained(&error.to_string()))
     }
 
     /// The instance of east to which west ships.
     #[must_use]
     pub fn relay(&self) -> Option<usize> {
-        (0..self.sites[EAST].len()).find(|at| {
-            let runs = self.daemons[EAST][*at].is_some();
+        self.relay_of(EAST)
+    }
+
+    /// The instance of a recovery group to which the live one ships.
+    #[must_use]
+    pub fn relay_of(&self, group: usize) -> Option<usize> {
+        (0..self.sites[group].len()).find(|at| {
+            let runs = self.daemons[group][*at].is_some();
             runs && self
-                .group_status(EAST, *at)
+                .group_status(group, *at)
                 .is_ok_and(|status| status["other_region"]["connected"] == true)
         })
     }
@@ -240,8 +263,18 @@ impl Regions {
     /// # Errors
     /// When there is none.
     pub fn east_as_seen(&self) -> Try<Value> {
-        let Some(active) = self.active() else { fail!("no instance of west is active") };
-        Ok(self.group_status(WEST, active)?["other_region"].clone())
+        self.other_as_seen(WEST)
+    }
+
+    /// What the active instance of a group says of the other one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn other_as_seen(&self, live: usize) -> Try<Value> {
+        let Some(active) = self.active_of(live) else {
+            fail!("no instance of {} is active", GROUPS[live])
+        };
+        Ok(self.group_status(live, active)?["other_region"].clone())
     }
 
     /// Waits until east has all that west committed.
@@ -249,15 +282,28 @@ impl Regions {
     /// # Errors
     /// When it does not get there.
     pub fn until_towed(&self) -> Try<Value> {
-        let mut last = Value::Null;
-        let towed = wait::until("the backlog to be gone", LONG, || {
-            last = self.east_as_seen().unwrap_or_else(|error| error.to_string().into());
-            (last["in_sync"] == true && last["connected"] == true).then(|| last.clone())
-        });
-        towed.map_err(|error| self.explained(&format!("{error}; east as seen from west: {last}")))
+        self.until_towed_by(WEST)
     }
 
-    fn explained(&self, reason: &str) -> Box<dyn std::error::Error + Send + Sync> {
+    /// Waits until the other group has all that the live one committed.
+    ///
+    /// # Errors
+    /// When it does not get there.
+    pub fn until_towed_by(&self, live: usize) -> Try<Value> {
+        let mut last = Value::Null;
+        let towed = wait::until("the backlog to be gone", LONG, || {
+            last = self.other_as_seen(live).unwrap_or_else(|error| error.to_string().into());
+            (last["in_sync"] == true && last["connected"] == true).then(|| last.clone())
+        });
+        towed.map_err(|error| {
+            let live = GROUPS[live];
+            self.explained(&format!("{error}; the other group as seen from {live}: {last}"))
+        })
+    }
+
+    /// The reason, and the end of what each instance said.
+    #[must_use]
+    pub fn explained(&self, reason: &str) -> Box<dyn std::error::Error + Send + Sync> {
         let mut text = reason.to_owned();
         for group in [WEST, EAST] {
             for (at, site) in self.sites[group].iter().enumerate() {

@@ -77,4 +77,34 @@ entries! {
                                  the log that is here: {needed} bytes are needed, {free} are free.",
         "Nothing was written; the log that is here stays, and can be promoted, but it does not get \
          newer. Free that much on the disk of the data folder: the live group tries again.";
+    REGION_LIVE_NOW = "TWL4430I" "This group is the live one from here on: history {history} has \
+                                 begun.",
+        "A change of roles, planned or not, has reached this instance. An instance of this group is \
+         elected and serves clients.";
+    REGION_FOLLOWS_NOW = "TWL4431I" "This group is a recovery group from here on: history \
+                                    {history} of the other group has begun.",
+        "A change of roles has reached this instance. Its group serves no client, and follows the \
+         other one.";
+    REGION_MARKED = "TWL4432I" "This instance takes nothing more of the live group, and takes part \
+                               in a promotion to history {history}: {cause}.",
+        "An operator ordered a fail-over. When a majority of this group is marked so, one is \
+         elected, begins the history and serves clients: TWL4430I follows.";
+    REGION_NOT_BEGUN = "TWL4433E" "History {history} cannot begin yet: {reason}. No client is \
+                                  served.",
+        "This instance was elected in a fail-over, and its log does not take the record with which \
+         the history begins. It is tried again. With a full log, give the disk more space.";
+    REGION_SWITCH_BEGUN = "TWL4434I" "A switch to group '{group}' has begun: {cause}. Clients are \
+                                     let go.",
+        "From here on nothing is decided by this group. TWL4435I or TWL4436W follows.";
+    REGION_SWITCHED = "TWL4435I" "Group '{group}' has all of the log, and is live in history \
+                                 {history}. Clients waited {ms} ms.",
+        "This instance begins again as one of a recovery group.";
+    REGION_SWITCH_BACK = "TWL4436W" "The switch to group '{group}' was taken back: {reason}. This \
+                                    group serves clients as before.",
+        "Nothing was changed. 'towline region switch --dry-run' lists what stands in the way.";
+    REGION_SWITCH_IN_DOUBT = "TWL4437W" "The switch to group '{group}' is in doubt: it has not \
+                                        acknowledged the last batch of this log: {reason}.",
+        "That batch says that the other group is live. This group serves no client any more, and \
+         gives the batch to the other one as soon as the link stands; then that one serves. If the \
+         other region is lost, order 'towline region failover' in this group.";
 }

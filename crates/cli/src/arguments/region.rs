@@ -5,17 +5,41 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
+use super::group::Here;
 use crate::quantity::{bits_per_s, bytes, time};
 
 const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
                                there is too little space in the log.";
 
+const CHANGE_EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, taken back or in doubt, 2 wrong \
+                                 usage, 3 --dry-run found something in the way, 4 cannot connect.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Region {
+    /// Have the other region become live, without loss: ordered at the active instance of the live
+    /// group
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Switch(RegionChange),
+    /// Promote this recovery group because the live one is lost: what it has not received is given
+    /// up. Ordered at any instance of the recovery group
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Failover(RegionChange),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
     Plan(RegionPlan),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionChange {
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Change nothing: show what would be lost or dropped, and what stands in the way
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) here: Here,
 }
 
 #[derive(Args, Debug)]
@@ -64,6 +88,7 @@ pub(crate) struct RegionPlan {
 impl Region {
     pub(crate) fn is_json(&self) -> bool {
         match self {
+            Region::Switch(arguments) | Region::Failover(arguments) => arguments.here.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

@@ -11,7 +11,7 @@ mod check;
 mod demo;
 mod force;
 mod plan;
-mod question;
+pub(crate) mod question;
 mod replace;
 mod rolling;
 mod stopped;

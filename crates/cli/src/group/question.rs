@@ -7,7 +7,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use crate::failure::Failure;
 
 /// Refuses when there is a question and no terminal to ask at.
-pub(super) fn can_ask(yes: bool) -> Result<(), Failure> {
+pub(crate) fn can_ask(yes: bool) -> Result<(), Failure> {
     match yes || std::io::stdin().is_terminal() {
         true => Ok(()),
         false => Err(Failure::Usage("there is no terminal for the question; add --yes".into())),
@@ -15,7 +15,7 @@ pub(super) fn can_ask(yes: bool) -> Result<(), Failure> {
 }
 
 /// Asks the person at the terminal.
-pub(super) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
+pub(crate) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }

@@ -1,7 +1,8 @@
 //! Commands for two regions.
 //!
-//! Reading order: `sizing` (the formulas), `plan` (the table).
+//! Reading order: `change` (roles), `sizing` (the formulas), `plan` (the table).
 
+mod change;
 mod plan;
 mod sizing;
 
@@ -11,6 +12,8 @@ use crate::failure::Failure;
 /// Runs `towline region`.
 pub(crate) fn run(command: &Region) -> Result<(), Failure> {
     match command {
+        Region::Switch(arguments) => change::switch(arguments),
+        Region::Failover(arguments) => change::failover(arguments),
         Region::Plan(arguments) => plan::run(arguments),
     }
 }

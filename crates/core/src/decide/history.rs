@@ -64,7 +64,9 @@ impl QueueManager {
         }
         let is_taken = begin.live == own;
         if !is_taken {
-            self.check_open()?;
+            if !self.region.switches_to(&begin.live) {
+                self.check_open()?;
+            }
             if !self.large_puts.is_empty() || !self.commits.is_empty() {
                 return Err(no_history("a large message or a large commit has begun"));
             }

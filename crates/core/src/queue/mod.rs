@@ -383,6 +383,11 @@ impl Queue {
         removed
     }
 
+    /// Messages that it holds and that are not persistent.
+    pub(crate) fn non_persistent_live(&self) -> u64 {
+        self.memory_live
+    }
+
     /// Messages that it holds and that are persistent.
     pub(crate) fn persistent_live(&self) -> u64 {
         self.live - self.memory_live

@@ -189,6 +189,57 @@ fn nothing_is_decided_behind_the_history_of_another_group() {
     rig.core.audit();
 }
 
+/// While a switch is under way nothing is decided; taken back, all goes on where it was.
+#[test]
+fn a_switch_that_is_taken_back_leaves_all_as_it_was() {
+    let mut rig = live();
+    rig.put_persistent("Q", "a");
+    let expiring = crate::NewMessage { expires_at: Some(rig.now), ..persistent("b") };
+    rig.put_with("Q", expiring).unwrap();
+    let target = rig.open_put("Q").unwrap();
+    let consumer = rig.consumer("Q", 1);
+    let held = rig.dispatch();
+    rig.core.close_for_switch("WEST").unwrap();
+    let end = rig.log.len();
+    assert_eq!(rig.send(&target, persistent("c"), None), Err(not_live("WEST")));
+    assert_eq!(rig.settle_in(&held[0], Outcome::Accepted, None), Err(not_live("WEST")));
+    assert_eq!(rig.core.close_for_switch("WEST"), Err(not_live("WEST")));
+    let third = begin(&mut rig, &history(3, "SOUTH", 90)).err();
+    assert_eq!(third, Some(not_live("WEST")), "it is none of this switch");
+    rig.close(consumer, true);
+    rig.now = Time(rig.now.0 + 10_000_000_000);
+    rig.tick();
+    assert_eq!(rig.log.len(), end, "nothing is decided meanwhile");
+    rig.core.take_switch_back();
+    rig.tick();
+    rig.send(&target, persistent("c"), None).unwrap();
+    assert_eq!(rig.browse("Q"), ["a", "c"], "the backout is counted, and b expired");
+    rig.core.audit();
+    rig.core.close_for_switch("WEST").unwrap();
+    begin(&mut rig, &history(2, "WEST", 90)).unwrap();
+    assert!(rig.core.is_closed());
+    rig.core.audit();
+}
+
+#[test]
+#[should_panic(expected = "the history of a switch was decided")]
+fn a_switch_whose_history_is_decided_is_never_taken_back() {
+    let mut rig = live();
+    rig.core.close_for_switch("WEST").unwrap();
+    rig.instant = false;
+    begin(&mut rig, &history(2, "WEST", 90)).unwrap();
+    rig.core.take_switch_back();
+}
+
+#[test]
+fn what_is_not_persistent_is_counted_for_a_switch() {
+    let mut rig = live();
+    rig.put_persistent("Q", "a");
+    assert_eq!(rig.core.non_persistent_messages(), 0);
+    rig.put("Q", "b");
+    assert_eq!(rig.core.non_persistent_messages(), 1);
+}
+
 #[test]
 fn what_expires_and_what_could_be_carried_forward_stays_while_another_group_is_live() {
     let mut rig = live();
@@ -213,6 +264,7 @@ fn a_large_message_that_has_begun_ends_before_another_group_is_live() {
     let long = persistent(&"x".repeat(limits::PUT_AT_ONCE_BYTES_MAX + 1));
     let put = rig.core.begin_large(rig.now, &target, long.clone(), None).unwrap();
     assert!(why(begin(&mut rig, &history(2, "WEST", 90))).contains("has begun"));
+    assert!(why(rig.core.close_for_switch("WEST")).contains("has begun"));
     while rig.core.next_piece(put, &mut rig.decision) {
         rig.carry_out();
     }

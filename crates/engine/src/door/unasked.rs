@@ -45,18 +45,42 @@ impl Door {
         })
     }
 
+    /// A switch to the other group begins: nothing is decided any more.
+    ///
+    /// # Errors
+    /// See [`Instance::close_for_switch`], in words.
+    pub fn close_for_switch(&self, to: &str) -> Result<(), String> {
+        let closed = self.with_inner(|inner| inner.instance.close_for_switch(to));
+        closed.map_err(|refusal| refusal.to_string())
+    }
+
+    /// It is taken back. What was left meanwhile is gone on with.
+    pub fn take_switch_back(&self) {
+        self.with_inner(|inner| inner.instance.take_switch_back());
+        self.tick();
+    }
+
     /// Begins the first history of the log, which is that of group `live`, under a new random name.
     ///
     /// # Errors
     /// As [`Door::begin_history`], in words.
     pub fn begin_first_history(&self, live: &str, cause: &str) -> Result<(), String> {
-        let begin = BeginHistory {
-            id: HistoryId(towline_process::random::bytes()),
-            live: live.to_owned(),
-            fork: Lsn::ZERO,
-            began: self.clock.wall(),
-            cause: cause.to_owned(),
-        };
+        let id = HistoryId(towline_process::random::bytes());
+        self.begin_history_behind(Lsn::ZERO, (id, live), cause)
+    }
+
+    /// Begins a history with this name behind `fork`, in which group `live` is live.
+    ///
+    /// # Errors
+    /// As [`Door::begin_history`], in words.
+    pub fn begin_history_behind(
+        &self,
+        fork: Lsn,
+        (id, live): (HistoryId, &str),
+        cause: &str,
+    ) -> Result<(), String> {
+        let (live, cause) = (live.to_owned(), cause.to_owned());
+        let begin = BeginHistory { id, live, fork, began: self.clock.wall(), cause };
         self.begin_history(&begin).map_err(|refusal| refusal.to_string())
     }
 }

@@ -187,6 +187,17 @@ impl Member {
         }
     }
 
+    /// The last batch before the timeline of this history: what a leader of that timeline goes on
+    /// from. All zero: there is none, or it is not known any more.
+    #[must_use]
+    pub fn last_before(&self, history: &[u8; 16]) -> BatchPlace {
+        let of_before = |place: &BatchPlace| !timeline::is_of(place.term, history);
+        let newest = self.last().index;
+        let base = self.raw.raft.store().table.base().index;
+        let places = (base..=newest).rev().map_while(|index| self.place(index));
+        places.into_iter().find(of_before).unwrap_or_default()
+    }
+
     /// As a successor does that its leader asked to campaign.
     fn stand_at_once(&mut self) {
         assert!(!self.is_behind_other, "one that is marked begins a history");

@@ -197,8 +197,9 @@ impl Member {
     /// This member takes no more of what is shipped to it, and says so.
     pub(super) fn ends_relay(&mut self, out: &mut Output) {
         if self.recovery.as_ref().is_some_and(|recovery| recovery.relay.is_some()) {
-            self.end_relaying();
+            // With what it has: the last words of a relay are the acknowledgement of a switch.
             out.shipped = Some(self.shipped_answer(Some(ShipmentRefusal::Promoted)));
+            self.end_relaying();
         }
     }
 

@@ -51,7 +51,7 @@ impl RegionPart {
     fn needs_copy(&self, hello: &RegionHello) -> Result<bool, String> {
         let other = RegionSaid::decode(&hello.sections)?;
         self.judge(false, &other).map_err(|refusal| refusal.why)?;
-        let shipping = self.shipping.get().ok_or("this instance is not active")?;
+        let shipping = self.shipping().ok_or("this instance is not active")?;
         match shipping.start(&other.position) {
             Ok(_) => Ok(false),
             Err(end @ ShippingEnd::NeedsCopy) => {
@@ -65,7 +65,7 @@ impl RegionPart {
     /// An instance of the other group lacks log that is not there any more.
     pub(super) fn lacks(&self, hello: &RegionHello, other: &RegionSaid) {
         self.driver.region_reads(other.agreement.levels.read);
-        if let (Some(point), Some(shipping)) = (other.point, self.shipping.get()) {
+        if let (Some(point), Some(shipping)) = (other.point, self.shipping()) {
             shipping.knows(point, self.driver.now());
         }
         if let Some(giving) = self.giving.get() {

@@ -36,7 +36,10 @@ use towline_types::limits;
 use crate::net::{LocalAccess, LocalRight};
 use connections::Connections;
 use conversation::{Lines, RequestLine, write_line};
-pub(crate) use requests::{ControlDesk, ControlledInstance, InstanceReport};
+use requests::AfterAnswer;
+pub(crate) use requests::{
+    Afterwards, ControlDesk, ControlledInstance, InstanceReport, RegionOrder,
+};
 use socket_file::SocketFile;
 
 /// Before a connection is accepted again, when the system refused one.
@@ -244,11 +247,23 @@ fn converse(
         connections.works(id);
         let (answer, promise) = desk.answer(&line);
         connections.answers(id);
-        write_line(stream, &answer.to_string(), bounds.answer)?;
-        connections.is_idle(id);
-        if let Some(promise) = promise {
-            desk.ends();
-            promise.keep();
+        let written = write_line(stream, &answer.to_string(), bounds.answer);
+        match promise {
+            Some(AfterAnswer::Afterwards(act)) => {
+                act();
+                written?;
+                connections.is_idle(id);
+            }
+            Some(AfterAnswer::Promise(promise)) => {
+                written?;
+                connections.is_idle(id);
+                desk.ends();
+                promise.keep();
+            }
+            None => {
+                written?;
+                connections.is_idle(id);
+            }
         }
     }
 }

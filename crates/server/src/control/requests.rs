@@ -1,8 +1,9 @@
 //! What is asked on the control socket, and what is answered: JSON in, JSON out.
 //!
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
-//! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`; the answer is `{"ok":...}` or
-//! `{"error":"..."}`.
+//! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
+//! `"timeout_ms"`, `{"do":"region_switch"}` and `{"do":"region_failover"}`; the answer is
+//! `{"ok":...}` or `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +34,39 @@ enum Request {
         #[serde(default)]
         to: Option<String>,
     },
+    /// The other region is to be live, without loss.
+    RegionSwitch(RegionOrder),
+    /// This region is to be live, whatever the other one has.
+    RegionFailover(RegionOrder),
 }
+
+/// How a change of roles is ordered.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RegionOrder {
+    /// Nothing is changed: what is to be expected is answered.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// Who orders it, for people.
+    #[serde(default)]
+    pub(crate) by: String,
+    /// How long it may take.
+    #[serde(default)]
+    pub(crate) timeout_ms: u64,
+}
+
+/// What is to happen once an answer is written, or could not be.
+pub(crate) type Afterwards = Box<dyn FnOnce() + Send>;
+
+/// What is to happen when an answer is written.
+pub(super) enum AfterAnswer {
+    /// The process ends, or executes its program again.
+    Promise(Promise),
+    /// Also when nobody reads it.
+    Afterwards(Afterwards),
+}
+
+const NO_REGION: &str = "this queue manager is in no group, and has no other region";
 
 /// What an instance reports of itself.
 pub(crate) struct InstanceReport {
@@ -56,6 +89,22 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn switch(&self, to: Option<&str>) -> Result<Value, String>;
+
+    /// Has the other region become live; what is answered, and what follows.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_switch(&self, _order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Has this region become live.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_failover(&self, _order: &RegionOrder) -> Result<Value, String> {
+        Err(NO_REGION.to_owned())
+    }
 
     /// Whether this process can execute its program again.
     ///
@@ -126,7 +175,7 @@ impl ControlDesk {
     }
 
     /// The answer to a request, and what is to happen when it is written.
-    pub(super) fn answer(&self, request: &[u8]) -> (Value, Option<Promise>) {
+    pub(super) fn answer(&self, request: &[u8]) -> (Value, Option<AfterAnswer>) {
         let request = match serde_json::from_slice(request) {
             Ok(request) => request,
             Err(error) => return (refusal(&format!("this is not understood: {error}")), None),
@@ -142,6 +191,17 @@ impl ControlDesk {
                     Err(why) => (refusal(&why), None),
                 };
             }
+            Request::RegionSwitch(order) => {
+                let switched = self.opened().and_then(|instance| instance.region_switch(&order));
+                return match switched {
+                    Ok((switched, after)) => (done(switched), after.map(AfterAnswer::Afterwards)),
+                    Err(why) => (refusal(&why), None),
+                };
+            }
+            Request::RegionFailover(order) => {
+                let promoted = self.opened().and_then(|instance| instance.region_failover(&order));
+                return (promoted.map_or_else(|why| refusal(&why), done), None);
+            }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self
                 .opened()
@@ -149,7 +209,7 @@ impl ControlDesk {
                 .and_then(|()| self.promise(LocalEvent::Restart)),
         };
         match promised {
-            Ok(promise) => (done(json!({})), Some(promise)),
+            Ok(promise) => (done(json!({})), Some(AfterAnswer::Promise(promise))),
             Err(why) => (refusal(&why), None),
         }
     }

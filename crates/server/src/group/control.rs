@@ -11,15 +11,17 @@ use towline_engine::GroupView;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
 
+use super::region_orders::RegionOrders;
 use super::switch;
-use crate::control::{ControlledInstance, InstanceReport};
+use crate::control::{Afterwards, ControlledInstance, InstanceReport, RegionOrder};
 use towline_replica::OpenReplica;
 
 /// An instance of a group that answers on its control socket.
-pub(crate) struct GroupControl {
+pub(super) struct GroupControl {
     pub(crate) driver: Arc<Driver>,
     pub(crate) opened: Arc<OpenReplica>,
     pub(crate) view: Arc<dyn GroupView>,
+    pub(super) region: RegionOrders,
 }
 
 impl ControlledInstance for GroupControl {
@@ -36,6 +38,14 @@ impl ControlledInstance for GroupControl {
 
     fn switch(&self, to: Option<&str>) -> Result<Value, String> {
         switch::switch(&self.driver, self.view.as_ref(), to)
+    }
+
+    fn region_switch(&self, order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
+        self.region.switch(order)
+    }
+
+    fn region_failover(&self, order: &RegionOrder) -> Result<Value, String> {
+        self.region.fail_over(order)
     }
 
     fn can_restart(&self) -> Result<(), String> {

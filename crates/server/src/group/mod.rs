@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
 //! clients), [`listener_handover`] (its listening sockets outlive a re-exec), [`region`] (the other
-//! region),
+//! region), [`region_orders`] (changes of roles),
 //! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all
 //! of it in order).
 //!
@@ -16,6 +16,7 @@ mod control;
 mod host;
 mod listener_handover;
 mod region;
+mod region_orders;
 mod report;
 mod run;
 mod status;

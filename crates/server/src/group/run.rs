@@ -17,6 +17,7 @@ use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
 use super::region;
+use super::region_orders::RegionOrders;
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::endpoints::{listen, listen_locally, local_kind};
@@ -188,6 +189,7 @@ async fn serve(
         driver: Arc::clone(driver),
         opened: Arc::clone(opened),
         view: entrance.view.clone(),
+        region: RegionOrders::new(opened, group, region.clone()),
     }));
     // Not before: a command that asks this folder for its instance must not be led to the active
     // one.
@@ -198,9 +200,10 @@ async fn serve(
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     let follows = region::says_it_follows(args, (group, driver), reexec::ready_was_printed());
-    if follows {
-        threads::serve_as_recovery(&mut tasks, config, opened);
-    } else if !driver.is_alone() {
+    if group.recovery.is_some() {
+        threads::serve_beside_region(&mut tasks, config, opened);
+    }
+    if !follows && !driver.is_alone() {
         await_group(args, group, needed(opened), reexec::ready_was_printed());
     }
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
@@ -302,7 +305,8 @@ impl Attending<'_> {
                 EndReason::LostLeadership
                 | EndReason::PutBack
                 | EndReason::TakesLogId
-                | EndReason::Rebased,
+                | EndReason::Rebased
+                | EndReason::ChangesPart,
             ) => {
                 // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();

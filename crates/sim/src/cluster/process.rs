@@ -213,7 +213,8 @@ impl Attending<'_> {
                 EndReason::LostLeadership
                 | EndReason::PutBack
                 | EndReason::TakesLogId
-                | EndReason::Rebased,
+                | EndReason::Rebased
+                | EndReason::ChangesPart,
             ) => {
                 self.close_clients();
                 return Some(self.again(self.args.before.copies_failed));

@@ -1,0 +1,272 @@
+//! `towline region switch` and `towline region failover`: shows what is to be expected, asks, and
+//! has the instance in the data folder carry it out.
+//!
+//! Not here: the change itself; the instances decide. Invariant: without `--yes`, nothing is
+//! changed before the answer of a person at a terminal.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::arguments::RegionChange;
+use crate::control::{AskError, ControlClient, understood};
+use crate::failure::Failure;
+use crate::group::question::{can_ask, confirm};
+use crate::patience::Patience;
+use crate::quantity::shown_bytes;
+use crate::{progress, show};
+
+/// What the instance answers to a dry run.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Outlook {
+    group: String,
+    other: String,
+    instance: String,
+    obstacles: Vec<String>,
+    notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    non_persistent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    under_way: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<Loss>,
+}
+
+/// What a fail-over loses, as far as this side knows.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Loss {
+    is_known: bool,
+    live_lsn: String,
+    kept_lsn: String,
+    bytes: u64,
+    heard_ms: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct ChangeResult {
+    group: String,
+    other: String,
+    history: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    active: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_doubt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_ms: Option<u64>,
+    steps: Vec<Step>,
+    took_ms: u64,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Step {
+    step: String,
+    ms: u64,
+}
+
+/// Runs `towline region failover`.
+pub(super) fn failover(arguments: &RegionChange) -> Result<(), Failure> {
+    let Some(outlook) = looked_at(arguments, "region_failover", failover_lines)? else {
+        return Ok(());
+    };
+    let Outlook { group, other, .. } = &outlook;
+    confirm(
+        arguments.yes,
+        &format!("Promote group {group}, and give up what only group {other} has?"),
+    )?;
+    let (_, result) = carried_out(arguments, "region_failover", "promoting")?;
+    let result = result?;
+    shown(arguments, &result, || {
+        format!("group {group} is live: instance {} serves, {} ms", result.active, result.took_ms)
+    })
+}
+
+/// Runs `towline region switch`.
+pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
+    let Some(outlook) = looked_at(arguments, "region_switch", switch_lines)? else {
+        return Ok(());
+    };
+    let dropped = match outlook.non_persistent {
+        Some(count) if count > 0 => format!(" {count} non-persistent messages are dropped."),
+        _ => String::new(),
+    };
+    let Outlook { group, other, .. } = &outlook;
+    let question = format!("Switch from group {group} to group {other}?{dropped}");
+    confirm(arguments.yes, &question)?;
+    let (patience, result) = carried_out(arguments, "region_switch", "switching")?;
+    // One that steps down executes its program again, maybe before its answer is out.
+    let mut result = match result {
+        Err(AskError::Lost { .. }) => {
+            ChangeResult { group: group.clone(), other: other.clone(), ..ChangeResult::default() }
+        }
+        answered => answered?,
+    };
+    if let Some(why) = &result.in_doubt {
+        return Err(Failure::Failed(format!(
+            "the switch to group {other} is in doubt: {why}. Its last batch is decided: group {other} \
+             serves as soon as it has that; if its region is lost, order `towline region failover` here"
+        )));
+    }
+    let began = Instant::now();
+    if !until_followed(arguments, patience) {
+        return Err(Failure::Failed(match result.history.is_empty() {
+            true => format!(
+                "the process ended before it answered, and group {other} was not seen to serve in time: \
+                 see the status of both groups"
+            ),
+            false => format!(
+                "group {other} has all of the log and is live, but was not seen to serve in time: see \
+                 its status"
+            ),
+        }));
+    }
+    let ms = |began: Instant| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    result.took_ms = result.took_ms.saturating_add(ms(began));
+    let followed = Step { step: "followed".into(), ms: result.took_ms };
+    result.steps.push(followed);
+    shown(arguments, &result, || {
+        format!(
+            "group {other} is live, and group {group} follows it, {} ms; clients were let go {} ms \
+             before {other} had all",
+            result.took_ms,
+            result.closed_ms.unwrap_or(0)
+        )
+    })
+}
+
+/// Shows what is to be expected. `None`: that was all that was asked for.
+fn looked_at(
+    arguments: &RegionChange,
+    what: &str,
+    lines: impl Fn(&Outlook) -> Vec<String>,
+) -> Result<Option<Outlook>, Failure> {
+    let here = &arguments.here;
+    if !arguments.dry_run {
+        can_ask(arguments.yes)?;
+    }
+    let patience = Patience::of(Duration::from_secs_f64(here.timeout));
+    let mut asking = ControlClient::reach(&here.data, patience.left())?;
+    let outlook: Outlook = understood(asking.ask(&json!({ "do": what, "dry_run": true }))?)?;
+    if arguments.dry_run && here.json {
+        show::json(&serde_json::to_value(&outlook).unwrap_or_default())?;
+    } else if !here.json {
+        for line in lines(&outlook) {
+            show::line(&line)?;
+        }
+    }
+    match (outlook.obstacles.is_empty(), arguments.dry_run) {
+        (true, true) => Ok(None),
+        (true, false) => Ok(Some(outlook)),
+        (false, true) => Err(Failure::Unfit),
+        (false, false) => Err(Failure::Failed(outlook.obstacles.join("; "))),
+    }
+}
+
+fn failover_lines(outlook: &Outlook) -> Vec<String> {
+    let mut lines =
+        vec![format!("Fail-over to group {} from group {}", outlook.group, outlook.other)];
+    let loss = outlook.loss.as_ref();
+    lines.push(match loss.filter(|loss| loss.is_known) {
+        None => {
+            "  lost: not known: no instance here has heard the live group since it started".into()
+        }
+        Some(loss) => format!(
+            "  lost: {} of log that live was known to have ({}), and what it committed in the last \
+             {} s",
+            shown_bytes(loss.bytes as f64),
+            loss.live_lsn,
+            loss.heard_ms / 1_000
+        ),
+    });
+    if let Some(loss) = loss {
+        lines.push(format!("  kept: the log up to {}", loss.kept_lsn));
+    }
+    if let Some(history) = &outlook.under_way {
+        lines.push(format!("  under way: the promotion to history {history} is gone on with"));
+    }
+    lines.extend(outlook.notes.iter().map(|note| format!("  note: {note}")));
+    lines.extend(outlook.obstacles.iter().map(|why| format!("  in the way: {why}")));
+    lines
+}
+
+fn switch_lines(outlook: &Outlook) -> Vec<String> {
+    let mut lines = vec![format!("Switch from group {} to group {}", outlook.group, outlook.other)];
+    let backlog = outlook.backlog_bytes.unwrap_or(0);
+    lines.push(format!("  backlog: {}, shipped first", shown_bytes(backlog as f64)));
+    let dropped = outlook.non_persistent.unwrap_or(0);
+    lines.push(format!("  dropped: {dropped} non-persistent messages"));
+    lines.extend(outlook.notes.iter().map(|note| format!("  differs: {note}")));
+    lines.extend(outlook.obstacles.iter().map(|why| format!("  in the way: {why}")));
+    lines
+}
+
+/// Has it done; what is left of the time-out, and what came of it.
+fn carried_out(
+    arguments: &RegionChange,
+    what: &str,
+    doing: &str,
+) -> Result<(Patience, Result<ChangeResult, AskError>), Failure> {
+    let here = &arguments.here;
+    let longest = Duration::from_secs_f64(here.timeout);
+    let began = Instant::now();
+    let timeout_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    let mut asking = ControlClient::reach(&here.data, longest)?;
+    // The instance says by itself when it takes too long.
+    asking.wait_at_most(longest.saturating_add(Duration::from_secs(10)));
+    let spinner = progress::spinner(here.json);
+    spinner.set_message(doing.to_owned());
+    let order = json!({ "do": what, "by": user(), "timeout_ms": timeout_ms });
+    let answer: Result<Value, _> = asking.ask(&order);
+    spinner.finish_and_clear();
+    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let result = answer.and_then(understood::<ChangeResult>);
+    let result = result.map(|result| ChangeResult { took_ms, ..result });
+    Ok((Patience::of(longest.saturating_sub(began.elapsed())), result))
+}
+
+/// Waits until the other group, which is live now, ships to the instance that was asked.
+fn until_followed(arguments: &RegionChange, patience: Patience) -> bool {
+    let follows = || -> Option<bool> {
+        let longest = patience.left().min(Duration::from_secs(2));
+        let group = ControlClient::connect(&arguments.here.data, longest).ok()??.group().ok()?;
+        let other = group.other_region?;
+        // Of three instances the other group ships to one.
+        let hears = other.connected || group.in_sync;
+        Some(group.group_role == "recovery" && hears)
+    };
+    loop {
+        if follows() == Some(true) {
+            return true;
+        }
+        if !patience.pause() {
+            return false;
+        }
+    }
+}
+
+fn shown(
+    arguments: &RegionChange,
+    result: &ChangeResult,
+    line: impl Fn() -> String,
+) -> Result<(), Failure> {
+    if arguments.here.json {
+        return show::json(&serde_json::to_value(result).unwrap_or_default());
+    }
+    for Step { step, ms } in &result.steps {
+        show::line(&format!("  {step:<13}{ms:>7} ms"))?;
+    }
+    show::line(&line())
+}
+
+/// Who runs the command, for people.
+fn user() -> String {
+    let named = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
+}

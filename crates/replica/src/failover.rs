@@ -1,0 +1,265 @@
+//! A fail-over: this recovery group is promoted, because the live one is lost. It can be ordered at
+//! any of its instances.
+//!
+//! The instance that is asked looks first where each member stands: what the group would lose, and
+//! what stands in the way. Then each member marks itself; when a majority has, the one with most of
+//! the log asks for votes, begins the history, and serves.
+//!
+//! Not here: marks and elections (`towline_replication`, `towline_group`), the record of the
+//! history (`promotion`). Invariants: before the first mark nothing is changed, and a refusal has a
+//! reason; after it there is no way back: a promotion whose members are marked goes on by itself,
+//! and is gone on with under the same name when it is ordered again.
+
+use std::time::Duration;
+
+use towline_config::GroupConfig;
+use towline_group::may_begin_behind;
+use towline_link::{Peer, Where};
+use towline_os::time::Instant;
+use towline_replication::driver::{Driver, MemberStand, PromotionOrder};
+use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
+use towline_types::{HistoryId, Lsn};
+
+use crate::open::OpenReplica;
+
+/// What is not answered is asked again after this.
+const AGAIN: Duration = Duration::from_millis(200);
+/// Members have so long to say where they stand.
+const ANSWERS_MAX: Duration = Duration::from_secs(2);
+
+/// What is to be expected of a fail-over, ordered now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailoverOutlook {
+    /// Why it would be refused.
+    pub obstacles: Vec<String>,
+    /// What the operator should know besides.
+    pub notes: Vec<String>,
+    /// Names of the members that answered.
+    pub reached: Vec<String>,
+    /// End of what this group keeps, as far as it is known.
+    pub kept: Lsn,
+    /// End of what the live group said to have committed; zero: it said nothing to those that
+    /// answered, since they started.
+    pub live: Lsn,
+    /// How old that is, milliseconds.
+    pub heard_ms: u64,
+    /// The promotion that is under way already.
+    pub under_way: Option<HistoryId>,
+}
+
+impl FailoverOutlook {
+    /// Bytes of log that live said to have committed, and that this group does not have. More may
+    /// have been committed since.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        self.live.0.saturating_sub(self.kept.0)
+    }
+}
+
+/// A promotion that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailoverDone {
+    /// The history that has begun.
+    pub history: HistoryId,
+    /// The instance that serves.
+    pub active: String,
+    /// Each step, and when it was done: milliseconds since the order.
+    pub steps: Vec<(&'static str, u64)>,
+}
+
+/// Looks where each member stands.
+#[must_use]
+pub fn outlook(opened: &OpenReplica, group: &GroupConfig) -> FailoverOutlook {
+    let driver = &opened.driver;
+    driver.ask_for_stands();
+    let all = driver.names().len();
+    driver.wait_until(ANSWERS_MAX, || driver.stands().iter().flatten().count() == all);
+    let stands = driver.stands();
+    let has_histories =
+        opened.replica.look_if_there(|instance| !instance.histories().is_empty()).unwrap_or(false);
+    of_stands(driver, &stands, has_histories, group)
+}
+
+fn of_stands(
+    driver: &Driver,
+    stands: &[Option<MemberStand>],
+    has_histories: bool,
+    group: &GroupConfig,
+) -> FailoverOutlook {
+    let named = || driver.names().iter().zip(stands);
+    let known = || named().filter_map(|(name, stand)| Some((name, stand.as_ref()?)));
+    let mut found = FailoverOutlook {
+        reached: known().map(|(name, _)| name.clone()).collect(),
+        ..FailoverOutlook::default()
+    };
+    let majority = stands.len() / 2 + 1;
+    let own = stands.get(driver.this()).and_then(Option::as_ref);
+    if own.is_some_and(|own| own.mode == "voting") {
+        let active = driver.active_peer().map(|peer| driver.name(peer));
+        let active = active.map_or(String::new(), |active| format!("; '{active}' is active"));
+        found
+            .obstacles
+            .push(format!("group '{}' is live: it is no recovery group{active}", group.name));
+    }
+    if let Some((name, _)) = known().find(|(_, stand)| stand.serves) {
+        found.obstacles.push(format!("instance '{name}' serves clients"));
+    }
+    if found.reached.len() < majority {
+        let silent: Vec<&str> =
+            named().filter(|(_, stand)| stand.is_none()).map(|(name, _)| name.as_str()).collect();
+        found.obstacles.push(format!(
+            "only {} of {} instances answer ({} not): a promotion needs {majority}",
+            found.reached.len(),
+            stands.len(),
+            silent.join(", ")
+        ));
+    }
+    let voting = known().filter(|(_, stand)| stand.may_vote).count();
+    if found.reached.len() >= majority && voting < majority {
+        found.obstacles.push(format!(
+            "only {voting} of {} instances have a vote: the others lost log that they had",
+            stands.len()
+        ));
+    }
+    if !has_histories {
+        let why = "this group has not received the log of the live group up to its first history";
+        found.obstacles.push(why.to_owned());
+    }
+    found.under_way = known()
+        .find(|(_, stand)| stand.mode == "promoting")
+        .map(|(_, stand)| HistoryId(stand.marked_for));
+    found.kept = Lsn(known().map(|(_, stand)| stand.last_end).max().unwrap_or(0));
+    let heard = known().map(|(_, stand)| stand.live).filter(|live| live.committed > 0);
+    if let Some(newest) = heard.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
+        (found.live, found.heard_ms) = (Lsn(newest.committed), newest.age_ms);
+    }
+    found.notes.push(
+        "messages that were removed at the live group in the part that is lost come back".into(),
+    );
+    found
+}
+
+/// Promotes this group. `by`: who ordered that. Yields when an instance serves.
+///
+/// # Errors
+/// Why not. After `most` without an active instance: which members are marked.
+pub fn fail_over(
+    opened: &OpenReplica,
+    group: &GroupConfig,
+    by: &str,
+    most: Duration,
+) -> Result<FailoverDone, String> {
+    let began = Instant::now();
+    let driver = &opened.driver;
+    let found = outlook(opened, group);
+    if !found.obstacles.is_empty() {
+        return Err(found.obstacles.join("; "));
+    }
+    let stands = driver.stands();
+    let mut cause = format!("fail-over, ordered by {by} at instance '{}'", group.instance);
+    cause.truncate(cause.floor_char_boundary(HISTORY_CAUSE_BYTES_MAX));
+    let history = found.under_way.unwrap_or_else(|| drawn(&stands));
+    let order = PromotionOrder { history, cause };
+    if !driver.mark(order.clone(), driver.is_alone()) && found.under_way.is_none() {
+        return Err("this instance does not take part in a promotion any more".into());
+    }
+    let left = || most.saturating_sub(began.elapsed());
+    let ms = || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let mut steps = Vec::new();
+    if !until_marked(driver, &order, left) {
+        return Err(in_doubt(driver, &order, "too few members are marked"));
+    }
+    steps.push(("marked", ms()));
+    if !driver.is_alone() {
+        let candidate = with_most(driver, &order);
+        match candidate == driver.this() {
+            true => drop(driver.mark(order.clone(), true)),
+            false => driver.say_promotion(candidate, &order, true),
+        }
+    }
+    if !driver.wait_until(left(), || driver.active_peer().is_some()) {
+        return Err(in_doubt(driver, &order, "none was elected"));
+    }
+    steps.push(("elected", ms()));
+    let Some(active) = until_served(driver, left) else {
+        return Err(in_doubt(driver, &order, "the one that was elected does not serve yet"));
+    };
+    steps.push(("serving", ms()));
+    Ok(FailoverDone { history, active: driver.name(active).to_owned(), steps })
+}
+
+/// A name for a history that begins behind all terms that the members know.
+fn drawn(stands: &[Option<MemberStand>]) -> HistoryId {
+    loop {
+        let id: [u8; 16] = towline_process::random::bytes();
+        if stands.iter().flatten().all(|stand| may_begin_behind(stand.term, &id)) {
+            return HistoryId(id);
+        }
+    }
+}
+
+fn marked(driver: &Driver, order: &PromotionOrder) -> Vec<(Peer, MemberStand)> {
+    let stands = driver.stands().into_iter().enumerate();
+    let known = stands.filter_map(|(peer, stand)| Some((peer, stand?)));
+    let is_marked = |stand: &MemberStand| {
+        stand.mode == "promoting" && stand.marked_for == order.history.0
+            // It learned from the log that the history has begun.
+            || stand.mode == "voting"
+    };
+    known.filter(|(_, stand)| is_marked(stand)).collect()
+}
+
+fn until_marked(driver: &Driver, order: &PromotionOrder, left: impl Fn() -> Duration) -> bool {
+    let (all, this) = (driver.names().len(), driver.this());
+    loop {
+        let done = marked(driver, order);
+        let is_owed = |peer: &Peer| *peer != this && done.iter().all(|(known, _)| known != peer);
+        (0..all).filter(is_owed).for_each(|peer| driver.say_promotion(peer, order, false));
+        let most = left().min(AGAIN);
+        if driver.wait_until(most, || marked(driver, order).len() > all / 2) {
+            return true;
+        }
+        if left().is_zero() || driver.is_ending() {
+            return false;
+        }
+    }
+}
+
+/// The member with most of the log, as an election sees it; this one, if others have no more.
+fn with_most(driver: &Driver, order: &PromotionOrder) -> Peer {
+    let this = driver.this();
+    let all = marked(driver, order).into_iter().filter(|(_, stand)| stand.may_vote);
+    all.max_by_key(|(peer, stand)| (stand.last, *peer == this)).map_or(this, |(peer, _)| peer)
+}
+
+fn until_served(driver: &Driver, left: impl Fn() -> Duration) -> Option<Peer> {
+    let this = driver.this();
+    let here = || *driver.whereabouts().borrow() == Where::Here;
+    loop {
+        driver.ask_for_stands();
+        let served = || {
+            let stands = driver.stands();
+            let served = stands.iter().position(|stand| stand.as_ref().is_some_and(|it| it.serves));
+            if here() { Some(this) } else { served.filter(|peer| *peer != this) }
+        };
+        let mut active = None;
+        driver.wait_until(left().min(AGAIN / 4), || {
+            active = served();
+            active.is_some()
+        });
+        if active.is_some() || left().is_zero() || driver.is_ending() {
+            return active;
+        }
+    }
+}
+
+fn in_doubt(driver: &Driver, order: &PromotionOrder, why: &str) -> String {
+    let names: Vec<&str> =
+        marked(driver, order).iter().map(|(peer, _)| driver.name(*peer)).collect();
+    format!(
+        "{why} in time. Marked for history {}: {}. The promotion goes on as soon as a majority of the \
+         group is connected, and cannot be taken back; order it again to wait for it",
+        order.history,
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    )
+}

@@ -1,0 +1,317 @@
+//! A planned switch: the other group is to be live, and nothing is lost. It is ordered at the active
+//! instance of the live group.
+//!
+//! The backlog is shipped first, while clients are served. Then clients are let go, nothing more is
+//! decided, and when the other group has all of the log, one last batch says that it is live. Until
+//! then all of it is taken back when something fails or takes too long; from then on there is no
+//! way back, and the other group serves when it has that batch.
+//!
+//! Not here: what follows on both sides (`Driver::becomes`), shipping (`towline_replication`).
+//! Invariants: the last batch is decided only when the recovery point is the end of the log, with
+//! nothing decided since; a switch that is taken back leaves the instance as it was, but for its
+//! clients, which connect again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use towline_admin::catalogue::{
+    REGION_SWITCH_BACK, REGION_SWITCH_BEGUN, REGION_SWITCH_IN_DOUBT, REGION_SWITCHED,
+};
+use towline_config::GroupConfig;
+use towline_engine::Door;
+use towline_group::{Mode, may_begin_behind};
+use towline_logging::log as say;
+use towline_node::Farewell;
+use towline_os::time::Instant;
+use towline_replication::driver::Driver;
+use towline_replication::region_part::{RegionPart, RegionView};
+use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
+use towline_types::{HistoryId, Lsn};
+
+use crate::open::OpenReplica;
+use crate::region::place_of_history;
+
+/// Clients are let go when no more than this is on its way: it arrives within a moment.
+const CLOSE_BYTES_MAX: u64 = 256 * 1024;
+/// Behind the last batch its acknowledgement is waited for so long at least: there is no way back.
+const ACKNOWLEDGED_MIN: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether the last batch is committed.
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// What is to be expected of a switch, ordered now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchOutlook {
+    /// Why it would be refused.
+    pub obstacles: Vec<String>,
+    /// What the operator should know besides.
+    pub notes: Vec<String>,
+    /// Messages that are not persistent, and are dropped.
+    pub non_persistent: u64,
+    /// Bytes of log that the other group lacks.
+    pub backlog_bytes: u64,
+}
+
+/// A switch of which the last batch is acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchDone {
+    /// The history that has begun.
+    pub history: HistoryId,
+    /// Each step, and when it was done: milliseconds since the order.
+    pub steps: Vec<(&'static str, u64)>,
+    /// Clients were let go this long before the other group had all, milliseconds.
+    pub closed_ms: u64,
+}
+
+/// What becomes of a switch.
+#[derive(Debug)]
+pub enum SwitchEnd {
+    /// It was refused, or taken back: why.
+    Refused(String),
+    /// The other group has all of the log. This instance is to step down.
+    Done(SwitchDone),
+    /// The last batch is decided, and not acknowledged: why. This instance is to step down.
+    InDoubt(HistoryId, String),
+}
+
+/// Looks what stands in the way.
+#[must_use]
+pub fn outlook(opened: &OpenReplica, part: &RegionPart, group: &GroupConfig) -> SwitchOutlook {
+    let driver = &opened.driver;
+    let mut found = SwitchOutlook::default();
+    let Some(door) = opened.door().filter(|_| driver.leads()) else {
+        let active = driver.active_peer().map(|peer| driver.name(peer));
+        found.obstacles.push(match (driver.mode(), active) {
+            (Mode::Recovery | Mode::Promoting, _) => format!(
+                "group '{}' is not live: order the switch at the active instance of the live group",
+                group.name
+            ),
+            (Mode::Voting, Some(active)) => {
+                format!("this instance is not active: order the switch at instance '{active}'")
+            }
+            (Mode::Voting, None) => "the group has no active instance".to_owned(),
+        });
+        return found;
+    };
+    let view = part.view();
+    found.obstacles = obstacles(&view, door);
+    found.notes = view.differences.iter().map(ToString::to_string).collect();
+    found.non_persistent = door.look(|instance| instance.non_persistent_messages());
+    found.backlog_bytes = view.shipping.map_or(0, |shipping| shipping.exposure.bytes);
+    found
+}
+
+fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some(shipping) = &view.shipping else {
+        return vec!["this instance ships no log: group.recovery.enabled is false".to_owned()];
+    };
+    if let Some(why) = &view.partition {
+        found.push(format!("the logs of both groups are not one: {why}"));
+    } else if view.needs_copy {
+        found.push("the other group needs a copy of the log first".to_owned());
+    } else if !shipping.connected {
+        let why = view.trouble.as_ref().unwrap_or(&view.link.trouble);
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+        found.push(format!("the other group is not connected{why}"));
+    } else if !shipping.is_known {
+        found.push("the other group has not reported yet how far it is".to_owned());
+    } else if shipping.exposure.bytes > 0 && shipping.point.received > shipping.point.place.end {
+        tracing::debug!("the other group's relay has more than its majority");
+    }
+    if door.look(|instance| instance.histories().is_empty()) {
+        found.push("the log has no history yet: the other group was not connected".to_owned());
+    }
+    if door.look(|instance| instance.is_closed()) {
+        found.push("a change of roles is under way".to_owned());
+    }
+    found
+}
+
+/// Switches to the other group. `by`: who ordered that. Behind [`SwitchEnd::Done`] and
+/// [`SwitchEnd::InDoubt`] the caller calls [`step_down`], once its answer is on its way.
+pub fn switch(
+    opened: &OpenReplica,
+    part: &RegionPart,
+    group: &GroupConfig,
+    (by, most): (&str, Duration),
+) -> SwitchEnd {
+    let found = outlook(opened, part, group);
+    if !found.obstacles.is_empty() {
+        return SwitchEnd::Refused(found.obstacles.join("; "));
+    }
+    let (Some(door), Some(recovery)) = (opened.door(), &group.recovery) else {
+        return SwitchEnd::Refused("this instance is not active".into());
+    };
+    let mut cause = format!("switch, ordered by {by} at instance '{}'", group.instance);
+    cause.truncate(cause.floor_char_boundary(HISTORY_CAUSE_BYTES_MAX));
+    let to = recovery.name.as_str();
+    let driver = &opened.driver;
+    Switch { driver, part, door, to, cause, began: Instant::now(), most, steps: Vec::new() }.run()
+}
+
+/// This instance led the group that was live: as soon as the last batch is committed, it is one of a
+/// recovery group, and begins again. Waits for that, unless it leads no more.
+pub fn step_down(opened: &OpenReplica, history: HistoryId) {
+    let driver = &opened.driver;
+    let is_applied = || {
+        let door = opened.door();
+        door.is_some_and(|door| door.look(|it| it.histories().get(history).is_some()))
+    };
+    while driver.leads() && !driver.is_ending() {
+        if driver.wait_until(LOOK_MAX, is_applied) {
+            if let Some(at) = place_of_history(driver, history) {
+                driver.becomes(false, history, at);
+            }
+            return;
+        }
+    }
+}
+
+struct Switch<'a> {
+    driver: &'a Driver,
+    part: &'a RegionPart,
+    door: &'a Arc<Door>,
+    to: &'a str,
+    cause: String,
+    began: Instant,
+    most: Duration,
+    steps: Vec<(&'static str, u64)>,
+}
+
+impl Switch<'_> {
+    fn run(mut self) -> SwitchEnd {
+        if !self.wait(|it| it.backlog_is_below(CLOSE_BYTES_MAX)) {
+            let why = format!("{}; clients were served all the time", self.behind());
+            return SwitchEnd::Refused(why);
+        }
+        self.step("shipped");
+        say(&REGION_SWITCH_BEGUN, &[self.to, &self.cause]);
+        let closed = Instant::now();
+        let decided = self.close().and_then(|()| self.decide());
+        let history = match decided {
+            Ok(history) => history,
+            Err(why) => return self.take_back(why),
+        };
+        self.step("decided");
+        let left = self.left().max(ACKNOWLEDGED_MIN);
+        if let Err(why) = self.until_acknowledged(history, left) {
+            say(&REGION_SWITCH_IN_DOUBT, &[self.to, &why]);
+            return SwitchEnd::InDoubt(history, why);
+        }
+        self.step("acknowledged");
+        let closed_ms = u64::try_from(closed.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ms = closed_ms.to_string();
+        say(&REGION_SWITCHED, &[self.to, &history.to_string(), &ms]);
+        SwitchEnd::Done(SwitchDone { history, steps: self.steps, closed_ms })
+    }
+
+    /// Lets clients go, and from then on nothing is decided.
+    fn close(&mut self) -> Result<(), String> {
+        self.driver.lets_no_client_in();
+        self.door.end(Farewell::HandsOver);
+        let mut why = String::new();
+        let is_closed = self.wait(|it| match it.door.close_for_switch(it.to) {
+            Ok(()) => true,
+            Err(refused) => {
+                why = refused;
+                false
+            }
+        });
+        if !is_closed {
+            return Err(why);
+        }
+        self.step("closed");
+        if !self.wait(|it| it.backlog_is_below(0)) {
+            return Err(self.behind());
+        }
+        self.step("received");
+        Ok(())
+    }
+
+    /// The other group has all of the log: the last batch says that it is live.
+    fn decide(&self) -> Result<HistoryId, String> {
+        let (end, tail) = (self.driver.committed_end(), self.driver.log().tail());
+        if end < tail {
+            return Err("the log went on behind what the other group has".into());
+        }
+        let term = self.driver.group().term;
+        let history = loop {
+            let id: [u8; 16] = towline_process::random::bytes();
+            if may_begin_behind(term, &id) {
+                break HistoryId(id);
+            }
+        };
+        self.door.begin_history_behind(end, (history, self.to), &self.cause)?;
+        Ok(history)
+    }
+
+    fn until_acknowledged(&self, history: HistoryId, most: Duration) -> Result<(), String> {
+        let began = Instant::now();
+        let left = || most.saturating_sub(began.elapsed());
+        let is_applied = || self.door.look(|instance| instance.histories().get(history).is_some());
+        if !self.driver.wait_until(left(), || is_applied() || !self.driver.leads()) || !is_applied()
+        {
+            return Err("it is not committed in this group".into());
+        }
+        let at = place_of_history(self.driver, history).ok_or("it is not found in this log")?;
+        let has_all = || self.recovery_point() >= at.end || self.part.has_taken_over(history);
+        let ends = || has_all() || !self.driver.leads();
+        match self.driver.wait_until(left(), ends) && has_all() {
+            true => Ok(()),
+            false => Err(self.behind()),
+        }
+    }
+
+    fn take_back(&self, why: String) -> SwitchEnd {
+        if self.driver.leads() {
+            self.door.take_switch_back();
+            self.driver.lets_clients_in();
+        }
+        say(&REGION_SWITCH_BACK, &[self.to, &why]);
+        SwitchEnd::Refused(format!("{why}; it was taken back: this group serves as before"))
+    }
+
+    /// Up to where a majority of the other group has the log, if it is connected.
+    fn recovery_point(&self) -> Lsn {
+        let shipping = self.part.view().shipping.filter(|shipping| shipping.connected);
+        shipping.map_or(Lsn::ZERO, |shipping| shipping.point.place.end)
+    }
+
+    fn backlog_is_below(&self, bytes: u64) -> bool {
+        let (end, tail) = (self.driver.committed_end(), self.driver.log().tail());
+        let point = self.recovery_point();
+        let is_whole = bytes > 0 || end >= tail;
+        point > Lsn::ZERO && is_whole && end.0.saturating_sub(point.0) <= bytes
+    }
+
+    fn behind(&self) -> String {
+        let view = self.part.view();
+        let known = view.shipping.unwrap_or_default();
+        match known.connected {
+            false => format!("group '{}' is not connected any more", self.to),
+            true => {
+                format!("group '{}' lacks {} bytes of the log still", self.to, known.exposure.bytes)
+            }
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.most.saturating_sub(self.began.elapsed())
+    }
+
+    /// Waits until `done`, for as long as is left, and while this instance leads.
+    fn wait(&self, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let mut is_done = false;
+        self.driver.wait_until(self.left(), || {
+            is_done = done(self);
+            is_done || !self.driver.leads()
+        });
+        is_done
+    }
+
+    fn step(&mut self, name: &'static str) {
+        let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.steps.push((name, ms));
+    }
+}

@@ -1,0 +1,355 @@
+//! Changes of roles, as the driver of one member knows them: what a batch that was applied says of
+//! the part of this group, and the mark for a promotion.
+//!
+//! A promotion is said to each of the other members until it has answered, by every instance that
+//! was marked itself: also one that did not run takes nothing of the old live group then.
+//!
+//! Not here: who orders a promotion, and what he waits for (`role_change`); what a member does in
+//! each part (`towline_group`). Invariants: the member hears of a history before a later batch is
+//! applied; what was marked is durable before it is answered; no member is marked for a history
+//! that is known here to be over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use towline_admin::catalogue::{REGION_FOLLOWS_NOW, REGION_LIVE_NOW, REGION_MARKED};
+use towline_group::{HardState, Input, Mode, Role};
+use towline_link::{FrameBody, Peer, Where};
+use towline_logging::log as say;
+use towline_os::sync::Mutex;
+use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
+use towline_types::{BatchPlace, HistoryId, Lsn, Time};
+
+use super::{Core, Driver};
+use crate::frames::KIND_ROLE;
+use crate::lifecycle::{EndReason, Lifecycle};
+
+/// A peer that has not answered is told again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Histories that are known to have begun, the newest.
+const BEGUN_MAX: usize = 1_024;
+
+/// The promotion that this instance was marked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromotionOrder {
+    /// The history that begins.
+    pub history: HistoryId,
+    /// Why, and who asked: it is in the history then.
+    pub cause: String,
+}
+
+/// What the live group said last of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct HeardLive {
+    /// End of what it had committed then; zero: it said nothing to this process.
+    pub committed: u64,
+    /// Age of that news, milliseconds.
+    pub age_ms: u64,
+}
+
+/// Where a member stands, as it answers another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct MemberStand {
+    /// `voting`, `recovery` or `promoting`.
+    pub mode: String,
+    /// The history that it is marked for; all zero: for none.
+    pub marked_for: [u8; 16],
+    /// Its newest term.
+    pub term: u64,
+    /// Term and index of the last batch of its log.
+    pub last: (u64, u64),
+    /// End of that batch.
+    pub last_end: u64,
+    /// Whether it gives votes.
+    pub may_vote: bool,
+    /// Whether it serves clients.
+    pub serves: bool,
+    /// What it heard of the live group.
+    pub live: HeardLive,
+}
+
+/// What members say to each other about roles, as JSON. A kind that is not known is not answered.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", tag = "say")]
+enum RoleFrame {
+    /// Where do you stand?
+    Ask { question: u64 },
+    /// Mark yourself.
+    Promote { question: u64, history: [u8; 16], cause: String, stands: bool },
+    /// The answer to either.
+    Stand { question: u64, stand: MemberStand },
+}
+
+/// See the module.
+pub(crate) struct RoleOrders {
+    /// Some peer has not answered yet.
+    owes: AtomicBool,
+    state: Mutex<RoleState>,
+}
+
+struct RoleState {
+    order: Option<PromotionOrder>,
+    /// By peer: it has not answered the order.
+    owed: Vec<bool>,
+    said_at: Time,
+    /// The newest that began, as far as is known here, in order.
+    begun: Vec<HistoryId>,
+    live: (Lsn, Time),
+    /// Number of the newest question, and the answers to it by peer.
+    question: u64,
+    answers: Vec<Option<MemberStand>>,
+}
+
+impl RoleOrders {
+    /// One that starts with a mark goes on with its promotion.
+    pub(crate) fn new(kept: &HardState, members: usize) -> RoleOrders {
+        let order = (kept.mode == Mode::Promoting).then(|| PromotionOrder {
+            history: HistoryId(kept.promoted_to),
+            cause: "a fail-over was ordered".to_owned(),
+        });
+        let owes = AtomicBool::new(order.is_some());
+        let state = RoleState {
+            order,
+            owed: vec![true; members],
+            said_at: Time::ZERO,
+            begun: Vec::new(),
+            live: (Lsn::ZERO, Time::ZERO),
+            question: 0,
+            answers: vec![None; members],
+        };
+        RoleOrders { owes, state: Mutex::new(state) }
+    }
+}
+
+impl Driver {
+    /// These histories have begun in this log, from the oldest to the newest: said once, before
+    /// anything is applied.
+    pub fn histories_begun(&self, ids: impl Iterator<Item = HistoryId>) {
+        let mut role = self.role.state.lock();
+        role.begun.extend(ids);
+        let over = role.begun.len().saturating_sub(BEGUN_MAX);
+        role.begun.drain(..over);
+    }
+
+    /// The batch at `at` is applied, and with it a history begins in which this group is live
+    /// (`lives`), or not. To be called before a later batch is applied. False: none may be.
+    pub fn becomes(&self, lives: bool, history: HistoryId, at: BatchPlace) -> bool {
+        let mode = if lives { Mode::Voting } else { Mode::Recovery };
+        let mut core = self.core.lock();
+        let before = core.member.mode();
+        self.run(&mut core, Input::Become { mode, history: history.0, at });
+        let after = core.member.mode();
+        let is_over = after == Mode::Recovery && core.member.role() == Role::Leader;
+        let goes_on = core.lifecycle.goes_on() && !(is_over && before != Mode::Recovery);
+        drop(core);
+        match (before == after, after) {
+            (true, _) | (_, Mode::Promoting) => {}
+            (false, Mode::Voting) => say(&REGION_LIVE_NOW, &[&history.to_string()]),
+            (false, Mode::Recovery) => say(&REGION_FOLLOWS_NOW, &[&history.to_string()]),
+        }
+        self.histories_begun(std::iter::once(history));
+        let mut role = self.role.state.lock();
+        if role.order.as_ref().is_some_and(|order| order.history != history) {
+            role.order = None;
+        }
+        drop(role);
+        self.after();
+        goes_on
+    }
+
+    /// The member restarts, as a recovery member.
+    pub(super) fn begins_again(&self, core: &mut Core) {
+        self.ends(core, EndReason::ChangesPart);
+    }
+
+    /// Whether the member ended at its start, before anything could hear of that.
+    pub(super) fn is_over(&self) -> bool {
+        self.look(|core| core.lifecycle == Lifecycle::Ended)
+    }
+
+    /// The history that this instance is marked for, and that it begins when it leads.
+    pub fn marked_for(&self) -> Option<HistoryId> {
+        let kept = self.look(|core| core.member.hard_state());
+        (kept.mode == Mode::Promoting).then_some(HistoryId(kept.promoted_to))
+    }
+
+    /// The order by which this instance was marked, if it is known to this process.
+    pub fn promotion_order(&self) -> Option<PromotionOrder> {
+        self.role.state.lock().order.clone()
+    }
+
+    /// The last batch of this log before the timeline of a history: behind it that history parts
+    /// from the one before. On a leader of that timeline.
+    pub fn last_before(&self, history: HistoryId) -> BatchPlace {
+        self.look(|core| core.member.last_before(&history.0))
+    }
+
+    /// Marks this instance, durably. `stands`: it asks for votes at once. False: it is of another
+    /// part, and stays in it.
+    pub fn mark(&self, order: PromotionOrder, stands: bool) -> bool {
+        let mut role = self.role.state.lock();
+        let is_over = role.begun.split_last().is_some_and(|(newest, older)| {
+            *newest != order.history && older.contains(&order.history)
+        });
+        if is_over {
+            return false;
+        }
+        let was = self.marked_for();
+        let history = order.history.0;
+        // Under the lock: one that is elected at once asks for the cause.
+        let is_new = role.order.as_ref().is_none_or(|known| known.history != order.history);
+        let before = is_new.then(|| role.order.replace(order.clone()));
+        self.step(Input::Promote { history, stands });
+        let is_marked = self.marked_for().is_some_and(|marked| marked.0 == history);
+        if let Some(before) = before {
+            if is_marked {
+                role.owed.fill(true);
+                self.role.owes.store(true, Ordering::SeqCst);
+            } else {
+                role.order = before;
+            }
+        }
+        drop(role);
+        if is_marked && was != Some(HistoryId(history)) {
+            say(&REGION_MARKED, &[&order.history.to_string(), &order.cause]);
+        }
+        is_marked
+    }
+
+    /// Says the promotion to those that have not answered.
+    pub(super) fn say_promotion_again(&self) {
+        if !self.role.owes.load(Ordering::SeqCst) {
+            return;
+        }
+        let now = self.now();
+        let mut role = self.role.state.lock();
+        if now.since(role.said_at) < AGAIN {
+            return;
+        }
+        role.said_at = now;
+        let this = self.this();
+        let owed: Vec<Peer> = (0..role.owed.len())
+            .filter(|peer| *peer != this && role.owed.get(*peer) == Some(&true))
+            .collect();
+        let Some(order) = role.order.clone().filter(|_| !owed.is_empty()) else {
+            self.role.owes.store(false, Ordering::SeqCst);
+            return;
+        };
+        drop(role);
+        owed.into_iter().for_each(|peer| self.say_promotion(peer, &order, false));
+    }
+
+    /// Tells a peer to mark itself. What is lost is said again.
+    pub fn say_promotion(&self, peer: Peer, order: &PromotionOrder, stands: bool) {
+        let question = self.role.state.lock().question;
+        let (history, cause) = (order.history.0, order.cause.clone());
+        self.say_of_roles(peer, &RoleFrame::Promote { question, history, cause, stands });
+    }
+
+    /// Asks all others where they stand; what they answer is in [`Driver::stands`].
+    pub fn ask_for_stands(&self) {
+        let mut role = self.role.state.lock();
+        role.question += 1;
+        role.answers.fill(None);
+        let question = role.question;
+        drop(role);
+        let this = self.this();
+        for peer in (0..self.names().len()).filter(|peer| *peer != this) {
+            self.say_of_roles(peer, &RoleFrame::Ask { question });
+        }
+    }
+
+    /// Where each member stands: this one now, the others as they answered since
+    /// [`Driver::ask_for_stands`].
+    pub fn stands(&self) -> Vec<Option<MemberStand>> {
+        let mut stands = self.role.state.lock().answers.clone();
+        if let Some(own) = stands.get_mut(self.this()) {
+            *own = Some(self.stand());
+        }
+        stands
+    }
+
+    /// The live group said how far it is.
+    pub(crate) fn heard_live(&self, committed: Lsn) {
+        self.role.state.lock().live = (committed, self.now());
+    }
+
+    fn stand(&self) -> MemberStand {
+        let (kept, last) = self.look(|core| (core.member.hard_state(), core.member.last()));
+        let (live, heard_at) = self.role.state.lock().live;
+        let age = self.now().since(heard_at).as_millis();
+        let mode = match kept.mode {
+            Mode::Voting => "voting",
+            Mode::Recovery => "recovery",
+            Mode::Promoting => "promoting",
+        };
+        MemberStand {
+            mode: mode.to_owned(),
+            marked_for: kept.promoted_to,
+            term: kept.term,
+            last: (last.term, last.index),
+            last_end: last.end.0,
+            may_vote: kept.may_vote,
+            serves: *self.place.borrow() == Where::Here,
+            live: HeardLive { committed: live.0, age_ms: u64::try_from(age).unwrap_or(u64::MAX) },
+        }
+    }
+
+    fn say_of_roles(&self, peer: Peer, frame: &RoleFrame) {
+        let Some(links) = self.links() else { return };
+        let Ok(head) = serde_json::to_vec(frame) else { return };
+        // What is lost is asked again.
+        links.send(peer, KIND_ROLE, true, FrameBody { head, parts: Vec::new() });
+    }
+
+    /// A peer said something about roles.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn takes_role_frame(&self, peer: Peer, body: &Bytes) -> Result<(), String> {
+        let frame = serde_json::from_slice(body);
+        match frame.map_err(|error| format!("what it says of roles: {error}"))? {
+            RoleFrame::Ask { question } => self.answers_stand(peer, question),
+            RoleFrame::Promote { cause, .. } if cause.len() > HISTORY_CAUSE_BYTES_MAX => {
+                return Err("the cause of a promotion is too long".to_owned());
+            }
+            RoleFrame::Promote { question, history, cause, stands } => {
+                let order = PromotionOrder { history: HistoryId(history), cause };
+                self.mark(order, stands);
+                self.answers_stand(peer, question);
+            }
+            RoleFrame::Stand { question, stand } => self.takes_stand(peer, question, stand),
+        }
+        Ok(())
+    }
+
+    fn answers_stand(&self, peer: Peer, question: u64) {
+        let stand = self.stand();
+        self.say_of_roles(peer, &RoleFrame::Stand { question, stand });
+    }
+
+    fn takes_stand(&self, peer: Peer, question: u64, stand: MemberStand) {
+        let mut role = self.role.state.lock();
+        let has_heard = match &role.order {
+            // A member that votes learned it from the log.
+            Some(order) => stand.marked_for == order.history.0 || stand.mode == "voting",
+            None => false,
+        };
+        if let Some(owed) = role.owed.get_mut(peer).filter(|_| has_heard) {
+            *owed = false;
+        }
+        if question == role.question
+            && let Some(answer) = role.answers.get_mut(peer)
+        {
+            *answer = Some(stand);
+        }
+        drop(role);
+        // One that waits for answers looks.
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

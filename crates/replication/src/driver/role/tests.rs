@@ -1,0 +1,131 @@
+use towline_log::{Disk, MemoryDisk};
+use towline_types::Lsn;
+
+use super::super::tests::{LONG, one_of};
+use super::*;
+use crate::hard_state_file::HardStateFile;
+
+const FIRST: HistoryId = HistoryId([1; 16]);
+const SECOND: HistoryId = HistoryId([2; 16]);
+
+fn order(history: HistoryId) -> PromotionOrder {
+    PromotionOrder { history, cause: "fail-over, ordered by me".into() }
+}
+
+fn promote(history: HistoryId, cause: &str) -> Bytes {
+    let (history, cause) = (history.0, cause.to_owned());
+    let frame = RoleFrame::Promote { question: 7, history, cause, stands: false };
+    serde_json::to_vec(&frame).unwrap().into()
+}
+
+struct Rig {
+    driver: std::sync::Arc<Driver>,
+    ended: towline_os::sync::mpsc::Receiver<EndReason>,
+    folder: tempfile::TempDir,
+}
+
+/// The first of these members, of a recovery group.
+fn in_recovery(names: &[&str]) -> Rig {
+    let disk = std::sync::Arc::new(MemoryDisk::new()) as std::sync::Arc<dyn Disk>;
+    let folder = tempfile::tempdir().unwrap();
+    let mode = Mode::Recovery;
+    let hard_state = HardState { may_vote: true, knows_term: true, mode, ..HardState::default() };
+    let (driver, ended) = one_of(names, hard_state, &disk, folder.path());
+    Rig { driver, ended, folder }
+}
+
+impl Rig {
+    fn kept(&self) -> HardState {
+        HardStateFile::of(self.folder.path()).read().unwrap().unwrap_or_default()
+    }
+
+    /// The newest batch that is committed, once this member, which is alone, leads.
+    fn led(&self) -> BatchPlace {
+        let leads = || {
+            self.driver.look_again();
+            self.driver.committed_end() > Lsn::ZERO
+        };
+        assert!(self.driver.wait_until(LONG, leads), "{:?}", self.driver.group());
+        self.driver.look(|core| core.member.committed_place())
+    }
+}
+
+#[test]
+fn a_member_that_is_told_to_is_marked_durably_and_goes_on_after_a_start() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    rig.driver.takes_role_frame(1, &promote(FIRST, "why")).unwrap();
+    assert_eq!(rig.driver.marked_for(), Some(FIRST));
+    assert_eq!((rig.kept().mode, rig.kept().promoted_to), (Mode::Promoting, FIRST.0));
+    assert_eq!(rig.driver.promotion_order().unwrap().cause, "why");
+    // Said again, also under another name: it is at it already.
+    rig.driver.takes_role_frame(2, &promote(FIRST, "again")).unwrap();
+    assert_eq!(rig.driver.promotion_order().unwrap().cause, "why");
+    rig.driver.takes_role_frame(2, &promote(SECOND, "another")).unwrap();
+    assert_eq!(rig.driver.marked_for(), Some(FIRST));
+    assert_eq!(rig.driver.promotion_order().unwrap().history, FIRST);
+    let started = RoleOrders::new(&rig.kept(), 3);
+    assert!(started.owes.load(Ordering::SeqCst));
+    assert_eq!(started.state.lock().order.as_ref().unwrap().history, FIRST);
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn what_cannot_be_read_or_is_too_long_marks_none() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    let long = "x".repeat(HISTORY_CAUSE_BYTES_MAX + 1);
+    assert!(rig.driver.takes_role_frame(1, &promote(FIRST, &long)).is_err());
+    assert!(rig.driver.takes_role_frame(1, &Bytes::from_static(b"{}")).is_err());
+    assert_eq!(rig.driver.marked_for(), None);
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn no_member_is_marked_for_a_history_that_is_over() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    rig.driver.histories_begun([FIRST, SECOND].into_iter());
+    assert!(!rig.driver.mark(order(FIRST), false));
+    assert_eq!((rig.driver.marked_for(), rig.driver.promotion_order()), (None, None));
+    assert!(rig.driver.mark(order(SECOND), false), "its members may not all have been marked");
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn an_answer_of_one_that_is_marked_or_votes_ends_what_is_said_to_it() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    assert!(rig.driver.mark(order(FIRST), false));
+    let owed = || rig.driver.role.state.lock().owed.clone();
+    let answer = |peer, mode: &str, marked_for| {
+        let stand = MemberStand { mode: mode.into(), marked_for, ..MemberStand::default() };
+        let frame = RoleFrame::Stand { question: 0, stand };
+        rig.driver.takes_role_frame(peer, &serde_json::to_vec(&frame).unwrap().into()).unwrap();
+    };
+    answer(1, "recovery", [0; 16]);
+    answer(2, "promoting", SECOND.0);
+    assert_eq!(owed()[1..], [true, true]);
+    answer(1, "promoting", FIRST.0);
+    answer(2, "voting", [0; 16]);
+    assert_eq!(owed()[1..], [false, false]);
+    assert_eq!(rig.driver.stands().iter().flatten().count(), 3);
+    rig.driver.ask_for_stands();
+    assert_eq!(rig.driver.stands().iter().flatten().count(), 1, "the others have not answered");
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn a_group_of_one_is_promoted_and_its_leader_restarts_when_the_other_group_is_live() {
+    let rig = in_recovery(&["a"]);
+    rig.driver.tick();
+    assert_eq!(rig.driver.committed_end(), Lsn::ZERO, "one in recovery does not stand");
+    assert!(rig.driver.mark(order(FIRST), true));
+    let first = rig.led();
+    assert!(rig.driver.becomes(true, FIRST, first));
+    assert_eq!((rig.driver.mode(), rig.kept().mode), (Mode::Voting, Mode::Voting));
+    assert_eq!(rig.driver.last_before(FIRST), BatchPlace::default(), "all of it is of the first");
+    assert!(!rig.driver.becomes(false, SECOND, first), "nothing further may be applied");
+    assert_eq!((rig.driver.mode(), rig.kept().mode), (Mode::Recovery, Mode::Recovery));
+    assert_eq!(rig.driver.promotion_order(), None, "another history has begun");
+    assert!(rig.ended.try_recv().is_err(), "its last words are on their way");
+    rig.driver.tick();
+    assert_eq!(rig.ended.try_recv(), Ok(EndReason::ChangesPart));
+    rig.driver.log().shutdown();
+}
