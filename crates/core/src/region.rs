@@ -5,8 +5,8 @@
 //! next one names this group. From its decision on (not only from when it is applied) each request
 //! is refused, and what the queue manager would log by itself is left: messages that expired stay,
 //! and so do backouts. The same holds while a switch to the other group is under way, which ends
-//! with such a history or is taken back. What the other group decides is applied here by what is not the active
-//! instance, as ever.
+//! with such a history or is taken back. What the other group decides is applied here by what is
+//! not the active instance, as ever.
 //!
 //! Not here: when a history begins (the daemon decides that), and its bytes (`record`).
 //!

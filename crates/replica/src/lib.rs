@@ -3,8 +3,9 @@
 //!
 //! Reading order: [`open`] (from a folder to a replica; `role_at_start`: in which part),
 //! [`replica`] (applies what is committed), [`threads`] (what runs from the start on),
-//! `promotion` (a leader that is marked begins a history), `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
-//! (the group elected it: it opens its door).
+//! `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
+//! (the group elected it: it opens its door; `promotion`: one that is marked begins a history
+//! first), [`failover`] and [`region_switch`] (what an administrator orders).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
 //! connections between instances (`towline_link`), what a process does when this one cannot go on

@@ -1,5 +1,5 @@
-//! A planned switch: the other group is to be live, and nothing is lost. It is ordered at the active
-//! instance of the live group.
+//! A planned switch: the other group is to be live, and nothing is lost. It is ordered at the
+//! active instance of the live group.
 //!
 //! The backlog is shipped first, while clients are served. Then clients are let go, nothing more is
 //! decided, and when the other group has all of the log, one last batch says that it is live. Until
@@ -36,6 +36,9 @@ const CLOSE_BYTES_MAX: u64 = 256 * 1024;
 /// Behind the last batch its acknowledgement is waited for so long at least: there is no way back.
 const ACKNOWLEDGED_MIN: Duration = Duration::from_secs(2);
 
+/// What the other group's relay has for so long, microseconds, and its majority has not, waits for
+/// instances that do not run.
+const NO_MAJORITY_US: u64 = 2_000_000;
 /// How often it is looked whether the last batch is committed.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
@@ -116,8 +119,11 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
         found.push(format!("the other group is not connected{why}"));
     } else if !shipping.is_known {
         found.push("the other group has not reported yet how far it is".to_owned());
-    } else if shipping.exposure.bytes > 0 && shipping.point.received > shipping.point.place.end {
-        tracing::debug!("the other group's relay has more than its majority");
+    } else if shipping.exposure.age_us > NO_MAJORITY_US
+        && shipping.point.received > shipping.point.place.end
+    {
+        let why = "one instance of the other group has what a majority of it lacks: too few run";
+        found.push(why.to_owned());
     }
     if door.look(|instance| instance.histories().is_empty()) {
         found.push("the log has no history yet: the other group was not connected".to_owned());
@@ -150,8 +156,8 @@ pub fn switch(
     Switch { driver, part, door, to, cause, began: Instant::now(), most, steps: Vec::new() }.run()
 }
 
-/// This instance led the group that was live: as soon as the last batch is committed, it is one of a
-/// recovery group, and begins again. Waits for that, unless it leads no more.
+/// This instance led the group that was live: as soon as the last batch is committed, it is one of
+/// a recovery group, and begins again. Waits for that, unless it leads no more.
 pub fn step_down(opened: &OpenReplica, history: HistoryId) {
     let driver = &opened.driver;
     let is_applied = || {

@@ -1,11 +1,15 @@
 //! Two regions change their roles: planned, there and back, without loss; by a fail-over, which
 //! loses what was not received and no more; and a switch that cannot be finished is taken back.
 
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::Stdio;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 use towline_e2e::chance::Chance;
+use towline_e2e::daemon::Site;
 use towline_e2e::regions::{EAST, LONG, Regions, RegionsDesign, WEST};
 use towline_e2e::slow_net::command::{Command as Order, Ways};
 use towline_e2e::{Try, require, wait};
@@ -60,8 +64,8 @@ fn batches(regions: &Regions, group: usize, at: usize) -> Try<Vec<String>> {
     Ok(batches)
 }
 
-/// Of two groups that have ended, each log of the recovery group is the beginning of one of the live
-/// group's.
+/// Of two groups that have ended, each log of the recovery group is the beginning of one of the
+/// live group's.
 fn logs_are_one(regions: &Regions, live: usize, size: usize) -> Try {
     let mut all = [Vec::new(), Vec::new()];
     for group in [WEST, EAST] {
@@ -223,6 +227,56 @@ fn a_switch_that_does_not_come_to_its_end_is_taken_back_with_the_reason() -> Try
     regions.until_towed_by(EAST)?;
     regions.stop_all()?;
     logs_are_one(&regions, EAST, 1)
+}
+
+/// Puts whole units of 20 messages at an instance until one is refused: how many were acknowledged.
+fn put_until_refused(site: &Site, input: &Path) -> Try<u64> {
+    let mut acknowledged = 0;
+    loop {
+        let mut command = site.towline(&["put", "Q", "--lines", "--transaction", "20"])?;
+        command.stdin(File::open(input)?).stdout(Stdio::null()).stderr(Stdio::null());
+        if !command.status()?.success() {
+            return Ok(acknowledged);
+        }
+        acknowledged += 20;
+    }
+}
+
+#[test]
+fn a_switch_under_load_keeps_what_was_acknowledged_and_no_half_unit() -> Try {
+    const CLIENTS: usize = 3;
+    let mut regions = Regions::towed(&of(1))?;
+    let mut live = WEST;
+    let mut before = 0;
+    for _ in 0..4 {
+        let site = regions.site(live, 0);
+        let input = site.scratch().join("twenty");
+        fs::write(&input, "a line\n".repeat(20))?;
+        let acknowledged = thread::scope(|scope| -> Try<u64> {
+            let put = || put_until_refused(site, &input).map_err(|error| error.to_string());
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(put)).collect();
+            wait::until_true("some messages", LONG, || {
+                site.queue_number("Q", "depth").is_ok_and(|depth| depth >= before + 200)
+            })?;
+            switch(&regions, live)?;
+            let mut sum = 0;
+            for client in clients {
+                sum += client.join().map_err(|_| "a client panicked")??;
+            }
+            Ok(sum)
+        })?;
+        live = 1 - live;
+        let after = depth(&regions, live)?;
+        let most = before + acknowledged + 20 * CLIENTS as u64;
+        require!(
+            (before + acknowledged..=most).contains(&after) && after % 20 == 0,
+            "{before} were there, {acknowledged} acknowledged, {after} are there"
+        );
+        before = after;
+    }
+    regions.until_towed_by(live)?;
+    regions.stop_all()?;
+    logs_are_one(&regions, live, 1)
 }
 
 /// The group that is live, once the other one follows it and has all.
