@@ -1,6 +1,8 @@
 """The experiment with two regions, without a queue manager: positions, backlogs, offered rates, rows and charts."""
 
 import argparse
+import contextlib
+import io
 import pathlib
 import tempfile
 import types
@@ -11,6 +13,7 @@ import crr_published
 import crr_report
 from crr_measure import BACKLOGS, LADDER, MODES, PAYLOADS, SIZES, Lab, backlog_name, fixed_name, ladder_name
 from towlab import backlog
+from towlab.queue_manager import Failed
 from towlab.regions import position
 
 
@@ -113,6 +116,21 @@ class Steps(unittest.TestCase):
     def test_a_run_takes_no_longer_than_was_said(self):
         weight = sum(weight for _, weight, _ in self.lab(list(crr_measure.PARTS), rounds=5).steps())
         self.assertLess(weight, 1200)
+
+    def test_a_piece_that_fails_is_measured_once_more_and_that_is_said(self):
+        tries = []
+
+        def fails(times):
+            tries.append(times)
+            if len(tries) <= times:
+                raise Failed("an election")
+            return {"pairs": 1}
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(crr_measure.twice("one", lambda: fails(1)), {"pairs": 1, "again": "an election"})
+            tries.clear()
+            self.assertRaises(Failed, crr_measure.twice, "one", lambda: fails(2))
+        tries.clear()
+        self.assertEqual(crr_measure.twice("one", lambda: fails(0)), {"pairs": 1})
 
     def test_processors_are_summed_by_what_instances_are(self):
         cpu = {f"{group} {name}": 1.0 for group in ("west", "east") for name in "abc"} | {"network": 0.5}
