@@ -19,6 +19,8 @@ pub const KIND_CONDITION: u8 = 4;
 pub const KIND_KNOWN: u8 = 5;
 /// The histories of the log that a relay is about to send, as in the hello of a region.
 pub const KIND_HISTORIES: u8 = 6;
+/// What the instance to which the live group ships knows of that group, as JSON.
+pub const KIND_LIVE: u8 = 10;
 
 /// A member's name in consensus: its position in the list of all, ordered by name, from 1.
 pub fn member_of(peer: Peer) -> MemberId {

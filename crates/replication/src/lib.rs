@@ -11,7 +11,7 @@
 //! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
 //! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`];
 //! [`region_agreement`] and [`region_differences`] (the configuration of the other region),
-//! [`region_position`] and [`region_meeting`] (whether its log and this one are one),
+//! [`region_clients`] (where clients find a group), [`region_position`] and [`region_meeting`] (whether its log and this one are one),
 //! [`region_shipping`] and [`region_receiving`] (both ends of a link between regions),
 //! [`region_part`] (all of that on one instance).
 //!
@@ -48,6 +48,7 @@ pub mod preferred;
 pub mod redirect;
 pub mod reexec;
 pub mod region_agreement;
+pub mod region_clients;
 pub mod region_differences;
 pub mod region_meeting;
 pub mod region_part;

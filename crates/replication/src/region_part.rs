@@ -34,6 +34,7 @@ use towline_types::{BatchPlace, FORMAT_LEVEL_OF_REGIONS, Histories};
 
 use crate::driver::{Driver, RegionEvents};
 use crate::region_agreement::{RegionAgreement, RegionMoment};
+use crate::region_clients::GroupClients;
 use crate::region_differences::RegionDifference;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
 use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
@@ -113,6 +114,8 @@ struct KnownRegion {
     trouble: Option<String>,
     needs_copy: bool,
     differences: Vec<RegionDifference>,
+    /// Where clients find the other group, as it said when it was connected last.
+    clients: Option<Arc<GroupClients>>,
     /// A link on which nothing is shipped before the log has a history.
     awaits_history: Option<RegionLink>,
 }
@@ -239,6 +242,17 @@ impl RegionPart {
         }
     }
 
+    /// Where clients find the other group, as it said when it was connected last.
+    pub fn clients(&self) -> Option<Arc<GroupClients>> {
+        self.known.lock().clients.clone()
+    }
+
+    /// The instance of the live group that ships to this one; `None`: none does.
+    pub fn live_instance(&self) -> Option<Arc<str>> {
+        let state = self.links.get().filter(|_| self.receiving().view().connected)?.state();
+        Some(state.instance)
+    }
+
     fn receiving(&self) -> &Receiving {
         self.receiving.wait()
     }
@@ -287,6 +301,7 @@ impl RegionPart {
         }
         let mut known = self.known.lock();
         known.differences = differences;
+        known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
         (known.partition, known.trouble, known.needs_copy) = (None, None, false);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! An instance of a group, with its sockets and its clients.
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
-//! clients), [`listener_handover`] (its listening sockets outlive a re-exec), [`region`] (the other
+//! clients), [`addresses`] (where else clients find the queue manager), [`listener_handover`] (its listening sockets outlive a re-exec), [`region`] (the other
 //! region),
 //! [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`] (all
 //! of it in order).
@@ -12,6 +12,7 @@
 
 mod active;
 mod address_watch;
+mod addresses;
 mod control;
 mod host;
 mod listener_handover;
@@ -21,6 +22,7 @@ mod run;
 mod status;
 mod switch;
 
+pub(crate) use addresses::ListenerAddresses;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
 pub use towline_replication::hard_state_file::is_folder_of_group;
