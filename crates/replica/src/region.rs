@@ -8,7 +8,7 @@ use std::sync::Arc;
 use towline_engine::housekeeping;
 use towline_os::sync::Mutex;
 use towline_replication::region_part::{Counts, RegionHost};
-use towline_types::Histories;
+use towline_types::{Histories, Time};
 
 use crate::open::OpenReplica;
 
@@ -55,5 +55,9 @@ impl RegionHost for ReplicaRegion {
     fn percent_full(&self) -> u64 {
         let stats = self.opened.driver.log().stats();
         housekeeping::percent_full(stats.bytes_in_use, &stats, self.reserve_bytes)
+    }
+
+    fn wall(&self) -> Time {
+        self.opened.clock.wall()
     }
 }

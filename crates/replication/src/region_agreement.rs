@@ -35,8 +35,7 @@ use bytes::{Buf, BufMut};
 use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_types::{FormatLevels, fitting, limits, program_version};
 
-use crate::agreement::seen_by_clients;
-use crate::region_clients::{LISTENER_SCHEMES, schemes};
+use crate::agreement::{LISTENER_SCHEMES, listener_schemes, seen_by_clients};
 
 const TAGS: std::ops::RangeInclusive<u8> = 1..=16;
 /// Values that should be equal: more than there are.
@@ -145,7 +144,7 @@ impl RegionAgreement {
         values.push(("log.reserve_bytes".into(), config.log.reserve_bytes.to_string()));
         let of_clients = seen_by_clients(config).into_iter();
         values.extend(of_clients.map(|(key, value)| (key.to_owned(), value)));
-        values.push((LISTENER_SCHEMES.into(), schemes(&config.listener).join(" ")));
+        values.push((LISTENER_SCHEMES.into(), listener_schemes(&config.listener).join(" ")));
         let region_addresses =
             group.member.iter().filter_map(|member| member.region_address.clone());
         let own_clients = group.member.iter().map(|member| member.clients.clone());

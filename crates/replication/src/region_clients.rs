@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize};
 use towline_config::{GroupConfig, ListenerConfig, RecoveryConfig, split};
 use towline_types::limits;
 
+use crate::agreement::{LISTENER_SCHEMES, listener_schemes};
 use crate::region_agreement::RegionAgreement;
-
-/// Key of the value that says what a group's listeners are, in order: `amqp` or `amqps` each.
-pub(crate) const LISTENER_SCHEMES: &str = "the list of schemes of the listeners";
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,16 +37,6 @@ pub struct ClientAddress {
     pub port: u16,
 }
 
-/// Of each listener, whether clients use TLS there.
-#[must_use]
-pub fn schemes(listeners: &[ListenerConfig]) -> Vec<String> {
-    let scheme = |listener: &ListenerConfig| match listener.certificate {
-        Some(_) => "amqps".to_owned(),
-        None => "amqp".to_owned(),
-    };
-    listeners.iter().map(scheme).collect()
-}
-
 impl GroupClients {
     /// That of the group with this configuration.
     #[must_use]
@@ -57,7 +45,7 @@ impl GroupClients {
         GroupClients {
             instances: members.clone().map(|member| member.name.clone()).collect(),
             clients: members.map(|member| member.clients.clone()).collect(),
-            schemes: schemes(listeners),
+            schemes: listener_schemes(listeners),
         }
     }
 

@@ -13,8 +13,8 @@ use std::fmt;
 
 use towline_config::{is_same_address, split, wildcard_port};
 
+use crate::agreement::LISTENER_SCHEMES;
 use crate::region_agreement::RegionAgreement;
-use crate::region_clients::LISTENER_SCHEMES;
 
 /// How much a difference matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towline_admin::catalogue::REGION_PARTITIONED;
+use towline_admin::status::RegionConditionStatus;
 use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_group::{Mode, ShippedAnswer};
 use towline_link::{
@@ -28,13 +29,14 @@ use towline_logging::log as say;
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
 pub use towline_region::Counts;
-use towline_region::wire::KIND_BATCHES;
+use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
 use towline_region::{Refusal, ReportPolicy};
-use towline_types::{BatchPlace, FORMAT_LEVEL_OF_REGIONS, Histories};
+use towline_types::{BatchPlace, FORMAT_LEVEL_OF_REGIONS, Histories, Time};
 
 use crate::driver::{Driver, RegionEvents};
 use crate::region_agreement::{RegionAgreement, RegionMoment};
 use crate::region_clients::GroupClients;
+use crate::region_condition::{self, HeardCondition, RegionConditions};
 use crate::region_differences::RegionDifference;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
 use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
@@ -58,6 +60,9 @@ pub trait RegionHost: Send + Sync + 'static {
 
     /// The part of the log that is in use, in percent of what puts may fill.
     fn percent_full(&self) -> u64;
+
+    /// The time of day.
+    fn wall(&self) -> Time;
 }
 
 /// What is configured of both regions.
@@ -104,6 +109,7 @@ pub struct RegionPart {
     shipping: OnceLock<Arc<Shipping>>,
     links: OnceLock<Arc<RegionLinks>>,
     known: Mutex<KnownRegion>,
+    conditions: RegionConditions,
     /// More is at risk than the objective allows.
     misses_rpo: AtomicBool,
 }
@@ -136,6 +142,7 @@ impl RegionPart {
             shipping: OnceLock::new(),
             links: OnceLock::new(),
             known: Mutex::default(),
+            conditions: RegionConditions::default(),
             misses_rpo: AtomicBool::new(false),
         });
         let policy = ReportPolicy {
@@ -245,6 +252,27 @@ impl RegionPart {
     /// Where clients find the other group, as it said when it was connected last.
     pub fn clients(&self) -> Option<Arc<GroupClients>> {
         self.known.lock().clients.clone()
+    }
+
+    /// Says to the other group how this one is, if a link stands.
+    pub fn tell(&self, condition: &RegionConditionStatus) {
+        let shipping = self.shipping.get().and_then(|shipping| shipping.link());
+        let Some(link) = shipping.or_else(|| self.receiving().link()) else { return };
+        if let Some(body) = region_condition::frame(condition, self.host.wall()) {
+            // One that is not taken is followed by the next.
+            link.send(KIND_CONDITION, body);
+        }
+    }
+
+    /// How the other group is, as it said last.
+    pub fn condition(&self) -> Option<HeardCondition> {
+        self.conditions.heard()
+    }
+
+    /// When the certificate expires that this instance shows to the other region, seconds since
+    /// 1970.
+    pub fn certificate_expires_s(&self) -> u64 {
+        self.links.get().map_or(0, |links| links.certificate_expires_s())
     }
 
     /// The instance of the live group that ships to this one; `None`: none does.
@@ -430,6 +458,10 @@ impl RegionInbox for RegionPart {
         body: Bytes,
         cost: FrameCost,
     ) -> Result<Intake, String> {
+        if kind == KIND_CONDITION {
+            self.conditions.hears(&body, self.driver.now(), self.host.wall());
+            return Ok(Intake::More);
+        }
         if kind == KIND_BATCHES {
             return Ok(self.receiving().frame(link, body, cost));
         }

@@ -46,7 +46,11 @@ fn until_turned_away(regions: &Regions, at: usize, how: &[&str]) -> Try {
 fn a_recovery_instance_sends_its_clients_to_the_live_group_and_jms_follows() -> Try {
     let mut regions = Regions::towed(&of(1))?;
     let [west, east] = [WEST, EAST].map(|group| address(&regions, group, 0).to_owned());
-    is_turned_away(&regions, 0, &[REDIRECT, "group 'EAST' is in recovery", &west])?;
+    is_turned_away(
+        &regions,
+        0,
+        &[REDIRECT, "group 'EAST' is in recovery; group 'WEST' is live", &west],
+    )?;
     let followed = program::jms("is_relayed", &url(&regions, EAST, 0), &[&west])?;
     program::run(followed).map_err(|error| format!("{error}\n{}", regions.site(EAST, 0).log()))?;
     program::run(program::go("server_list", &url(&regions, WEST, 0), &[&west, &east])?)?;
@@ -59,7 +63,7 @@ fn a_recovery_instance_sends_its_clients_to_the_live_group_and_jms_follows() -> 
     until_turned_away(&regions, 0, &[REDIRECT, "", &west])?;
     regions.kill(WEST, 0)?;
     until_turned_away(&regions, 0, &forced)?;
-    // What it heard is not kept over a start; whoever is live says it again.
+    // What it heard is not kept over a start; the live group says it again.
     regions.stop(EAST, 0)?;
     regions.start(EAST, 0)?;
     until_turned_away(&regions, 0, &forced)?;

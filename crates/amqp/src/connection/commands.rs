@@ -28,8 +28,8 @@ impl Connection {
         self.write_open();
     }
 
-    /// Server: adds a property to the open frame that answers `Opened`, if the peer takes a frame as
-    /// long as that is then. Whether it did; after the answer it has no effect.
+    /// Server: adds a property to the open frame that answers `Opened`, if the peer takes a frame
+    /// as long as that is then. Whether it did; after the answer it has no effect.
     ///
     /// # Panics
     /// When the key is not ASCII.

@@ -5,17 +5,32 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
+use super::Reach;
 use crate::quantity::{bits_per_s, bytes, time};
 
 const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
                                there is too little space in the log.";
 
+const CHECK_EXIT_CODES: &str = "Exit codes: 0 nothing stands in the way, 1 it cannot be told, 2 \
+                                wrong usage, 3 something stands in the way, 4 no queue manager \
+                                answers.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Region {
+    /// Say what stands in the way of a switch to the other region: link, lag, quorum, certificates,
+    /// clocks, space for a rebase, versions, configuration
+    #[command(after_help = CHECK_EXIT_CODES)]
+    Check(RegionCheck),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
     Plan(RegionPlan),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionCheck {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 #[derive(Args, Debug)]
@@ -64,6 +79,7 @@ pub(crate) struct RegionPlan {
 impl Region {
     pub(crate) fn is_json(&self) -> bool {
         match self {
+            Region::Check(arguments) => arguments.reach.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

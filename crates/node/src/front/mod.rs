@@ -78,7 +78,7 @@ pub struct FrontOptions {
     /// Where a client that asked for it is sent; none: it is served as any other one.
     pub elsewhere: Option<Arc<Elsewhere>>,
     /// All addresses at which clients find the queue manager ([`Elsewhere::list`]), the live
-    /// group's first: sent with the open frame to each client whose frames are long enough.
+    /// group's first: sent with the open frame to each client that takes so long a frame.
     pub servers: Option<OwnedValue>,
     /// Bytes that the connection may make this process hold; see [`ConnectionAccount`].
     pub bytes_max: u64,
@@ -439,7 +439,7 @@ impl Front {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
         if let Some(servers) = self.servers.take() {
-            // One whose frames are too short for all of it goes by the addresses that it has.
+            // One that does not take so long a frame goes by the addresses that it has.
             self.machine.offer_property(SERVERS, servers.view());
         }
         if let Some(error) = self.unserved.take() {

@@ -1,5 +1,5 @@
 //! Sends a client to another address, rather than serve it here (AMQP 2.8.16,
-//! `amqp:connection:redirect`), and tells it the addresses that it has beside this one.
+//! `amqp:connection:redirect`), and gives it the addresses that it has beside this one.
 //!
 //! Not here: for which connections there is another address, and which. Invariant: a client that
 //! could be served and did not ask, in its open frame, is never sent away: not every client library
@@ -57,7 +57,7 @@ impl Elsewhere {
     }
 }
 
-/// Why a client is not served here: what it is told once it has logged in.
+/// Why a client is not served here: the answer once it has logged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
     /// It is served elsewhere.
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(came(65_536, &[], None).0, None, "no address: no property");
         assert_eq!(came(512, &servers, None).0, None, "the frame would be too long");
         assert!(came(1_600, &servers, None).0.is_some());
-        // Also where it is turned away: whoever reads the list has it.
+        // Also where it is turned away: a library may read it.
         let why = TurnedAway::To { elsewhere: active(), why: "in recovery".to_owned() };
         let (list, count) = came(65_536, &servers, Some(why));
         assert_eq!((list.map(|list| list.len()), count), (Some(3), 2));

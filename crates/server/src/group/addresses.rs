@@ -7,8 +7,8 @@
 //! the live group comes first.
 //!
 //! A recovery instance sends clients to the live group while that ships to it, or to the instance
-//! of its own group that told it so a moment ago: then it knows which group is live, and that it is
-//! there. Otherwise it closes with a reason: a client that is sent to where nobody answers loses
+//! of its own group that said so a moment ago: then it knows which group is live, and that it is
+//! there. Otherwise it closes with a reason: a client that is sent to where no one answers loses
 //! more time than one that goes on in its list.
 //!
 //! Not here: the frames (`towline_node`), which connections are turned away (`net::reception`), the
@@ -25,10 +25,11 @@ use towline_config::{Config, GroupConfig};
 use towline_group::Mode;
 use towline_link::{FrameBody, Peer};
 use towline_node::{Elsewhere, TurnedAway};
+use towline_replication::agreement::listener_schemes;
 use towline_replication::driver::Driver;
 use towline_replication::frames::KIND_LIVE;
 use towline_replication::no_active;
-use towline_replication::region_clients::{ClientAddress, GroupClients, schemes};
+use towline_replication::region_clients::{ClientAddress, GroupClients};
 use towline_replication::region_part::RegionPart;
 
 /// Between two reports of a relay to the other instances of its group about the live one.
@@ -36,7 +37,7 @@ const TELL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long such a report holds: a few may be missed.
 const TOLD_MAX: Duration = Duration::from_secs(3);
 
-/// The live group, as the instance to which it ships tells the others of its group.
+/// The live group, as the instance to which it ships reports it to the others of its group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct LiveReport {
@@ -84,7 +85,7 @@ impl ClientAddresses {
         Arc::new(ClientAddresses {
             driver: Arc::clone(driver),
             group: group.clone(),
-            schemes: schemes(&config.listener),
+            schemes: listener_schemes(&config.listener),
             own: GroupClients::own(group, &config.listener),
             region: OnceLock::new(),
             told: Mutex::default(),
@@ -122,6 +123,11 @@ impl ClientAddresses {
         Some(once)
     }
 
+    /// Those of the first listener, for people; none: not all are known.
+    pub(super) fn advertised(&self) -> Vec<String> {
+        self.list(0).unwrap_or_default().iter().map(url).collect()
+    }
+
     /// Why a client that came to this listener (`None`: the local socket) is not served here.
     pub(crate) fn turned_away(&self, listener: Option<usize>) -> TurnedAway {
         if !self.serves_nobody() {
@@ -135,10 +141,12 @@ impl ClientAddresses {
             self.other()?.one_of(listener, scheme, &live.instance)
         });
         match found {
-            Some(address) => TurnedAway::To {
-                elsewhere: elsewhere(address),
-                why: format!("group '{name}' is in recovery; group '{other}' is live, there"),
-            },
+            Some(address) => {
+                let there = url(&address);
+                let why =
+                    format!("group '{name}' is in recovery; group '{other}' is live, at {there}");
+                TurnedAway::To { elsewhere: elsewhere(address), why }
+            }
             None => {
                 let known = match live {
                     Some(_) => "where clients find that is not known here (group.recovery.clients)",
@@ -171,7 +179,7 @@ impl ClientAddresses {
         }
     }
 
-    /// The instance to which the live group ships told this.
+    /// The instance to which the live group ships reported this.
     pub(super) fn told(&self, peer: Peer, body: &[u8]) {
         match serde_json::from_slice::<LiveReport>(body) {
             Ok(report) => *self.told.lock() = Some((Instant::now(), report)),
@@ -210,4 +218,12 @@ impl ClientAddresses {
 
 fn elsewhere(ClientAddress { scheme, host, port }: ClientAddress) -> Elsewhere {
     Elsewhere { scheme: scheme.into(), host: host.into(), port }
+}
+
+/// As people write it.
+fn url(ClientAddress { scheme, host, port }: &ClientAddress) -> String {
+    match host.contains(':') {
+        true => format!("{scheme}://[{host}]:{port}"),
+        false => format!("{scheme}://{host}:{port}"),
+    }
 }

@@ -188,6 +188,7 @@ async fn serve(
         entrance.view.set_region(Arc::clone(region));
         addresses.set_region(Arc::clone(region));
         tasks.spawn(addresses.tell());
+        tasks.spawn(region::tell(Arc::clone(region), entrance.view.clone()));
     }
     let desk = of_process.control.desk();
     desk.runs(Arc::new(GroupControl {
@@ -528,7 +529,9 @@ fn start_links(
     let taken: Result<(), Box<super::host::TakeClient>> = clients.set(take);
     assert!(taken.is_ok(), "clients are taken in one place");
     driver.set_links(links);
-    let view = Arc::new(View::new(Arc::clone(driver), opened.clock, group.clone(), builds));
+    let addresses = Arc::clone(&listeners.addresses);
+    let view =
+        Arc::new(View::new(Arc::clone(driver), opened.clock, group.clone(), builds, addresses));
     assert!(seen.set(Arc::clone(&view)).is_ok(), "a status is made in one place");
     Ok(Entrance { reception, serving, view })
 }

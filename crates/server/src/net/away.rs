@@ -6,8 +6,8 @@
 //! failed login. So the login is a real one, with the listener's mechanisms and users, and the
 //! close comes after it.
 //!
-//! Not here: which clients are turned away (`reception`, `link::relay`). Invariants: a client has the
-//! time of a login, and no longer, and less if others wait for its slot; nothing that it sends
+//! Not here: which clients are turned away (`reception`, `link::relay`). Invariants: a client has
+//! the time of a login, and no longer, and less if others wait for its slot; nothing that it sends
 //! reaches an instance.
 
 use std::collections::VecDeque;
@@ -15,13 +15,13 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use towline_node::{Front, FrontOptions, TurnedAway};
 
 use super::admission::ConnectionSlot;
-use super::listener::ListenerKind;
 use super::parting::part;
 use towline_access::Gate;
 use towline_process::Clock;
@@ -41,15 +41,15 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Talks to one client until it has the reason, or its time is over.
+    /// Talks to one client of a listener (`None`: the local socket) until it has the reason, or its
+    /// time is over.
     pub(super) async fn tell(
         &self,
         mut socket: impl AsyncRead + AsyncWrite + Unpin,
         (options, gate): (FrontOptions, Arc<Gate>),
-        kind: &ListenerKind,
+        (listener, longest): (Option<usize>, Duration),
         mut place: ConnectionSlot,
     ) {
-        let listener = kind.addresses.as_ref().map(|addresses| addresses.listener);
         let why = shortened((self.why)(listener));
         let front = Front::turning_away(options, &why, self.clock.now());
         let told = {
@@ -63,7 +63,7 @@ impl Away {
                 }
                 converse.as_mut().poll(context)
             });
-            tokio::time::timeout(kind.policy.login_timeout(), conversing).await
+            tokio::time::timeout(longest, conversing).await
         };
         match told {
             Ok(Ok(true)) => place.logged_in(),

@@ -483,7 +483,9 @@ async fn run<S>(
             let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
             let options = FrontOptions { servers: kind.servers(), ..options };
             // It counts until it is gone.
-            return away.tell(socket, (options, gate), kind, place).await;
+            let listener = kind.addresses.as_ref().map(|addresses| addresses.listener);
+            let about = (listener, kind.policy.login_timeout());
+            return away.tell(socket, (options, gate), about, place).await;
         }
     };
     let (id, outbox) = door.connect();

@@ -82,7 +82,7 @@ impl<H: Here> Reception<H> {
                 continue;
             }
             if self.here.serves_nobody() {
-                // It logs in here, and is told at once.
+                // It logs in here, and has the reason at once.
                 self.here.turn_away(client).await;
                 continue;
             }

@@ -74,7 +74,7 @@ struct Desk {
     turned_away: mpsc::UnboundedReceiver<AcceptedClient>,
     /// The group has a leader, whatever `active` says.
     hopeful: Arc<AtomicBool>,
-    /// The group serves nobody.
+    /// The group serves no client.
     in_recovery: Arc<AtomicBool>,
     admission: Arc<Admission>,
 }
@@ -313,7 +313,7 @@ fn a_group_that_serves_nobody_turns_clients_away_at_once_and_counts_their_logins
         let _first = TcpStream::connect(&address).await.unwrap();
         let turned_away = recovery.turned_away.recv().await.unwrap();
         let _second = TcpStream::connect(&address).await.unwrap();
-        // It has a place to wait in, and is not given on: one login under way is the bound.
+        // It waits, and is not given on: one login under way is the bound.
         until(|| (recovery.admission.waiting() == 1).then_some(())).await;
         assert!(recovery.turned_away.try_recv().is_err());
         drop(turned_away);
