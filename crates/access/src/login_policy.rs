@@ -166,7 +166,8 @@ impl LoginPolicy {
         };
         let default_model = Arc::from(default_model);
         let bytes_max = self.limits.connection_memory_bytes_max;
-        FrontOptions { machine, logins, address, default_model, elsewhere: None, bytes_max }
+        let (elsewhere, servers) = (None, None);
+        FrontOptions { machine, logins, address, default_model, elsewhere, servers, bytes_max }
     }
 
     /// Whether it takes only clients of the same machine, and may trust them for that.

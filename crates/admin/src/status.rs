@@ -7,6 +7,7 @@ mod group;
 mod instances;
 mod process;
 mod region;
+mod region_check;
 mod regions_table;
 mod shared;
 mod table;
@@ -14,7 +15,13 @@ mod table;
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
 pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
-pub use region::{HistoryRow, OtherRegionState, OtherRegionStatus, RegionStatus, RoleChangeRow};
+pub use region::{
+    HistoryRow, OtherRegionState, OtherRegionStatus, RegionConditionStatus, RegionStatus,
+    RoleChangeRow,
+};
+pub use region_check::{
+    FindingWeight, RegionFinding, nothing_stands, region_findings, region_findings_table,
+};
 pub use regions_table::regions_table;
 pub use shared::{InstanceRole, SharedStatus};
 pub use table::table;

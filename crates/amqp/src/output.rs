@@ -101,6 +101,11 @@ impl Output {
         self.frame_bytes_max = bytes.clamp(limits::SASL_FRAME_BYTES_MAX as usize, FRAME_BYTES_MAX);
     }
 
+    /// The peer's max-frame-size, as far as we make use of it.
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
+    }
+
     /// Transfer frames of a delivery of so many bytes, at most.
     pub(crate) fn frames_max(&self, bytes: usize) -> u32 {
         let least = self.frame_bytes_max - TRANSFER_HEAD_BYTES_MAX;

@@ -27,7 +27,7 @@ pub use admin::{ConnectionListRow, DefinitionListRow, HandleListRow, QueueListRo
 pub use damaged::{DamagedMessage, Whereabouts};
 pub use front::{
     CheckedMessage, ConnectionAccount, Elsewhere, Front, FrontOptions, Logins, MessageCheck,
-    SOLE_CONNECTION,
+    SOLE_CONNECTION, TurnedAway,
 };
 pub use instance::{
     Administration, AnswerWaits, Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody,

@@ -20,6 +20,7 @@
 //! 3 refused, recovery to live: the link ends, and the next one starts where recovery then is
 //!   0  1  why: 1 a gap, 2 not yet, 3 promoted, 4 another batch stands at an index
 //!   1  8  the index to send from (1), or of the batch (4); else 0
+//! 20 condition, both ways: what a group says of itself beside its log, as JSON
 //! ```
 //!
 //! Bytes that a later version adds to the end of a point or a refusal are skipped.
@@ -39,6 +40,8 @@ pub const KIND_BATCHES: u8 = 1;
 pub const KIND_POINT: u8 = 2;
 /// Kind of the frame that says where to send again from.
 pub const KIND_REFUSED: u8 = 3;
+/// Kind of the frame with the condition of a group: for people, nothing depends on it.
+pub const KIND_CONDITION: u8 = 20;
 
 /// Bytes before the list of batches.
 const BATCHES_HEAD_BYTES: usize = 60;

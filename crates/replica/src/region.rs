@@ -92,4 +92,8 @@ impl RegionHost for ReplicaRegion {
         let stats = self.opened.driver.log().stats();
         housekeeping::percent_full(stats.bytes_in_use, &stats, self.reserve_bytes)
     }
+
+    fn wall(&self) -> Time {
+        self.opened.clock.wall()
+    }
 }

@@ -6,7 +6,7 @@
 
 use towline_group::{HardState, MemberId};
 
-use towline_config::{Config, GroupConfig, RecoveryConfig};
+use towline_config::{Config, GroupConfig, ListenerConfig, RecoveryConfig};
 use towline_link::{INTERVAL, TIMEOUT, Terms};
 
 /// The terms of this instance, for a log with extents of so many bytes. Format levels change while
@@ -46,6 +46,19 @@ pub(crate) fn seen_by_clients(config: &Config) -> Vec<(&'static str, String)> {
         ("queue_manager.expired_to_deadq", manager.expired_to_deadq.to_string()),
         ("the number of listeners", config.listener.len().to_string()),
     ]
+}
+
+/// Key of the value that says what a group's listeners are, in order.
+pub(crate) const LISTENER_SCHEMES: &str = "the list of schemes of the listeners";
+
+/// Of each listener: `amqps` with TLS, else `amqp`.
+#[must_use]
+pub fn listener_schemes(listeners: &[ListenerConfig]) -> Vec<String> {
+    let scheme = |listener: &ListenerConfig| match listener.certificate {
+        Some(_) => "amqps".to_owned(),
+        None => "amqp".to_owned(),
+    };
+    listeners.iter().map(scheme).collect()
 }
 
 /// `[group.recovery]` as one text: name and addresses, and what is not as by default.

@@ -21,6 +21,8 @@ pub const KIND_KNOWN: u8 = 5;
 pub const KIND_HISTORIES: u8 = 6;
 /// What members say to each other about a change of roles, as JSON.
 pub const KIND_ROLE: u8 = 7;
+/// What the instance to which the live group ships knows of that group, as JSON.
+pub const KIND_LIVE: u8 = 10;
 
 /// A member's name in consensus: its position in the list of all, ordered by name, from 1.
 pub fn member_of(peer: Peer) -> MemberId {

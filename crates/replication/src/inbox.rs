@@ -11,7 +11,8 @@ use crate::batch;
 use crate::copy::{self, CopySource};
 use crate::driver::Driver;
 use crate::frames::{
-    KIND_CONDITION, KIND_CONSENSUS, KIND_HISTORIES, KIND_KNOWN, KIND_ROLE, KIND_ROWS, KIND_WISH,
+    KIND_CONDITION, KIND_CONSENSUS, KIND_HISTORIES, KIND_KNOWN, KIND_LIVE, KIND_ROLE, KIND_ROWS,
+    KIND_WISH,
     member_of,
 };
 use crate::hand_over::{self, AdminRequest};
@@ -31,6 +32,9 @@ pub trait InboxHost: Send + Sync + 'static {
 
     /// What the active instance reports of all instances, as JSON.
     fn rows(&self, peer: Peer, body: &[u8]);
+
+    /// What the instance to which the live group ships knows of that, as JSON.
+    fn live(&self, peer: Peer, body: &[u8]);
 
     /// Whether relayed clients are taken.
     fn takes_clients(&self) -> bool;
@@ -122,6 +126,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
                 Err(error) => tracing::warn!(%error, peer, "a request from another instance"),
             },
             KIND_ROWS => self.host.rows(peer, &body),
+            KIND_LIVE => self.host.live(peer, &body),
             KIND_KNOWN => self.driver.take_known(peer, &body)?,
             KIND_HISTORIES => self.driver.takes_histories(&body)?,
             KIND_ROLE => self.driver.takes_role_frame(peer, &body)?,

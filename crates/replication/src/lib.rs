@@ -11,10 +11,11 @@
 //! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
 //! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`];
 //! [`region_agreement`] and [`region_differences`] (the configuration of the other region),
-//! [`region_position`] and [`region_meeting`] (whether its log and this one are one),
-//! [`region_shipping`] and [`region_receiving`] (both ends of a link between regions),
-//! `region_giving` and `region_taking` (a copy of the log, where recovery lacks what live no
-//! longer has; `rebase_folder`, `rebase_state`), [`region_part`] (all of that on one instance).
+//! [`region_clients`] (where clients find a group), [`region_position`] and [`region_meeting`]
+//! (whether its log and this one are one), [`region_shipping`] and [`region_receiving`] (both ends
+//! of a link between regions), [`region_condition`] (what they say beside the log), `region_giving`
+//! and `region_taking` (a copy of the log, where recovery lacks what live no longer has;
+//! `rebase_folder`, `rebase_state`), [`region_part`] (all of that on one instance).
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -53,6 +54,8 @@ mod rebase_wire;
 pub mod redirect;
 pub mod reexec;
 pub mod region_agreement;
+pub mod region_clients;
+pub mod region_condition;
 pub mod region_differences;
 mod region_giving;
 mod region_hand_over;

@@ -17,12 +17,13 @@
 //!   13  addresses of clients, one list for each instance: count 1, lists as in 11
 //!   14  group.recovery.clients: the same
 //!   15  values that should be equal: count 1, of each: key, value
+//!   16  names of its instances, in the order of 13: as in 11
 //! a text: length 2, UTF-8
 //! ```
 //!
 //! A field with a tag that is not known, bytes behind what is known of a field, and entries beyond
 //! what a list can have here are skipped: a later version says more. Of the fields above each must
-//! be there once.
+//! be there once; 16 may be missing.
 //!
 //! Not here: how it travels, as a part of a region's hello; what follows from differences
 //! (`region_differences`). Invariant: the bytes are never more than
@@ -34,9 +35,9 @@ use bytes::{Buf, BufMut};
 use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_types::{FormatLevels, fitting, limits, program_version};
 
-use crate::agreement::seen_by_clients;
+use crate::agreement::{LISTENER_SCHEMES, listener_schemes, seen_by_clients};
 
-const TAGS: std::ops::RangeInclusive<u8> = 1..=15;
+const TAGS: std::ops::RangeInclusive<u8> = 1..=16;
 /// Values that should be equal: more than there are.
 const VALUES_MAX: usize = 64;
 /// Longest of these values that is said. Names of queues are the longest.
@@ -73,6 +74,8 @@ pub struct RegionAgreement {
     pub addresses: Vec<String>,
     /// Where clients find its instances: one list for each of them, one entry for each listener.
     pub own_clients: Vec<Vec<String>>,
+    /// Names of its instances, in that order; none: it does not say.
+    pub instances: Vec<String>,
     /// Where, as it says, clients find the other group's instances.
     pub clients: Vec<Vec<String>>,
     /// Keys whose values should be equal, with the values as text.
@@ -141,6 +144,7 @@ impl RegionAgreement {
         values.push(("log.reserve_bytes".into(), config.log.reserve_bytes.to_string()));
         let of_clients = seen_by_clients(config).into_iter();
         values.extend(of_clients.map(|(key, value)| (key.to_owned(), value)));
+        values.push((LISTENER_SCHEMES.into(), listener_schemes(&config.listener).join(" ")));
         let region_addresses =
             group.member.iter().filter_map(|member| member.region_address.clone());
         let own_clients = group.member.iter().map(|member| member.clients.clone());
@@ -159,6 +163,7 @@ impl RegionAgreement {
             region_addresses: region_addresses.collect(),
             addresses: recovery.addresses.clone(),
             own_clients: own_clients.collect(),
+            instances: group.member.iter().map(|member| member.name.clone()).collect(),
             clients: recovery.clients.clone(),
             values,
         }
@@ -195,6 +200,7 @@ impl RegionAgreement {
             put_text(&mut content, value(of_key));
         }
         field(15, &content);
+        field(16, &list(&self.instances, limits::REGION_ADDRESSES_MAX));
         assert!(bytes.len() <= limits::REGION_AGREEMENT_BYTES_MAX, "{} bytes", bytes.len());
         bytes
     }
@@ -231,6 +237,10 @@ impl RegionAgreement {
             region_addresses: texts(&mut fields.get(11)?, limits::REGION_ADDRESSES_MAX, 11)?,
             addresses: texts(&mut fields.get(12)?, limits::REGION_ADDRESSES_MAX, 12)?,
             own_clients: text_lists(fields.get(13)?, 13)?,
+            instances: match fields.get(16) {
+                Ok(mut bytes) => texts(&mut bytes, limits::REGION_ADDRESSES_MAX, 16)?,
+                Err(_) => Vec::new(),
+            },
             clients: text_lists(fields.get(14)?, 14)?,
             values: pairs(fields.get(15)?, 15)?,
         })
@@ -239,7 +249,7 @@ impl RegionAgreement {
 
 /// The contents of the fields that are known.
 struct AgreementFields<'a> {
-    contents: [Option<&'a [u8]>; 16],
+    contents: [Option<&'a [u8]>; 17],
 }
 
 impl<'a> AgreementFields<'a> {
@@ -247,7 +257,7 @@ impl<'a> AgreementFields<'a> {
         if bytes.len() > limits::REGION_AGREEMENT_BYTES_MAX {
             return Err(RegionAgreementError::TooLong);
         }
-        let mut contents = [None; 16];
+        let mut contents = [None; 17];
         while let Ok(tag) = bytes.try_get_u8() {
             let cut = RegionAgreementError::Cut(tag);
             let length = usize::from(bytes.try_get_u16_le().map_err(|_| cut)?);

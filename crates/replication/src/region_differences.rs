@@ -13,6 +13,7 @@ use std::fmt;
 
 use towline_config::{is_same_address, split, wildcard_port};
 
+use crate::agreement::LISTENER_SCHEMES;
 use crate::region_agreement::RegionAgreement;
 
 /// How much a difference matters.
@@ -67,6 +68,7 @@ const CONSEQUENCES: &[(&str, &str)] = &[
     ("queue_manager.maxmsgl", "after a switch messages may be refused that were taken before"),
     ("queue_manager.deadq", "after a switch undeliverable messages go to the other queue"),
     ("the number of listeners", "after a switch clients find other listeners"),
+    (LISTENER_SCHEMES, "after a switch clients with TLS find a listener without it, or none"),
     ("", "after a switch the other value holds"),
 ];
 

@@ -29,7 +29,7 @@ use towline_logging::log as say;
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
 pub use towline_region::Counts;
-use towline_region::wire::KIND_BATCHES;
+use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
 use towline_region::{RecoveryPoint, Refusal, ReportPolicy};
 use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
 
@@ -37,6 +37,8 @@ use crate::copy::CopySource;
 use crate::driver::{Driver, RegionEvents};
 use crate::rebase_progress::RebaseView;
 use crate::region_agreement::{RegionAgreement, RegionMoment};
+use crate::region_clients::GroupClients;
+use crate::region_condition::RegionConditions;
 use crate::region_differences::RegionDifference;
 use crate::region_giving::Giving;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
@@ -72,6 +74,8 @@ pub trait RegionHost: Send + Sync + 'static {
 
     /// A random number.
     fn drawn(&self) -> u64;
+    /// The time of day.
+    fn wall(&self) -> Time;
 }
 
 /// What is configured of both regions.
@@ -128,6 +132,7 @@ pub struct RegionPart {
     taking: Arc<Taking>,
     links: OnceLock<Arc<RegionLinks>>,
     pub(crate) known: Mutex<KnownRegion>,
+    conditions: RegionConditions,
     /// More is at risk than the objective allows.
     misses_rpo: AtomicBool,
 }
@@ -146,6 +151,8 @@ pub(crate) struct KnownRegion {
     pub(crate) trouble: Option<String>,
     needs_copy: bool,
     differences: Vec<RegionDifference>,
+    /// Where clients find the other group, as it said when it was connected last.
+    clients: Option<Arc<GroupClients>>,
     /// A link on which nothing is shipped before the log has a history.
     awaits_history: Option<RegionLink>,
     /// The history in which the other group is known to have taken over.
@@ -176,6 +183,7 @@ impl RegionPart {
             taking: Arc::clone(&taking),
             links: OnceLock::new(),
             known: Mutex::default(),
+            conditions: RegionConditions::default(),
             misses_rpo: AtomicBool::new(false),
         });
         let policy = ReportPolicy {
@@ -397,6 +405,7 @@ impl RegionPart {
         }
         let mut known = self.known.lock();
         known.differences = differences;
+        known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
         (known.partition, known.trouble, known.needs_copy) = (None, None, false);
         Ok(())
     }
@@ -533,6 +542,10 @@ impl RegionInbox for RegionPart {
         body: Bytes,
         cost: FrameCost,
     ) -> Result<Intake, String> {
+        if kind == KIND_CONDITION {
+            self.conditions.hears(&body, self.driver.now(), self.host.wall());
+            return Ok(Intake::More);
+        }
         if kind == KIND_BATCHES {
             return Ok(self.receiving().frame(link, body, cost));
         }
@@ -574,4 +587,5 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
     RecoveryPoint { place, received: place.end, counts: host.counts(), ..RecoveryPoint::default() }
 }
 
+mod beside;
 mod rebase;

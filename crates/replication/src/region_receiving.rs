@@ -142,6 +142,11 @@ impl Receiving {
         Intake::Full
     }
 
+    /// The link that stands.
+    pub fn link(&self) -> Option<RegionLink> {
+        self.state.lock().newest.clone()
+    }
+
     /// A link ended.
     pub fn closed(&self, link: LinkId) {
         let mut state = self.state.lock();

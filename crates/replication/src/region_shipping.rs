@@ -188,6 +188,11 @@ impl Shipping {
         }
     }
 
+    /// The link that stands.
+    pub fn link(&self) -> Option<RegionLink> {
+        self.state.lock().open.as_ref().map(|open| Arc::clone(&open.link))
+    }
+
     /// A link ended.
     pub fn closed(&self, link: LinkId) {
         let mut state = self.state.lock();

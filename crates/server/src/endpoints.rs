@@ -32,7 +32,7 @@ pub(crate) fn listen(
     let policy =
         policy.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let scheme = policy.scheme();
-    let kind = ListenerKind { tls, policy: Arc::new(policy), elsewhere: None };
+    let kind = ListenerKind { tls, policy: Arc::new(policy), elsewhere: None, addresses: None };
     let floating = config.group.as_ref().and_then(|group| group.floating.as_ref());
     let floats = floating.is_some_and(|floating| floating.address.ip == listener.address.ip());
     let bound = match came {
@@ -49,7 +49,7 @@ pub(crate) fn listen(
 /// How clients of the local socket are served.
 pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> ListenerKind {
     let policy = Arc::new(LoginPolicy::local(&args.name, &config.limits, &reload.users));
-    ListenerKind { tls: None, policy, elsewhere: None }
+    ListenerKind { tls: None, policy, elsewhere: None, addresses: None }
 }
 
 /// Whether the local sockets in the data folder can have their paths, before anything is made

@@ -28,6 +28,12 @@ pub enum Expiry {
 }
 
 impl ExpiryTime {
+    /// Seconds since 1970; 0 for what expired before that.
+    #[must_use]
+    pub fn unix_seconds(&self) -> u64 {
+        u64::try_from(self.unix_seconds).unwrap_or(0)
+    }
+
     /// What is to be reported now.
     #[must_use]
     pub fn expiry(&self) -> Expiry {

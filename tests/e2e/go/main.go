@@ -37,6 +37,8 @@ var scenarios = map[string]scenario{
 	"tls":             tlsLogin,
 	"login_refused":   loginRefused,
 	"idle_connection": idleConnection,
+	"server_list":     serverList,
+	"turned_away":     turnedAway,
 }
 
 func main() {

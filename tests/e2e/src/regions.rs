@@ -37,6 +37,8 @@ pub struct RegionsDesign {
     pub config: String,
     /// More of `[group.recovery]`.
     pub recovery: String,
+    /// Whether each instance has the address of its clients in the configuration.
+    pub has_clients: bool,
 }
 
 /// See the module.
@@ -93,6 +95,9 @@ impl Regions {
                         "\n[[group.member]]\nname = \"{name}\"\naddress = \"{address}:{LINKS_PORT}\"\n\
                          region_address = \"{address}:{REGION_PORT}\"\n"
                     );
+                    if design.has_clients {
+                        text += &format!("clients = [\"{address}:{CLIENTS_PORT}\"]\n");
+                    }
                 }
                 let fronts: Vec<String> =
                     nets[1 - group].iter().map(|net| format!("\"{}\"", net.address())).collect();

@@ -126,6 +126,41 @@ pub struct OtherRegionStatus {
     pub promotable_lsn: String,
     /// When the log was that long, milliseconds since the Unix epoch; 0: not known.
     pub promotable_at: u64,
+    /// How the group of this instance is, as it reports to the other one.
+    pub here: RegionConditionStatus,
+    /// How the other group is, as it said last; none: it has not said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub there: Option<RegionConditionStatus>,
+    /// How long ago that was, milliseconds.
+    pub there_age_ms: u64,
+    /// By how many microseconds the time of day there was ahead of the one here then, as far as
+    /// half a round trip can be known.
+    pub clock_ahead_us: i64,
+    /// Addresses of the first listener that clients are given, in order; empty: none are.
+    pub advertised: Vec<String>,
+}
+
+/// What one group says of itself to the other region: the instance that has the link says it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegionConditionStatus {
+    /// Its name.
+    pub instance: String,
+    /// Version of its program.
+    pub version: String,
+    /// Instances configured.
+    pub configured_count: u64,
+    /// Of them connected with it, itself included.
+    pub connected_count: u64,
+    /// Of them in sync.
+    pub in_sync_count: u64,
+    /// When the certificate expires that it shows to the other region, seconds since the Unix
+    /// epoch; 0: not known.
+    pub certificate_expires_s: u64,
+    /// Bytes that its log takes.
+    pub log_bytes: u64,
+    /// Bytes that are free in the file system of its log.
+    pub free_bytes: u64,
 }
 
 /// What is the matter with the other region.

@@ -1,5 +1,6 @@
 //! The commands of a driver. Each does nothing when its object is gone.
 
+use crate::codec::Value;
 use crate::connection::{Connection, LINKS_MAX, name_key};
 use crate::event::{
     Allowance, AttachReply, AttachRequest, IncomingId, LinkId, Outgoing, SessionId,
@@ -25,6 +26,15 @@ impl Connection {
     /// Server: answers `Opened` with our own open frame.
     pub fn accept_open(&mut self) {
         self.write_open();
+    }
+
+    /// Server: adds a property to the open frame that answers `Opened`, if the peer takes a frame
+    /// as long as that is then. Whether it did; after the answer it has no effect.
+    ///
+    /// # Panics
+    /// When the key is not ASCII.
+    pub fn offer_property(&mut self, key: &str, value: Value<'_>) -> bool {
+        self.add_to_open(key, value)
     }
 
     /// Closes the connection. Events that wait are dropped (nothing behind a refused open is seen);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use towline_types::limits;
 
-use crate::codec::Value;
+use crate::codec::{Composite, Value};
 use crate::connection::clock::PEER_IDLE_MIN;
 use crate::connection::phase::Phase;
 use crate::connection::{Connection, LINKS_MAX, LinkName, name_key};
@@ -20,6 +20,9 @@ use crate::types::{
 
 /// See [`Connection::deny_open`].
 const ESTABLISHMENT_FAILED: &str = "amqp:connection-establishment-failed";
+/// Space that is left in an open frame for its header (8 bytes) and for that property (39), with
+/// the longer counts of the map and the list around it.
+const OPEN_EXTRA_BYTES: usize = 64;
 
 impl Connection {
     pub(super) fn is_closing(&self) -> bool {
@@ -345,6 +348,20 @@ impl Connection {
             }
         }
         self.links = self.links.saturating_sub(session.clear(&mut self.unfinished));
+    }
+
+    /// See [`Connection::offer_property`].
+    pub(super) fn add_to_open(&mut self, key: &str, value: Value<'_>) -> bool {
+        let Some(open) = self.open.as_mut().filter(|_| self.local.server) else { return false };
+        let longer = open.properties.clone().with(key, value);
+        let before = std::mem::replace(&mut open.properties, longer);
+        let mut body = BytesMut::new();
+        open.encode(&mut body);
+        let fits = body.len() + OPEN_EXTRA_BYTES <= self.output.frame_bytes_max();
+        if !fits {
+            open.properties = before;
+        }
+        fits
     }
 
     /// Writes our open frame, once.

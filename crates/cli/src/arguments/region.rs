@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
+use super::Reach;
 use super::group::Here;
 use crate::quantity::{bits_per_s, bytes, time};
 
@@ -13,6 +14,10 @@ const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line 
 
 const CHANGE_EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, taken back or in doubt, 2 wrong \
                                  usage, 3 --dry-run found something in the way, 4 cannot connect.";
+
+const CHECK_EXIT_CODES: &str = "Exit codes: 0 nothing stands in the way, 1 it cannot be told, 2 \
+                                wrong usage, 3 something stands in the way, 4 no queue manager \
+                                answers.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Region {
@@ -24,6 +29,10 @@ pub(crate) enum Region {
     /// up. Ordered at any instance of the recovery group
     #[command(after_help = CHANGE_EXIT_CODES)]
     Failover(RegionChange),
+    /// Say what stands in the way of a switch to the other region: link, lag, quorum, certificates,
+    /// clocks, space for a rebase, versions, configuration
+    #[command(after_help = CHECK_EXIT_CODES)]
+    Check(RegionCheck),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
@@ -40,6 +49,12 @@ pub(crate) struct RegionChange {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) here: Here,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionCheck {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 #[derive(Args, Debug)]
@@ -89,6 +104,7 @@ impl Region {
     pub(crate) fn is_json(&self) -> bool {
         match self {
             Region::Switch(arguments) | Region::Failover(arguments) => arguments.here.json,
+            Region::Check(arguments) => arguments.reach.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

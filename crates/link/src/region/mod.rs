@@ -300,6 +300,11 @@ impl RegionLinks {
         }
     }
 
+    /// When the certificate in force expires, seconds since 1970.
+    pub fn certificate_expires_s(&self) -> u64 {
+        self.shared.identity.in_force().expires().unix_seconds()
+    }
+
     /// The runtime of the thread that serves streams.
     pub fn streams(&self) -> &Handle {
         &self.shared.streams

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use slab::Slab;
-use towline_amqp::codec::Value;
+use towline_amqp::codec::{OwnedValue, Value};
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Outgoing, PeerOpen, ServerOptions};
@@ -45,7 +45,8 @@ pub(crate) use self::message::{
     DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time,
 };
 use self::open_units::OpenUnits;
-pub use self::redirect::Elsewhere;
+use self::redirect::SERVERS;
+pub use self::redirect::{Elsewhere, TurnedAway};
 use crate::request::{Request, Response};
 
 /// The users that may log in; asked at login.
@@ -76,6 +77,9 @@ pub struct FrontOptions {
     pub default_model: Arc<str>,
     /// Where a client that asked for it is sent; none: it is served as any other one.
     pub elsewhere: Option<Arc<Elsewhere>>,
+    /// All addresses at which clients find the queue manager ([`Elsewhere::list`]), the live
+    /// group's first: sent with the open frame to each client that takes so long a frame.
+    pub servers: Option<OwnedValue>,
     /// Bytes that the connection may make this process hold; see [`ConnectionAccount`].
     pub bytes_max: u64,
 }
@@ -87,6 +91,7 @@ pub struct Front {
     address: String,
     default_model: Arc<str>,
     elsewhere: Option<Arc<Elsewhere>>,
+    servers: Option<OwnedValue>,
     /// Why this connection is not served; its client is informed after the login.
     unserved: Option<Error>,
     user: Option<Arc<str>>,
@@ -154,6 +159,7 @@ impl Front {
             address: options.address,
             default_model: options.default_model,
             elsewhere: options.elsewhere,
+            servers: options.servers,
             unserved: None,
             user: None,
             logged_in: false,
@@ -186,12 +192,11 @@ impl Front {
     }
 
     /// One that cannot be served: it logs in as everywhere, and is given the reason and closed
-    /// then, with a condition at which libraries connect anew. Nothing is ever asked of the
-    /// instance.
+    /// then, with a condition at which libraries connect anew, or follow. Nothing is ever asked of
+    /// the instance.
     #[must_use]
-    pub fn turning_away(options: FrontOptions, why: &str, now: Time) -> Front {
-        let unserved = Some(Error::new(condition::CONNECTION_FORCED, why));
-        Front { unserved, ..Front::new(options, now) }
+    pub fn turning_away(options: FrontOptions, why: &TurnedAway, now: Time) -> Front {
+        Front { unserved: Some(why.error()), ..Front::new(options, now) }
     }
 
     /// Takes whole frames from the front of `input`; what they ask for is added to `requests`.
@@ -433,6 +438,10 @@ impl Front {
     fn opened(&mut self, opened: &PeerOpen, requests: &mut Vec<Request>) {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
+        if let Some(servers) = self.servers.take() {
+            // One that does not take so long a frame goes by the addresses that it has.
+            self.machine.offer_property(SERVERS, servers.view());
+        }
         if let Some(error) = self.unserved.take() {
             self.machine.close(Some(error));
             self.ending.get_or_insert(Ending::Orderly);
@@ -441,7 +450,7 @@ impl Front {
         if let Some(elsewhere) = self.elsewhere.take()
             && redirect::is_wanted(opened)
         {
-            self.machine.close(Some(elsewhere.error()));
+            self.machine.close(Some(elsewhere.error("the active instance is there")));
             self.ending.get_or_insert(Ending::Orderly);
             return;
         }

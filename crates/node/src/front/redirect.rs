@@ -1,17 +1,22 @@
-//! Sends a client that asked for it to another address, rather than serve it here (AMQP 2.8.16,
-//! `amqp:connection:redirect`).
+//! Sends a client to another address, rather than serve it here (AMQP 2.8.16,
+//! `amqp:connection:redirect`), and gives it the addresses that it has beside this one.
 //!
 //! Not here: for which connections there is another address, and which. Invariant: a client that
-//! did not ask, in its open frame, is never sent away: not every client library follows.
+//! could be served and did not ask, in its open frame, is never sent away: not every client library
+//! follows.
 
 use std::sync::Arc;
 
 use towline_amqp::PeerOpen;
-use towline_amqp::codec::Value;
+use towline_amqp::codec::{Map, OwnedValue, Value};
 use towline_amqp::types::{Error, condition};
 
 /// Open property by which a client asks to be sent to the active instance: a boolean.
 const PROPERTY: &str = "towline:redirect";
+/// Open property with the addresses at which a client finds us when this connection is lost. Qpid
+/// JMS replaces the list that it was configured with by this one (2.10, `FailoverProvider`,
+/// `failover.amqpOpenServerListAction=REPLACE`); Artemis and Qpid Dispatch send and read it too.
+pub(super) const SERVERS: &str = "failover-server-list";
 
 /// Where clients find the queue manager without a way round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +32,54 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// The error that carries it: `hostname`, `network-host` and `port` as the standard says, and
     /// `scheme`, by which Qpid JMS distinguishes TLS from plain TCP.
-    pub(super) fn error(&self) -> Error {
-        let error = Error::new(condition::CONNECTION_REDIRECT, "the active instance is there");
-        let fields = error
-            .fields
-            .clone()
+    pub(super) fn error(&self, why: &str) -> Error {
+        let error = Error::new(condition::CONNECTION_REDIRECT, why);
+        Error { fields: self.fields(), ..error }
+    }
+
+    fn fields(&self) -> Map {
+        Map::default()
             .with("hostname", Value::String(&self.host))
             .with("network-host", Value::String(&self.host))
             .with("port", Value::Uint(u32::from(self.port)))
-            .with("scheme", Value::String(&self.scheme));
-        Error { fields, ..error }
+            .with("scheme", Value::String(&self.scheme))
+    }
+
+    /// These addresses as the open frame has them ([`FrontOptions::servers`]): a list of maps, of
+    /// which each has the fields of a redirect.
+    ///
+    /// [`FrontOptions::servers`]: super::FrontOptions::servers
+    #[must_use]
+    pub fn list(servers: &[Elsewhere]) -> OwnedValue {
+        let maps: Vec<Map> = servers.iter().map(Elsewhere::fields).collect();
+        let values: Vec<Value<'_>> = maps.iter().map(|map| Value::Map(map.view())).collect();
+        OwnedValue::list(&values)
+    }
+}
+
+/// Why a client is not served here: the answer once it has logged in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// It is served elsewhere.
+    To {
+        /// Where.
+        elsewhere: Elsewhere,
+        /// Why not here, for people.
+        why: String,
+    },
+    /// It is served nowhere, as far as is known: libraries connect anew at the condition.
+    Forced {
+        /// Why, for people.
+        why: String,
+    },
+}
+
+impl TurnedAway {
+    pub(super) fn error(&self) -> Error {
+        match self {
+            TurnedAway::To { elsewhere, why } => elsewhere.error(why),
+            TurnedAway::Forced { why } => Error::new(condition::CONNECTION_FORCED, why),
+        }
     }
 }
 
@@ -51,7 +94,6 @@ mod tests {
     use std::collections::VecDeque;
 
     use bytes::BytesMut;
-    use towline_amqp::codec::Map;
     use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
     use towline_amqp::types::SaslCode;
     use towline_amqp::{ClientOptions, Connection, Event, ServerOptions};
@@ -84,21 +126,36 @@ mod tests {
         pieces.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>()[..].into()
     }
 
+    fn at(scheme: &str, host: &str, port: u16) -> Elsewhere {
+        Elsewhere { scheme: scheme.into(), host: host.into(), port }
+    }
+
+    fn active() -> Elsewhere {
+        at("amqps", "active.example", 5_671)
+    }
+
+    /// What a client comes to.
+    struct Came {
+        code: SaslCode,
+        /// It is sent to the active instance if it asks.
+        away: bool,
+        unserved: Option<TurnedAway>,
+        servers: Vec<Elsewhere>,
+    }
+
     /// A client with this open frame comes; what it hears, and what the instance is asked for.
     fn comes(
         (code, away): (SaslCode, bool),
         client: ClientOptions,
     ) -> (Vec<Event>, Vec<Request>, Front) {
-        comes_to((code, away, None), client)
+        comes_to(Came { code, away, unserved: None, servers: Vec::new() }, client)
     }
 
     fn comes_to(
-        (code, away, unserved): (SaslCode, bool, Option<&str>),
+        Came { code, away, unserved, servers }: Came,
         client: ClientOptions,
     ) -> (Vec<Event>, Vec<Request>, Front) {
         let now = Time(1_000_000_000);
-        let elsewhere =
-            Elsewhere { scheme: "amqps".into(), host: "active.example".into(), port: 5_671 };
         let machine = ServerOptions {
             sasl_mechanisms: vec![Mechanism::Anonymous],
             nonce: Arc::from("123456789012345678901234"),
@@ -109,11 +166,12 @@ mod tests {
             logins: Arc::new(Door(code)),
             address: "test".into(),
             default_model: Arc::from("MODEL"),
-            elsewhere: away.then(|| Arc::new(elsewhere)),
+            elsewhere: away.then(|| Arc::new(active())),
+            servers: (!servers.is_empty()).then(|| Elsewhere::list(&servers)),
             bytes_max: towline_types::limits::CONNECTION_BYTES_DEFAULT,
         };
         let mut front = match unserved {
-            Some(why) => Front::turning_away(options, why, now),
+            Some(why) => Front::turning_away(options, &why, now),
             None => Front::new(options, now),
         };
         let login = Some(ClientLogin::Anonymous);
@@ -169,9 +227,13 @@ mod tests {
 
     #[test]
     fn a_client_that_cannot_be_served_learns_why_once_it_has_logged_in_and_only_then() {
-        let why = Some("the group has no active instance");
-        let client = ClientOptions::default;
-        let (events, requests, front) = comes_to((SaslCode::Ok, false, why), client());
+        let why = "the group has no active instance";
+        let came = |code| {
+            let unserved = Some(TurnedAway::Forced { why: why.to_owned() });
+            let came = Came { code, away: false, unserved, servers: Vec::new() };
+            comes_to(came, ClientOptions::default())
+        };
+        let (events, requests, front) = came(SaslCode::Ok);
         assert!(requests.is_empty() && front.is_finished(), "the instance hears nothing of it");
         let [Event::Opened(_), Event::Closed { error: Some(error), by_peer: true }] =
             events.as_slice()
@@ -179,10 +241,72 @@ mod tests {
             panic!("{events:?}")
         };
         assert_eq!(error.condition, condition::CONNECTION_FORCED);
-        assert_eq!(error.description.as_deref(), why);
-        let (events, _, front) = comes_to((SaslCode::Auth, false, why), client());
+        assert_eq!(error.description.as_deref(), Some(why));
+        let (events, _, front) = came(SaslCode::Auth);
         assert!(!events.iter().any(|event| matches!(event, Event::Opened(_))), "{events:?}");
         assert!(!front.is_logged_in());
+    }
+
+    fn list_in(opened: &PeerOpen) -> Option<Vec<Map>> {
+        let Value::List(list) = opened.properties.get(SERVERS)? else { panic!("{opened:?}") };
+        let maps = list.iter().map(|item| match item {
+            Ok(Value::Map(map)) => Map::from(map),
+            other => panic!("{other:?}"),
+        });
+        Some(maps.collect())
+    }
+
+    #[test]
+    fn the_open_frame_has_all_addresses_in_order_where_the_client_takes_so_long_a_frame() {
+        let servers = vec![
+            at("amqp", "a.west.example", 5_672),
+            at("amqps", "2001:db8::1", 5_671),
+            at("amqps", &"e".repeat(250), 5_671),
+        ];
+        let came = |frame_bytes_max, servers: &[Elsewhere], unserved| {
+            let servers = servers.to_vec();
+            let came = Came { code: SaslCode::Ok, away: false, unserved, servers };
+            let client = ClientOptions { frame_bytes_max, ..ClientOptions::default() };
+            let (events, _, _) = comes_to(came, client);
+            let Some(Event::Opened(opened)) = events.first() else { panic!("{events:?}") };
+            (list_in(opened), events.len())
+        };
+        let (list, count) = came(65_536, &servers, None);
+        let list = list.unwrap();
+        assert_eq!((list.len(), count), (3, 1));
+        for (map, server) in list.iter().zip(&servers) {
+            assert_eq!(map.get("network-host"), Some(Value::String(&server.host)));
+            assert_eq!(map.get("hostname"), Some(Value::String(&server.host)));
+            assert_eq!(map.get("port"), Some(Value::Uint(u32::from(server.port))));
+            assert_eq!(map.get("scheme"), Some(Value::String(&server.scheme)));
+            assert!(map.iter().all(|(key, _)| matches!(key, Value::Symbol(_))), "{map:?}");
+        }
+        assert_eq!(came(65_536, &[], None).0, None, "no address: no property");
+        assert_eq!(came(512, &servers, None).0, None, "the frame would be too long");
+        assert!(came(1_600, &servers, None).0.is_some());
+        // Also where it is turned away: a library may read it.
+        let why = TurnedAway::To { elsewhere: active(), why: "in recovery".to_owned() };
+        let (list, count) = came(65_536, &servers, Some(why));
+        assert_eq!((list.map(|list| list.len()), count), (Some(3), 2));
+    }
+
+    #[test]
+    fn who_cannot_be_served_is_sent_to_where_it_is_without_asking_for_that() {
+        let unserved = TurnedAway::To { elsewhere: active(), why: "in recovery".to_owned() };
+        let came =
+            Came { code: SaslCode::Ok, away: false, unserved: Some(unserved), servers: Vec::new() };
+        let (events, requests, front) = comes_to(came, ClientOptions::default());
+        assert!(requests.is_empty() && front.is_finished() && front.ended_orderly());
+        let [Event::Opened(opened), Event::Closed { error: Some(error), by_peer: true }] =
+            events.as_slice()
+        else {
+            panic!("{events:?}")
+        };
+        let denied = opened.properties.get("amqp:connection-establishment-failed");
+        assert_eq!(denied, Some(Value::Bool(true)));
+        assert_eq!(error.condition, condition::CONNECTION_REDIRECT);
+        assert_eq!(error.description.as_deref(), Some("in recovery"));
+        assert_eq!(error.fields.get("network-host"), Some(Value::String("active.example")));
     }
 
     #[test]

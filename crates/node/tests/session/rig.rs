@@ -271,6 +271,7 @@ impl Rig {
             address: "test".into(),
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
             elsewhere: None,
+            servers: None,
             bytes_max: self.connection_bytes_max,
         };
         let client = ClientOptions { login: Some(ClientLogin::Anonymous), ..client };

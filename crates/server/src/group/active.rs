@@ -8,6 +8,7 @@ use towline_replica::OpenReplica;
 use towline_replica::active::ElectedInstance;
 use towline_types::BatchPlace;
 
+use super::addresses::ClientAddresses;
 use crate::net::{AcceptedClient, Away, Here, IoThreads};
 use crate::reload::Reload;
 use tokio::runtime::Handle;
@@ -16,13 +17,13 @@ use towline_engine::{GroupView, RunningInstance};
 use towline_os::task::handle_of;
 use towline_process::Clock;
 use towline_replication::driver::Driver;
-use towline_replication::no_active;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {
     threads: OnceLock<IoThreads>,
     away: IoThreads,
     driver: Arc<Driver>,
+    addresses: Arc<ClientAddresses>,
 }
 
 impl Serving {
@@ -30,11 +31,16 @@ impl Serving {
     ///
     /// # Errors
     /// When the system has no thread for it.
-    pub(crate) fn new(driver: &Arc<Driver>, clock: Clock) -> std::io::Result<Serving> {
-        let asked = Arc::clone(driver);
-        let why = Box::new(move || no_active::why(&asked));
+    pub(crate) fn new(
+        driver: &Arc<Driver>,
+        addresses: &Arc<ClientAddresses>,
+        clock: Clock,
+    ) -> std::io::Result<Serving> {
+        let asked = Arc::clone(addresses);
+        let why = Box::new(move |listener| asked.turned_away(listener));
         let away = IoThreads::turning_away(Away { clock, why })?;
-        Ok(Serving { threads: OnceLock::new(), away, driver: Arc::clone(driver) })
+        let (driver, addresses) = (Arc::clone(driver), Arc::clone(addresses));
+        Ok(Serving { threads: OnceLock::new(), away, driver, addresses })
     }
 }
 
@@ -49,6 +55,10 @@ impl Here for Serving {
     async fn turn_away(&self, client: AcceptedClient) {
         // It ends with the process.
         self.away.serve(client).await;
+    }
+
+    fn serves_nobody(&self) -> bool {
+        self.addresses.serves_nobody()
     }
 
     fn is_hopeful(&self) -> bool {

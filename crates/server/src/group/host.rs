@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::addresses::ClientAddresses;
 use super::report;
 use super::status::View;
 use towline_link::{LinkStream, Peer, StreamPurpose};
@@ -24,6 +25,8 @@ pub(crate) struct GroupHost {
     pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
     /// Makes the status, as soon as it is set.
     pub(crate) view: Arc<OnceLock<Arc<View>>>,
+    /// Where clients find the queue manager.
+    pub(crate) addresses: Arc<ClientAddresses>,
 }
 
 impl InboxHost for GroupHost {
@@ -43,6 +46,10 @@ impl InboxHost for GroupHost {
         if let Some(view) = self.view.get() {
             view.told(peer, body);
         }
+    }
+
+    fn live(&self, peer: Peer, body: &[u8]) {
+        self.addresses.told(peer, body);
     }
 
     fn takes_clients(&self) -> bool {

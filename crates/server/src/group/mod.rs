@@ -1,9 +1,10 @@
 //! An instance of a group, with its sockets and its clients.
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
-//! clients), [`listener_handover`] (its listening sockets outlive a re-exec), [`region`] (the other
-//! region), [`region_orders`] (changes of roles), [`switch`] and [`control`] (what administrators
-//! ask for), [`status`], [`report`], [`run`] (all of it in order).
+//! clients), [`addresses`] (where else clients find the queue manager), [`listener_handover`] (its
+//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_orders`] (changes of
+//! roles), [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`], [`run`]
+//! (all of it in order).
 //!
 //! Not here: from its data folder to its door (`towline_replica`), its part in the group
 //! (`towline_replication`), consensus (`towline_group`), the connections between instances
@@ -11,6 +12,7 @@
 
 mod active;
 mod address_watch;
+mod addresses;
 mod control;
 mod host;
 mod listener_handover;
@@ -21,6 +23,7 @@ mod run;
 mod status;
 mod switch;
 
+pub(crate) use addresses::ListenerAddresses;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
 pub use towline_replication::hard_state_file::is_folder_of_group;

@@ -5,14 +5,18 @@
 use std::sync::Arc;
 
 use towline_admin::catalogue::GROUP_FOLLOWS_REGION;
-use towline_admin::status::{OtherRegionState, OtherRegionStatus};
+use towline_admin::status::{
+    GroupStatus, OtherRegionState, OtherRegionStatus, RegionConditionStatus,
+};
 use towline_config::{Config, GroupConfig, RecoveryConfig};
+use towline_engine::GroupView;
 use towline_group::Mode;
 use towline_link::{self as link, RegionLinks, RegionSettings, RetryPhase};
 use towline_logging::log as say;
 use towline_replica::OpenReplica;
 use towline_replica::region::ReplicaRegion;
 use towline_replication::driver::Driver;
+use towline_replication::region_condition::CONDITION_INTERVAL;
 use towline_replication::region_part::{RegionPart, RegionTerms, RegionView};
 use towline_types::Time;
 
@@ -84,9 +88,9 @@ pub(super) fn says_it_follows(
 pub(super) fn status(
     part: &RegionPart,
     recovery: &RecoveryConfig,
-    mode: Mode,
+    (mode, now): (Mode, Time),
 ) -> OtherRegionStatus {
-    let view = part.view();
+    let (view, heard) = (part.view(), part.condition());
     let ships = view.shipping.clone().unwrap_or_default();
     let receives = mode == Mode::Recovery;
     let (committed, received) = (&view.receiving.point, &ships.point);
@@ -151,6 +155,52 @@ pub(super) fn status(
         rebase_rest_s: rebase.rest_s,
         promotable_lsn: promotable.place.end.to_string(),
         promotable_at: promotable_at.map_or(0, Time::as_millis),
+        there_age_ms: heard
+            .as_ref()
+            .map_or(0, |heard| u64::try_from(now.since(heard.at).as_millis()).unwrap_or(u64::MAX)),
+        clock_ahead_us: heard.as_ref().map_or(0, |heard| {
+            let way_us = i64::try_from(round_trip_us / 2).unwrap_or(i64::MAX);
+            heard.clock_ahead_us.saturating_add(way_us)
+        }),
+        there: heard.map(|heard| heard.condition),
+        // Filled in with the rows of the instances, and by the listeners.
+        ..OtherRegionStatus::default()
+    }
+}
+
+/// How this group is, with the instances that `group` has: what is reported to the other region.
+pub(super) fn condition(
+    part: &RegionPart,
+    driver: &Driver,
+    group: &GroupStatus,
+) -> RegionConditionStatus {
+    let stats = driver.log().stats();
+    RegionConditionStatus {
+        instance: group.instance.clone(),
+        version: towline_types::program_version().to_owned(),
+        configured_count: group.configured_count,
+        connected_count: group.instances.iter().filter(|row| row.connected_here).count() as u64,
+        in_sync_count: group.in_sync_count,
+        certificate_expires_s: part.certificate_expires_s(),
+        log_bytes: stats.bytes_in_use,
+        free_bytes: stats.file_system_bytes_max.saturating_sub(stats.file_system_bytes_in_use),
+    }
+}
+
+/// Reports to the other region how this group is, until dropped.
+pub(super) async fn tell(part: Arc<RegionPart>, view: Arc<dyn GroupView>) {
+    let mut interval = tokio::time::interval(CONDITION_INTERVAL);
+    loop {
+        interval.tick().await;
+        let (part, view) = (Arc::clone(&part), Arc::clone(&view));
+        // A disk that hangs may keep it waiting.
+        let told = tokio::task::spawn_blocking(move || {
+            let group = view.group();
+            group.other_region.iter().for_each(|other| part.tell(&other.here));
+        });
+        if let Err(error) = told.await {
+            tracing::warn!(%error, "what the other region is told");
+        }
     }
 }
 

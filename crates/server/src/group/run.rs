@@ -13,6 +13,7 @@ use towline_os::task::JoinSet;
 
 use super::active::{self, Serving};
 use super::address_watch;
+use super::addresses::{ClientAddresses, ListenerAddresses};
 use super::control::GroupControl;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
@@ -176,14 +177,20 @@ async fn serve(
     driver.ask_for_copies_after(reexec::copy_pause(reexec::copies_failed()));
     tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
-    let mut listeners = Listeners::bind(args, (config, group), reload, sockets)?;
+    let addresses = ClientAddresses::new(driver, config, group);
+    let mut listeners = Listeners::bind(args, (config, group), reload, sockets, &addresses)?;
     let names = listeners.urls.clone();
     let about = (&listeners, sockets);
     let entrance = start_links(args, (config, group), opened, &admission, about, reload)?;
     let region = region::start(args, (config, group), opened, sockets, reload)?;
-    region.iter().for_each(|region| entrance.view.set_region(Arc::clone(region)));
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
+    if let Some(region) = &region {
+        entrance.view.set_region(Arc::clone(region));
+        addresses.set_region(Arc::clone(region));
+        tasks.spawn(addresses.tell());
+        tasks.spawn(region::tell(Arc::clone(region), entrance.view.clone()));
+    }
     let desk = of_process.control.desk();
     desk.runs(Arc::new(GroupControl {
         driver: Arc::clone(driver),
@@ -413,6 +420,7 @@ struct Listeners {
     kinds: Vec<ListenerKind>,
     local: ListenerKind,
     urls: Vec<String>,
+    addresses: Arc<ClientAddresses>,
 }
 
 impl Listeners {
@@ -421,12 +429,15 @@ impl Listeners {
         (config, group): (&Config, &GroupConfig),
         reload: &Reload,
         sockets: &InheritedSockets,
+        addresses: &Arc<ClientAddresses>,
     ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (number, listener) in (0..).zip(&config.listener) {
             let came = sockets.take(&[listener.address]);
-            let (socket, url) = listen(args, (listener, came), config, reload, &attempts)?;
+            let (mut socket, url) = listen(args, (listener, came), config, reload, &attempts)?;
+            let (all, listener) = (Arc::clone(addresses), usize::from(number));
+            socket.set_addresses(ListenerAddresses { all, listener });
             // A client that waits at an address that is about to move would wait for ever: it gets
             // its close while the address is still here.
             if let Listening::Tcp(socket, _) = &socket
@@ -448,7 +459,7 @@ impl Listeners {
             urls.push(url);
         }
         let local = local_kind(args, config, reload);
-        Ok(Listeners { listening, kinds, local, urls })
+        Ok(Listeners { listening, kinds, local, urls, addresses: Arc::clone(addresses) })
     }
 
     /// Binds the local socket.
@@ -497,6 +508,7 @@ fn start_links(
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
+        addresses: Arc::clone(&listeners.addresses),
     };
     let inbox = GroupInbox { driver: Arc::clone(driver), host };
     let terms = agreement::terms(config, group, opened.extent_bytes);
@@ -504,7 +516,8 @@ fn start_links(
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
     reload.of_group(&links);
-    let serving = Arc::new(Serving::new(driver, opened.clock).map_err(RunError::System)?);
+    let serving = Serving::new(driver, &listeners.addresses, opened.clock);
+    let serving = Arc::new(serving.map_err(RunError::System)?);
     let reception = Reception::new(
         Arc::clone(&links),
         driver.whereabouts(),
@@ -523,7 +536,9 @@ fn start_links(
     let taken: Result<(), Box<super::host::TakeClient>> = clients.set(take);
     assert!(taken.is_ok(), "clients are taken in one place");
     driver.set_links(links);
-    let view = Arc::new(View::new(Arc::clone(driver), opened.clock, group.clone(), builds));
+    let addresses = Arc::clone(&listeners.addresses);
+    let view =
+        Arc::new(View::new(Arc::clone(driver), opened.clock, group.clone(), builds, addresses));
     assert!(seen.set(Arc::clone(&view)).is_ok(), "a status is made in one place");
     Ok(Entrance { reception, serving, view })
 }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{Mode, PeerProgress, Progress, Role};
 
+use super::addresses::ClientAddresses;
 use super::region;
 use super::report::{Report, Stand};
 use towline_config::GroupConfig;
@@ -37,6 +38,8 @@ pub(crate) struct View {
     told: Mutex<Option<ActiveReport>>,
     /// The other region, if there is one.
     region: OnceLock<Arc<RegionPart>>,
+    /// Where clients find the queue manager.
+    addresses: Arc<ClientAddresses>,
 }
 
 /// What the active instance reported of all instances.
@@ -89,6 +92,7 @@ impl View {
         clock: Clock,
         config: GroupConfig,
         builds: Arc<Mutex<Vec<String>>>,
+        addresses: Arc<ClientAddresses>,
     ) -> View {
         let in_sync_at = Mutex::new(vec![0; config.member.len()]);
         let (news, ready_printed) = (Notify::new(), AtomicBool::new(false));
@@ -102,6 +106,7 @@ impl View {
             ready_printed,
             told: Mutex::new(None),
             region: OnceLock::new(),
+            addresses,
         }
     }
 
@@ -395,7 +400,8 @@ impl GroupView for View {
         let here = self.driver.active().is_some() && progress.role == Role::Leader;
         let is_led = progress.leader.is_some() && progress.role != Role::Leader;
         let follows = is_led && !stood_still;
-        GroupStatus {
+        let when = (progress.mode, self.driver.now());
+        let mut group = GroupStatus {
             instance: self.config.instance.clone(),
             role: match (here, progress.role) {
                 (true, _) => GroupRole::Active,
@@ -416,7 +422,7 @@ impl GroupView for View {
                 .region
                 .get()
                 .zip(self.config.recovery.as_ref())
-                .map(|(part, recovery)| region::status(part, recovery, progress.mode)),
+                .map(|(part, recovery)| region::status(part, recovery, when)),
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
             serving: here || follows,
@@ -431,7 +437,13 @@ impl GroupView for View {
                 None => String::new(),
             },
             ..of_rows(instances, self.driver.this())
+        };
+        if let (Some(part), Some(mut other)) = (self.region.get(), group.other_region.take()) {
+            other.here = region::condition(part, &self.driver, &group);
+            other.advertised = self.addresses.advertised();
+            group.other_region = Some(other);
         }
+        group
     }
 }
 

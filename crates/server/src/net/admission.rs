@@ -178,6 +178,12 @@ impl Admission {
         state.connections + state.local
     }
 
+    /// Connections that wait for a slot.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.state.lock().waiting_count
+    }
+
     /// Gives the free slots to connections that wait.
     fn grant(&self, state: &mut AdmissionState) {
         while let Some(address) = state.next_turn(&self.limits) {

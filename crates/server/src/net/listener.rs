@@ -20,6 +20,7 @@ use towline_admin::catalogue::{
     ACCEPT_FAILED, CONNECTION_STALLED, LOCAL_REFUSED, LOGIN_GAVE_WAY, TLS_FAILED,
     TOO_MANY_CONNECTIONS,
 };
+use towline_amqp::codec::OwnedValue;
 use towline_node::{Elsewhere, Front, FrontOptions};
 
 use super::admission::{Admission, AdmissionAnswer, ConnectionSlot};
@@ -28,6 +29,7 @@ use super::connection::{ConnectionTask, End, EnteringClient};
 use super::local::{LocalAccess, LocalRight};
 use super::pace::Paces;
 use super::tls::TlsSettings;
+use crate::group::ListenerAddresses;
 use towline_access::{LoginPolicy, Peer};
 use towline_engine::Door;
 use towline_engine::defaults::DEFAULT_DYNAMIC_MODEL;
@@ -47,6 +49,15 @@ pub(crate) struct ListenerKind {
     /// Where a client that was relayed to here finds the same listener directly, if it asks for
     /// that.
     pub elsewhere: Option<Arc<Elsewhere>>,
+    /// Where else clients of this listener find the queue manager; none: that is asked nowhere.
+    pub addresses: Option<ListenerAddresses>,
+}
+
+impl ListenerKind {
+    /// What the open frame of a connection says of that, at this moment.
+    fn servers(&self) -> Option<OwnedValue> {
+        self.addresses.as_ref().and_then(ListenerAddresses::list)
+    }
 }
 
 /// A socket that listens, not yet served.
@@ -89,6 +100,12 @@ impl Listening {
         match self {
             Listening::Tcp(_, kind) | Listening::Local(_, kind, _) => kind,
         }
+    }
+
+    /// Where else its clients find the queue manager.
+    pub(crate) fn set_addresses(&mut self, addresses: ListenerAddresses) {
+        let (Listening::Tcp(_, kind) | Listening::Local(_, kind, _)) = self;
+        kind.addresses = Some(addresses);
     }
 
     /// The address that it got; `None` for the local socket.
@@ -464,15 +481,18 @@ async fn run<S>(
         Host::Away(away) => {
             let gate = kind.policy.gate(&peer, away.clock);
             let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
-            away.tell(socket, (options, gate), kind.policy.login_timeout()).await;
+            let options = FrontOptions { servers: kind.servers(), ..options };
             // It counts until it is gone.
-            return drop(place);
+            let listener = kind.addresses.as_ref().map(|addresses| addresses.listener);
+            let about = (listener, kind.policy.login_timeout());
+            return away.tell(socket, (options, gate), about, place).await;
         }
     };
     let (id, outbox) = door.connect();
     let gate = kind.policy.gate(&peer, door.clock());
     let options = kind.policy.front_options(&peer, &gate, DEFAULT_DYNAMIC_MODEL);
-    let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
+    let (elsewhere, servers) = (kind.elsewhere.clone(), kind.servers());
+    let options = FrontOptions { elsewhere, servers, ..options };
     let front = Front::new(options, door.clock().now());
     let entrance = EnteringClient { place, gate, paces };
     let task = ConnectionTask::new(socket, front, id, entrance, door, outbox);

@@ -43,6 +43,9 @@ pub(crate) trait Here: Send + Sync + 'static {
     /// Closes a client after its login, with the reason why no instance serves it here; the same.
     fn turn_away(&self, client: AcceptedClient) -> impl Future<Output = ()> + Send;
 
+    /// Whether this group serves no client, on no instance: another one does, in another region.
+    fn serves_nobody(&self) -> bool;
+
     /// Whether the group has a leader, so that waiting makes sense although it does not serve yet.
     fn is_hopeful(&self) -> bool;
 }
@@ -76,6 +79,11 @@ impl<H: Here> Reception<H> {
             let mut client = acceptor.next(&self.admission).await;
             if self.relay.active() == Where::Here {
                 self.here.serve(client).await;
+                continue;
+            }
+            if self.here.serves_nobody() {
+                // It logs in here, and has the reason at once.
+                self.here.turn_away(client).await;
                 continue;
             }
             // It does not log in here: the active watches that, and counts it there.

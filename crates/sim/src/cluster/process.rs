@@ -301,6 +301,8 @@ impl InboxHost for Host {
 
     fn rows(&self, _peer: Peer, _body: &[u8]) {}
 
+    fn live(&self, _peer: Peer, _body: &[u8]) {}
+
     fn takes_clients(&self) -> bool {
         false
     }

@@ -9,12 +9,13 @@ use towline_access::Attempts;
 use towline_access::Users;
 use towline_config::{LimitsConfig, ListenerConfig};
 use towline_link::testing::burst;
+use towline_node::TurnedAway;
 use towline_process::Clock;
 use towline_types::limits;
 
 /// A thread that turns clients away, and gives no more turns to those that come.
 fn busy_thread() -> ServingThread {
-    let why = Box::new(|| "busy".to_owned());
+    let why = Box::new(|_| TurnedAway::Forced { why: "busy".to_owned() });
     let host = Host::Away(Arc::new(Away { clock: Clock::start(), why }));
     let paces = Rc::<Paces>::default();
     for _ in 0..limits::ARRIVALS_PER_ROUND {
@@ -27,7 +28,8 @@ fn busy_thread() -> ServingThread {
 /// Whether a client that comes and goes at once is served by a busy thread.
 fn is_served(socket: ClientSocket, address: Option<IpAddr>) -> bool {
     let policy = policy("127.0.0.1:0".parse().unwrap());
-    let kind = ListenerKind { tls: None, policy: Arc::new(policy), elsewhere: None };
+    let kind =
+        ListenerKind { tls: None, policy: Arc::new(policy), elsewhere: None, addresses: None };
     let admission = Admission::new(LimitsConfig::default(), usize::MAX);
     let Ok(AdmissionAnswer::Now(place)) = admission.admit(address) else {
         panic!("there is a slot")
@@ -95,7 +97,8 @@ fn a_client_that_waits_for_its_turn_does_not_pass_for_silent() {
     const SASL: &[u8; 8] = b"AMQP\x03\x01\x00\x00";
     io::Write::write_all(&mut client, SASL).unwrap();
     client.set_nonblocking(true).unwrap();
-    let kind = ListenerKind { tls: None, policy: Arc::new(policy(any)), elsewhere: None };
+    let kind =
+        ListenerKind { tls: None, policy: Arc::new(policy(any)), elsewhere: None, addresses: None };
     let accepted = AcceptedClient { socket: ClientSocket::Tcp(socket), address: from, kind, place };
     let thread = ServingThread { host: Host::Door(Arc::clone(&door)), ..busy_thread() };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -131,7 +134,12 @@ fn a_burst_of_clients_waits_at_each_kind_of_listener_from_the_first_start_on() {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let plain = std::net::TcpListener::bind(any).unwrap();
     for socket in [plain, bind_floating(any).unwrap()] {
-        let kind = ListenerKind { tls: None, policy: Arc::new(policy(any)), elsewhere: None };
+        let kind = ListenerKind {
+            tls: None,
+            policy: Arc::new(policy(any)),
+            elsewhere: None,
+            addresses: None,
+        };
         let (_listening, address) = Listening::tcp(socket, kind).unwrap();
         let (connected, came) = burst::connected(address);
         assert_eq!(connected, came, "connected of those that came");

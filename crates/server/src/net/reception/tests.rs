@@ -24,6 +24,7 @@ struct Counter {
     served: mpsc::UnboundedSender<AcceptedClient>,
     turned_away: mpsc::UnboundedSender<AcceptedClient>,
     hopeful: Arc<AtomicBool>,
+    in_recovery: Arc<AtomicBool>,
 }
 
 impl Here for Counter {
@@ -33,6 +34,10 @@ impl Here for Counter {
 
     async fn turn_away(&self, client: AcceptedClient) {
         self.turned_away.send(client).ok();
+    }
+
+    fn serves_nobody(&self) -> bool {
+        self.in_recovery.load(Ordering::SeqCst)
     }
 
     fn is_hopeful(&self) -> bool {
@@ -50,6 +55,10 @@ impl Here for Active {
 
     async fn turn_away(&self, _client: AcceptedClient) {}
 
+    fn serves_nobody(&self) -> bool {
+        false
+    }
+
     fn is_hopeful(&self) -> bool {
         true
     }
@@ -65,6 +74,8 @@ struct Desk {
     turned_away: mpsc::UnboundedReceiver<AcceptedClient>,
     /// The group has a leader, whatever `active` says.
     hopeful: Arc<AtomicBool>,
+    /// The group serves no client.
+    in_recovery: Arc<AtomicBool>,
     admission: Arc<Admission>,
 }
 
@@ -74,7 +85,7 @@ fn kind() -> ListenerKind {
     let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
     let limits = LimitsConfig::default();
     let policy = LoginPolicy::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
-    ListenerKind { tls: None, policy: Arc::new(policy.unwrap()), elsewhere: None }
+    ListenerKind { tls: None, policy: Arc::new(policy.unwrap()), elsewhere: None, addresses: None }
 }
 
 impl Desk {
@@ -87,10 +98,26 @@ impl Desk {
         let hopeful = Arc::new(AtomicBool::new(true));
         let limits = LimitsConfig { connections_max, logins_pending_max: 1, ..Default::default() };
         let admission = Admission::new(limits, usize::MAX);
-        let here = Counter { served, turned_away: away, hopeful: hopeful.clone() };
+        let in_recovery = Arc::new(AtomicBool::new(false));
+        let here = Counter {
+            served,
+            turned_away: away,
+            hopeful: hopeful.clone(),
+            in_recovery: in_recovery.clone(),
+        };
         let here = Arc::new(here);
         let reception = Reception::new(links.clone(), watched, here, admission.clone());
-        Desk { links, recorder, reception, active, clients, turned_away, hopeful, admission }
+        Desk {
+            links,
+            recorder,
+            reception,
+            active,
+            clients,
+            turned_away,
+            hopeful,
+            in_recovery,
+            admission,
+        }
     }
 
     /// Listens; clients may come to the address.
@@ -273,6 +300,30 @@ fn a_relayed_client_counts_at_the_active_and_must_fit_a_listener() {
         let _local = replica.links.open_stream(1, local).await.unwrap();
         active.take_stream(0).await;
         assert_eq!(active.relayed_client().await.1.address, None);
+    });
+}
+
+#[test]
+fn a_group_that_serves_nobody_turns_clients_away_at_once_and_counts_their_logins() {
+    let bench = Bench::new(2);
+    run(async {
+        let mut recovery = Desk::new(&bench, 0, 10);
+        recovery.in_recovery.store(true, Ordering::SeqCst);
+        let address = recovery.listen();
+        let _first = TcpStream::connect(&address).await.unwrap();
+        let turned_away = recovery.turned_away.recv().await.unwrap();
+        let _second = TcpStream::connect(&address).await.unwrap();
+        // It waits, and is not given on: one login under way is the bound.
+        until(|| (recovery.admission.waiting() == 1).then_some(())).await;
+        assert!(recovery.turned_away.try_recv().is_err());
+        drop(turned_away);
+        let next = recovery.turned_away.recv().await.unwrap();
+        assert!(matches!(next.socket, ClientSocket::Tcp(_)));
+        recovery.in_recovery.store(false, Ordering::SeqCst);
+        recovery.active.send(Where::Here).unwrap();
+        drop(next);
+        let _later = TcpStream::connect(&address).await.unwrap();
+        recovery.clients.recv().await.unwrap();
     });
 }
 

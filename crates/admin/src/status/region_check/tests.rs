@@ -1,0 +1,188 @@
+//! Each thing that can stand in the way does, alone, and says what to do.
+
+use super::*;
+use crate::status::InstanceStatus;
+
+const NOW_MS: u64 = 1_800_000_000_000;
+
+fn condition(instance: &str) -> RegionConditionStatus {
+    RegionConditionStatus {
+        instance: instance.into(),
+        version: "0.1.0".into(),
+        configured_count: 3,
+        connected_count: 3,
+        in_sync_count: 3,
+        certificate_expires_s: NOW_MS / 1_000 + 365 * 86_400,
+        log_bytes: 1_000_000,
+        free_bytes: 5_000_000,
+    }
+}
+
+/// A live group as its active instance reports it, with all as it should be.
+fn live() -> GroupStatus {
+    let other = OtherRegionStatus {
+        group_name: "EAST".into(),
+        group_role: "recovery".into(),
+        status: OtherRegionState::Normal,
+        connected: true,
+        is_known: true,
+        in_sync: true,
+        instance: "x".into(),
+        round_trip_us: 40_100,
+        here: condition("a"),
+        there: Some(condition("x")),
+        advertised: vec!["amqp://a.west.example:5672".into(), "amqp://x.east.example:5672".into()],
+        ..OtherRegionStatus::default()
+    };
+    GroupStatus {
+        group_name: "WEST".into(),
+        group_role: "live".into(),
+        instance: "a".into(),
+        role: GroupRole::Active,
+        other_region: Some(other),
+        ..GroupStatus::default()
+    }
+}
+
+fn with(change: impl FnOnce(&mut OtherRegionStatus)) -> GroupStatus {
+    let mut group = live();
+    change(group.other_region.as_mut().unwrap());
+    group
+}
+
+fn found(group: &GroupStatus) -> Vec<RegionFinding> {
+    region_findings(group, NOW_MS).unwrap()
+}
+
+/// What is not fine.
+fn wrong(group: &GroupStatus) -> Vec<RegionFinding> {
+    found(group).into_iter().filter(|one| one.weight != FindingWeight::Fine).collect()
+}
+
+fn there(change: impl FnOnce(&mut RegionConditionStatus)) -> GroupStatus {
+    with(|other| change(other.there.as_mut().unwrap()))
+}
+
+#[test]
+fn nothing_stands_in_the_way_of_groups_that_are_as_they_should_be() {
+    for role in ["live", "recovery"] {
+        let mut group = live();
+        group.group_role = role.into();
+        assert_eq!(wrong(&group), []);
+        let text = region_findings_table(&found(&group));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.ends_with("Nothing stands in the way of a switch.\n"), "{text}");
+        assert!(text.contains("ok    quorum EAST      3 of 3 instances connected"), "{text}");
+    }
+    assert_eq!(region_findings(&GroupStatus::default(), NOW_MS), None);
+}
+
+#[test]
+fn each_thing_that_stands_in_the_way_is_found_alone() {
+    let cases = [
+        (with(|other| other.connected = false), "link", "none to group 'EAST'"),
+        (with(|other| other.status = OtherRegionState::Partitioned), "logs", "not one"),
+        (with(|other| other.status = OtherRegionState::NeedsCopy), "logs", "lacks log"),
+        (with(|other| other.is_known = false), "lag", "has not reported"),
+        (with(|other| other.misses_rpo = true), "lag", "more than the objective"),
+        (
+            with(|other| (other.rpo_bytes, other.backlog_bytes) = (10, 11)),
+            "lag",
+            "11 bytes of log, the oldest 0 ms old: more",
+        ),
+        (with(|other| other.here.connected_count = 1), "quorum WEST", "1 of 3 instances"),
+        (there(|it| it.connected_count = 1), "quorum EAST", "1 of 3 instances"),
+        (there(|it| it.in_sync_count = 1), "quorum EAST", "1 in sync"),
+        (
+            there(|it| it.certificate_expires_s = NOW_MS / 1_000),
+            "certificate EAST",
+            "'x' for the link has expired",
+        ),
+        (with(|other| other.clock_ahead_us = -5_050_100), "clocks", "5.050 s behind"),
+        (there(|it| it.free_bytes = 999_999), "space in EAST", "999999 bytes free"),
+        (with(|other| other.here.free_bytes = 999_999), "space in WEST", "999999 bytes free"),
+        (there(|it| it.version = "0.0.9".into()), "versions", "has 0.0.9"),
+        (there(|it| it.version = "0.10.0".into()), "versions", "has 0.10.0"),
+    ];
+    for (group, check, text) in cases {
+        let wrong = wrong(&group);
+        let [one] = wrong.as_slice() else { panic!("{check}: {wrong:?}") };
+        assert_eq!((one.check.as_str(), one.weight), (check, FindingWeight::Stands));
+        assert!(one.text.contains(text), "{one:?}");
+        assert!(!one.what_to_do.is_empty(), "{one:?}");
+        assert!(!nothing_stands(&found(&group)));
+        let text = region_findings_table(&found(&group));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("NO    ") && text.contains(" -> "), "{text}");
+        assert!(text.ends_with("1 thing stands in the way of a switch.\n"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_only_worth_a_look_does_not_stand_in_the_way() {
+    let cases = [
+        (with(|other| other.status = OtherRegionState::Synchronizing), "lag"),
+        (there(|it| (it.connected_count, it.in_sync_count) = (2, 2)), "quorum EAST"),
+        (there(|it| it.certificate_expires_s = NOW_MS / 1_000 + 86_400), "certificate EAST"),
+        (there(|it| it.certificate_expires_s = 0), "certificate EAST"),
+        (with(|other| other.clock_ahead_us = 600_000), "clocks"),
+        (there(|it| (it.free_bytes, it.log_bytes) = (0, 0)), "space in EAST"),
+        (with(|other| other.differences = vec!["rpo_s is 1 there".into()]), "configuration"),
+        (with(|other| other.advertised.clear()), "clients"),
+    ];
+    for (group, check) in cases {
+        let wrong = wrong(&group);
+        let [one] = wrong.as_slice() else { panic!("{check}: {wrong:?}") };
+        assert_eq!((one.check.as_str(), one.weight), (check, FindingWeight::Warning));
+        assert!(nothing_stands(&found(&group)));
+    }
+    // The difference is not known better than half a round trip.
+    let far = with(|other| (other.clock_ahead_us, other.round_trip_us) = (600_000, 300_000));
+    assert_eq!(wrong(&far), []);
+}
+
+#[test]
+fn what_the_other_region_said_long_ago_is_not_known_any_more() {
+    let silent = with(|other| other.there_age_ms = 5_001);
+    let never = with(|other| other.there = None);
+    for (group, fewer) in [(silent, 1), (never, 0)] {
+        let wrong = wrong(&group);
+        assert!(wrong.iter().all(|one| one.weight == FindingWeight::Stands), "{wrong:?}");
+        let checks: Vec<&str> = wrong.iter().map(|one| one.check.as_str()).collect();
+        let all = [
+            "quorum EAST",
+            "certificate EAST",
+            "clocks",
+            "space for rebase",
+            "versions",
+            "configuration",
+        ];
+        assert_eq!(checks, all[..all.len() - fewer]);
+    }
+}
+
+#[test]
+fn an_instance_without_the_link_says_which_one_has_it() {
+    let mut group = with(|other| other.connected = false);
+    let row = |instance: &str, role| InstanceStatus {
+        instance: instance.into(),
+        role,
+        ..InstanceStatus::default()
+    };
+    group.instances = vec![row("a", GroupRole::Replica), row("b", GroupRole::Leader)];
+    let wrong = wrong(&group);
+    assert_eq!(wrong[0].what_to_do, "run this command for instance 'b'");
+    group.instance = "b".into();
+    assert!(found(&group)[0].text.starts_with("none to group 'EAST'"));
+}
+
+#[test]
+fn a_text_of_another_instance_moves_no_cursor_and_breaks_no_column() {
+    let group = with(|other| {
+        other.differences = vec![format!("\u{1b}[2J{}", "x".repeat(300))];
+        other.group_name = "E".repeat(48);
+    });
+    let text = region_findings_table(&found(&group));
+    assert!(!text.contains('\u{1b}'), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
