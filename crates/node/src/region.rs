@@ -38,10 +38,15 @@ impl Instance {
     /// # Errors
     /// As there; and while runs wait for the log.
     pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
+        self.check_not_stalled()?;
+        self.rules.close_for_switch(to)
+    }
+
+    fn check_not_stalled(&self) -> Result<(), Refusal> {
         if self.is_stalled() {
             return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
         }
-        self.rules.close_for_switch(to)
+        Ok(())
     }
 
     /// See [`towline_core::QueueManager::take_switch_back`].
@@ -68,9 +73,7 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) -> Result<(), Refusal> {
-        if self.is_stalled() {
-            return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
-        }
+        self.check_not_stalled()?;
         self.decide_for_process(now, journal, out, |rules, decision| {
             rules.begin_history(begin, decision)
         })

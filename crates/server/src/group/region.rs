@@ -17,6 +17,7 @@ use towline_replica::OpenReplica;
 use towline_replica::region::ReplicaRegion;
 use towline_replication::driver::Driver;
 use towline_replication::region_condition::CONDITION_INTERVAL;
+use towline_replication::region_condition::HeardCondition;
 use towline_replication::region_part::{RegionPart, RegionTerms, RegionView};
 use towline_types::Time;
 
@@ -136,10 +137,7 @@ pub(super) fn status(
         rpo_bytes: recovery.rpo_bytes,
         rpo_s: recovery.rpo_s,
         misses_rpo: view.misses_rpo,
-        recovery_lsn: match receives {
-            true => promotable.place.end.to_string(),
-            false => point.place.end.to_string(),
-        },
+        recovery_lsn: if receives { promotable } else { *point }.place.end.to_string(),
         received_lsn: point.received.to_string(),
         live_lsn: view.receiving.live_committed.to_string(),
         live_at: view.receiving.live_committed_at.as_millis(),
@@ -155,17 +153,22 @@ pub(super) fn status(
         rebase_rest_s: rebase.rest_s,
         promotable_lsn: promotable.place.end.to_string(),
         promotable_at: promotable_at.map_or(0, Time::as_millis),
-        there_age_ms: heard
-            .as_ref()
-            .map_or(0, |heard| u64::try_from(now.since(heard.at).as_millis()).unwrap_or(u64::MAX)),
-        clock_ahead_us: heard.as_ref().map_or(0, |heard| {
-            let way_us = i64::try_from(round_trip_us / 2).unwrap_or(i64::MAX);
-            heard.clock_ahead_us.saturating_add(way_us)
-        }),
+        there_age_ms: heard.as_ref().map_or(0, |heard| age_ms(heard, now)),
+        clock_ahead_us: heard.as_ref().map_or(0, |heard| ahead_us(heard, round_trip_us)),
         there: heard.map(|heard| heard.condition),
         // Filled in with the rows of the instances, and by the listeners.
         ..OtherRegionStatus::default()
     }
+}
+
+fn age_ms(heard: &HeardCondition, now: Time) -> u64 {
+    u64::try_from(now.since(heard.at).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time of day was said half a round trip ago.
+fn ahead_us(heard: &HeardCondition, round_trip_us: u64) -> i64 {
+    let way_us = i64::try_from(round_trip_us / 2).unwrap_or(i64::MAX);
+    heard.clock_ahead_us.saturating_add(way_us)
 }
 
 /// How this group is, with the instances that `group` has: what is reported to the other region.
