@@ -3,7 +3,7 @@
 //! process.
 //!
 //! ```text
-//! <data>/rebase/log/    the copy, which nobody starts with before it is whole (`towline_backup`)
+//! <data>/rebase/log/    the copy, with which no start is possible before it is whole
 //! <data>/rebase/head    its head, 112 bytes: which copy it is
 //! <data>/rebase/came    how far it is: rows of 16 bytes, one for each file that is on the disk
 //!   0   8  bytes behind the head    8   4  CRC-32C of them    12  4  CRC-32C of this row's 12 bytes
@@ -65,7 +65,7 @@ impl RebaseFolder {
         let Some(head) = read(&self.0.join(HEAD))? else { return Ok(None) };
         let head = <&[u8; CopyHead::BYTES]>::try_from(&head[..]).ok().and_then(CopyHead::decode);
         let Some(head) = head else { return Ok(None) };
-        if !fs::try_exists(&self.log())? {
+        if !fs::try_exists(self.log())? {
             return Ok(None);
         }
         let rows = read(&self.0.join(CAME))?.unwrap_or_default();

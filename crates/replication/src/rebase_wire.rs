@@ -14,7 +14,7 @@
 //!   9  8  CRC-32C of those bytes (1); bytes that are free (2)
 //! ```
 //!
-//! Not here: who opens the stream (`towline_link`). Invariant: an answer that is not known here is
+//! Not here: which side opens the stream (`towline_link`). Invariant: an answer that is not known here is
 //! an error.
 
 use std::io::{self, ErrorKind, Read, Write};

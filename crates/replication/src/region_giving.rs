@@ -1,15 +1,15 @@
-//! Live: a copy of this log for a recovery group that lacks log which is not there any more, over a
-//! stream of the link between regions, on a thread of its own.
+//! Live: a copy of this log for a recovery group that lacks log which is not there any more, over
+//! a stream of the link between regions, on a thread of its own.
 //!
 //! It is read from the log's own files, an image first, and takes half of the time of a disk at
 //! most: it rests as long as it has read. Nothing waits for it. What was given stays known, with
 //! its log and its pages, until the other group has it: a stream that breaks, and a taker that
 //! starts again, go on behind the last file that the taker has on its disk.
 //!
-//! Not here: the bytes of a copy (`towline_backup`), who needs one (`region_position`), the taker
-//! (`region_taking`). Invariants: what is given is committed; what was read counts only while the
-//! log is held; this instance's own log goes first: a copy is given up when the log is tight; the
-//! log behind a copy is held until the other group reports it.
+//! Not here: the bytes of a copy (`towline_backup`), which instance needs one (`region_position`),
+//! the taker (`region_taking`). Invariants: what is given is committed; what was read counts only
+//! while the log is held; this instance's own log goes first: a copy is given up when the log is
+//! tight; the log behind a copy is held until the other group reports it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -51,12 +51,15 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the other group is dialled while it restarts with a copy.
 const DIAL_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Whether an instance that says this of itself needs a copy of this log.
+type NeedsCopy = dyn Fn(&RegionHello) -> Result<bool, String> + Send + Sync;
+
 /// What the giver needs of its instance.
 pub(crate) struct GivingHost {
     /// Opens a stream to an instance that takes a copy. Blocks.
     pub(crate) open: Box<dyn Fn() -> Result<(RegionHello, Patient), String> + Send + Sync>,
     /// Whether an instance that says this of itself needs a copy of this log.
-    pub(crate) is_needed: Box<dyn Fn(&RegionHello) -> Result<bool, String> + Send + Sync>,
+    pub(crate) is_needed: Box<NeedsCopy>,
     /// Has the log begin its first history; an error until it has.
     pub(crate) has_history: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Dials for frames at once.
@@ -109,7 +112,7 @@ struct OwnedGift<'a> {
 enum GivingEnd {
     /// The taker has all of it.
     Given,
-    /// Nobody needs a copy.
+    /// No copy is needed.
     NotNeeded,
 }
 
@@ -171,8 +174,8 @@ impl Giving {
         self.state.lock().held.as_ref().map(|held| held.end)
     }
 
-    /// Looks whether the log may still be held, and whether the other group has the copy. `percent`:
-    /// the part of the log that is in use.
+    /// Looks whether the log may still be held, and whether the other group has the copy.
+    /// `percent`: the part of the log that is in use.
     pub(crate) fn watch(&self, shipping: &ShippingView, percent: u64) {
         let (now, log) = (self.driver.now(), self.driver.log());
         let mut state = self.state.lock();
@@ -373,7 +376,8 @@ impl Giving {
         };
         has(from.done);
         let wrote_at = Instant::now();
-        let mut out = GivenStream { stream, wrote_at, heard: Vec::new(), is_whole: false, has };
+        let (driver, heard) = (&*self.driver, Vec::new());
+        let mut out = GivenStream { driver, stream, wrote_at, heard, is_whole: false, has };
         let of_pages = self.host.source.pages();
         let mut progress = |_: Progress| {};
         match gift.give_behind(from, of_pages, hold, &mut out, &mut progress) {
@@ -410,6 +414,7 @@ pub(crate) fn tell(group: &str, view: &RebaseView) {
 
 /// A stream that a copy is written to, with rests, and on which the taker says how far it is.
 struct GivenStream<'a, F> {
+    driver: &'a Driver,
     stream: &'a mut Patient,
     wrote_at: Instant,
     /// Part of an answer.
@@ -461,7 +466,7 @@ impl<F: FnMut(u64)> GivenStream<'_, F> {
 impl<F: FnMut(u64)> Write for GivenStream<'_, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // What came between was reading: half of the disk's time is left to the log.
-        towline_os::thread::sleep(self.wrote_at.elapsed().min(REST_MAX));
+        self.driver.pause(self.wrote_at.elapsed().min(REST_MAX));
         self.hear(Duration::ZERO)?;
         let count = self.stream.write(bytes)?;
         self.wrote_at = Instant::now();

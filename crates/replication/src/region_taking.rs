@@ -1,14 +1,14 @@
-//! Recovery: a copy of the live group's log comes over a stream of the link between regions, beside
-//! the log that is there, on a thread of its own.
+//! Recovery: a copy of the live group's log comes over a stream of the link between regions,
+//! beside the log that is there, on a thread of its own.
 //!
 //! Meanwhile this instance is what it was: it can be promoted with what it has. When the copy is
 //! whole and checked, its log is replaced in the way in which one within a group is (`log_swap`),
 //! and the process re-executes itself; the other instances of its group get theirs from it.
 //!
-//! Not here: who gives it (`region_giving`), the folder in which it is made (`rebase_folder`).
-//! Invariants: nothing is written before there is room for all of it; the old log is untouched until
-//! the copy is whole, and what was promotable with it is on the disk before it goes; an instance
-//! that is promoted meanwhile takes no more.
+//! Not here: the giver (`region_giving`), the folder in which it is made (`rebase_folder`).
+//! Invariants: nothing is written before there is room for all of it; the old log is untouched
+//! until the copy is whole, and what was promotable with it is on the disk before it goes; an
+//! instance that is promoted meanwhile takes no more.
 
 use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
@@ -201,9 +201,7 @@ impl Taking {
             // The copy is good; the giver finds out by the next connection.
             tracing::warn!(%error, "the end of a copy could not be acknowledged");
         }
-        let BatchPlace { index, .. } = self.hand_in(&folder, &head, drawn).map_err(words)?;
-        say(&REBASE_TAKEN, &[&self.group, &promised.end.to_string(), &index.to_string()]);
-        Ok(())
+        self.hand_in(&folder, &head, drawn).map_err(words)
     }
 
     /// From where a copy goes on: the folder is ready for it.
@@ -280,12 +278,7 @@ impl Taking {
     }
 
     /// The copy becomes the log of the next start.
-    fn hand_in(
-        &self,
-        folder: &RebaseFolder,
-        head: &CopyHead,
-        drawn: u64,
-    ) -> io::Result<BatchPlace> {
+    fn hand_in(&self, folder: &RebaseFolder, head: &CopyHead, drawn: u64) -> io::Result<()> {
         let driver = &self.driver;
         let promised = head.promises();
         let (index, term) = (promised.index, promised.term);
@@ -294,10 +287,18 @@ impl Taking {
             self.state.replaces(PointBefore { until: index, point })?;
         }
         let last = BatchPlace { index, term, ..BatchPlace::default() };
-        driver.rebased_by(last, |hard_state| {
-            log_swap::hand_in(driver.folder(), folder.path(), hard_state, drawn)
-        })?;
-        Ok(last)
+        let handed_in = driver.rebased_by(last, |hard_state| {
+            log_swap::hand_in(driver.folder(), folder.path(), hard_state, drawn)?;
+            // Behind this the process may be another one at any moment.
+            let [end, index] = [promised.end.to_string(), index.to_string()];
+            say(&REBASE_TAKEN, &[&self.group, &end, &index]);
+            Ok(())
+        });
+        if handed_in.is_err() && !log_swap::has_copy(driver.folder()) {
+            // The log stays, and what is promotable is what it says.
+            self.state.is_shared()?;
+        }
+        handed_in
     }
 }
 

@@ -45,9 +45,7 @@ impl Driver {
             let why = "this instance gave up what it had promised while the copy came";
             return Err(std::io::Error::other(why));
         }
-        let hard_state = core.member.noted();
-        let votes = hard_state.is_borne_out_by(core.member.last(), last);
-        hand_in(&if votes { hard_state } else { hard_state.without_vote() }.with_copy(last))
+        hand_in(&beside_copy(&core, last))
     }
 
     /// The same with a copy of the live group's log, which this instance followed until now: it was
@@ -66,11 +64,17 @@ impl Driver {
             let why = "this instance does not follow the other region any more, or has more";
             return Err(std::io::Error::other(why));
         }
-        let hard_state = core.member.noted();
-        let votes = hard_state.is_borne_out_by(core.member.last(), last);
-        let hard_state = if votes { hard_state } else { hard_state.without_vote() };
-        hand_in(&hard_state.with_copy(last))?;
+        hand_in(&beside_copy(&core, last))?;
         self.ends(&mut core, EndReason::Rebased);
         Ok(())
     }
+}
+
+/// What is kept beside a copy that ends with `last`: with the vote, if the copy bears out what was
+/// promised.
+fn beside_copy(core: &Core, last: BatchPlace) -> HardState {
+    let hard_state = core.member.noted();
+    let votes = hard_state.is_borne_out_by(core.member.last(), last);
+    let hard_state = if votes { hard_state } else { hard_state.without_vote() };
+    hard_state.with_copy(last)
 }

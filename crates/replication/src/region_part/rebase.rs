@@ -1,5 +1,5 @@
-//! Copies between two regions, as this instance's part knows them: which instance of the other group
-//! needs one, and whether this one takes one.
+//! Copies between two regions, as this instance's part knows them: which instance of the other
+//! group needs one, and whether this one takes one.
 //!
 //! Not here: giving and taking (`region_giving`, `region_taking`). Invariants: as of the part: no
 //! copy goes where the log of this instance is not the one to follow, and none before that log has
