@@ -1,5 +1,7 @@
 //! `towline region check`: from any instance of either region, what stands in the way of a switch.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use towline_e2e::regions::{EAST, LONG, Regions, RegionsDesign, WEST};
 use towline_e2e::slow_net::command::{Command as Order, Ways};
@@ -36,6 +38,15 @@ fn finding<'a>(told: &'a Value, what: &str) -> Try<&'a Value> {
     }
 }
 
+/// Waits until it finds that there is no link. That nothing is heard over it is found before.
+fn until_without_link(regions: &Regions, (group, at): (usize, usize)) -> Try<Value> {
+    wait::until("the end of the link", LONG, || {
+        let told = check(regions, group, at, 3).ok()?;
+        let link = finding(&told, "link").ok()?;
+        (link["weight"] == "stands").then(|| told.clone())
+    })
+}
+
 #[test]
 fn both_regions_say_that_nothing_stands_in_the_way_and_then_that_the_link_does() -> Try {
     let mut regions = Regions::towed(&of(1))?;
@@ -49,11 +60,18 @@ fn both_regions_say_that_nothing_stands_in_the_way_and_then_that_the_link_does()
         let text = regions.site(group, 0).runs(&["region", "check"], 0)?;
         require!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         require!(text.contains("Nothing stands in the way"), "{text}");
+        // The fastest of some: what the machine does beside it is not meant.
+        let times = (0..5).map(|_| {
+            let begun = Instant::now();
+            check(&regions, group, 0, 0).map(|_| begun.elapsed())
+        });
+        let fastest = times.collect::<Try<Vec<_>>>()?.into_iter().min().unwrap_or_default();
+        println!("the fastest answer took {fastest:?}");
+        require!(fastest < Duration::from_secs(1), "{fastest:?}");
     }
     regions.order(EAST, Order::Cut(Ways::Both));
     for group in [WEST, EAST] {
-        let told = until(&regions, (group, 0), 3)?;
-        require!(finding(&told, "link")?["weight"] == "stands", "{told}");
+        until_without_link(&regions, (group, 0))?;
     }
     regions.order(EAST, Order::Heal(Ways::Both));
     for group in [WEST, EAST] {
@@ -61,8 +79,7 @@ fn both_regions_say_that_nothing_stands_in_the_way_and_then_that_the_link_does()
     }
     // What one of them said is no answer any more once it is gone.
     regions.kill(EAST, 0)?;
-    let told = until(&regions, (WEST, 0), 3)?;
-    require!(finding(&told, "link")?["weight"] == "stands", "{told}");
+    until_without_link(&regions, (WEST, 0))?;
     let alone = regions.site(EAST, 0).runs(&["region", "check", "--json"], 4)?;
     require!(alone.contains("exit_code"), "{alone}");
     regions.stop_all()
