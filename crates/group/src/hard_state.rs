@@ -14,7 +14,7 @@
 //!   40  8  position of that batch's end
 //!   48 12  zero; promoting: the other bytes of that history
 //!   48  8  recovery: the term in which it voted last, or could have
-//!   56  4  recovery: the newest term of a leader of its own group whose batches it took
+//!   56  4  recovery: the newest term of a leader of its own group that sent it batches
 //!   60  4  CRC-32C of bytes 0..60
 //! ```
 //!

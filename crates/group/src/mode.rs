@@ -48,7 +48,7 @@ impl Mode {
     ///
     /// # Errors
     /// The log has batches and does not say which group is live, and the group is to begin as a
-    /// recovery group: nothing would say whose these are.
+    /// recovery group: nothing would say which group's these are.
     pub fn at_start(kept: Mode, log: LogSays, begins_as: Mode) -> Result<Mode, UnknownMode> {
         match (kept, log) {
             (Mode::Recovery | Mode::Promoting, _) => Ok(kept),

@@ -26,7 +26,7 @@
 //! promoted to different histories behind one term are kept apart before that, by the comparison of
 //! histories in the hello between regions; the mark is for what passes that by mistake.
 //!
-//! Nine bits do not tell all histories apart: whoever draws the name of one draws again if its mark
+//! Nine bits do not separate all histories: the name of one is drawn again if its mark
 //! is that of the newest term ([`may_begin_behind`]).
 //!
 //! Not here: when a timeline begins (`member::promotion`).

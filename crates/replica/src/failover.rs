@@ -7,7 +7,7 @@
 //!
 //! Not here: marks and elections (`towline_replication`, `towline_group`), the record of the
 //! history (`promotion`). Invariants: before the first mark nothing is changed, and a refusal has a
-//! reason; after it there is no way back: a promotion whose members are marked goes on by itself,
+//! reason; after it there is no way back: a promotion of marked members goes on by itself,
 //! and is gone on with under the same name when it is ordered again.
 
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn of_stands(
     found
 }
 
-/// Promotes this group. `by`: who ordered that. Yields when an instance serves.
+/// Promotes this group. `by`: the operator. Yields when an instance serves.
 ///
 /// # Errors
 /// Why not. After `most` without an active instance: which members are marked.

@@ -59,8 +59,8 @@ pub fn owner(data: &Path) -> Result<Option<LogOwner>> {
     }
 }
 
-/// Notes whose log it is. The number of members becomes smaller only with a vote: until then it
-/// says that others may have gone on without this instance.
+/// Notes to which group the log belongs. The number of members becomes smaller only with a vote:
+/// until then it says that others may have gone on without this instance.
 ///
 /// # Errors
 /// What the disk said; not that it is full: gets free space, and the next start tries again.

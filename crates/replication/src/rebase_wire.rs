@@ -9,13 +9,13 @@
 //! taker   meanwhile, an answer for each file that is on its disk; at last that all of it is whole
 //!
 //! an answer
-//!   0  1  1 it has so much  2 no room  3 that is on its disk  4 whole  5 it has more than the copy
+//!   0  1  1 it has so much  2 no space  3 that is on its disk  4 whole  5 it has more than the copy
 //!   1  8  bytes behind the head (1, 3); bytes that are needed (2)
 //!   9  8  CRC-32C of those bytes (1); bytes that are free (2)
 //! ```
 //!
-//! Not here: which side opens the stream (`towline_link`). Invariant: an answer that is not known here is
-//! an error.
+//! Not here: which side opens the stream (`towline_link`). Invariant: an answer that is not known
+//! here is an error.
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -1,6 +1,6 @@
 //! An instance of a group that was live until its log said that the other group is. While that one
 //! may lack the last batch, this instance ships to it, as a live one does: what it lacks is the
-//! beginning of this log. So a switch whose link broke, or whose processes ended, just after its
+//! beginning of this log. So a switch that lost its link, or its processes, just after its
 //! last batch was decided comes to its end by itself.
 //!
 //! The instance that was active ships that batch itself, and then the other group connects to this

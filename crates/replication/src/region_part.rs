@@ -251,7 +251,7 @@ impl RegionPart {
         Builder::new().name("region-rebase".into()).spawn(move || giving.run()).map(drop)
     }
 
-    /// Starts the thread that ships. Not under the lock of the seat, which those take who hold that
+    /// Starts the thread that ships. Not under the lock of the seat, which is taken under that
     /// of the driver.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ pub trait ShippedLog: Send + Sync {
     /// The position of a batch; `None`: it is not known any more, or not there yet.
     fn place(&self, index: u64) -> Option<BatchPlace>;
 
-    /// The oldest batch whose content can be read is the one behind this index.
+    /// The oldest batch with content that can be read is the one behind this index.
     fn known_behind(&self) -> u64;
 
     /// Committed batches behind `index`, in order, of about `bytes_max` bytes with headers; one at

@@ -6,7 +6,7 @@
 //! and the process re-executes itself; the other instances of its group get theirs from it.
 //!
 //! Not here: the giver (`region_giving`), the folder in which it is made (`rebase_folder`).
-//! Invariants: nothing is written before there is room for all of it; the old log is untouched
+//! Invariants: nothing is written before there is space for all of it; the old log is untouched
 //! until the copy is whole, and what was promotable with it is on the disk before it goes; an
 //! instance that is promoted meanwhile takes no more.
 
@@ -47,7 +47,7 @@ pub(crate) struct Taking {
 }
 
 impl Taking {
-    /// Of an instance whose copies `group` gives; `point`: what is promotable at the moment.
+    /// Of an instance that gets copies of `group`; `point`: what is promotable at the moment.
     ///
     /// # Errors
     /// What is remembered cannot be read.

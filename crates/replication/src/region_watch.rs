@@ -72,7 +72,7 @@ impl RegionWatch {
     fn keep_log(&mut self, region: &WatchedRegion<'_>, view: &ShippingView) {
         let log = region.driver.log();
         let needed = if view.is_known { view.point.place.end } else { Lsn::ZERO };
-        // What a copy brings it does not lack.
+        // What is in a copy it does not lack.
         let needed = region.copied.map_or(needed, |copied| copied.max(needed));
         self.has_let_go &= !view.connected;
         if self.hold.is_none() && !self.has_let_go {

@@ -73,7 +73,7 @@ entries! {
                                   {reason}.",
         "The next copy begins anew, with a newer image. If the log is too full to keep what a copy \
          needs, give it more space (log_bytes_max), or the link more speed.";
-    REBASE_NO_ROOM = "TWL4448E" "There is no room for a copy of the log of group '{group}' beside \
+    REBASE_NO_ROOM = "TWL4448E" "There is no space for a copy of the log of group '{group}' beside \
                                  the log that is here: {needed} bytes are needed, {free} are free.",
         "Nothing was written; the log that is here stays, and can be promoted, but it does not get \
          newer. Free that much on the disk of the data folder: the live group tries again.";
@@ -98,7 +98,7 @@ entries! {
         "From here on nothing is decided by this group. TWL4435I or TWL4436W follows.";
     REGION_SWITCHED = "TWL4435I" "Group '{group}' has all of the log, and is live in history \
                                  {history}. Clients waited {ms} ms.",
-        "This instance begins again as one of a recovery group.";
+        "This instance restarts as one of a recovery group.";
     REGION_SWITCH_BACK = "TWL4436W" "The switch to group '{group}' was taken back: {reason}. This \
                                     group serves clients as before.",
         "Nothing was changed. 'towline region switch --dry-run' lists what stands in the way.";

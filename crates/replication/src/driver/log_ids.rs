@@ -4,7 +4,7 @@
 //! An earlier version made the id of the names of queue manager and group, and says none.
 //!
 //! Not here: how a log is replaced (`log_identity`). Invariant: nothing is appended to a log, and
-//! no vote counts, between instances whose logs have different ids.
+//! no vote counts, between instances with logs of different ids.
 
 use towline_admin::catalogue::GROUP_LOG_ID_TAKEN;
 use towline_log::{Listener, LogError, LogId};

@@ -4,8 +4,8 @@
 //! A promotion is said to each of the other members until it has answered, by every instance that
 //! was marked itself: also one that did not run takes nothing of the old live group then.
 //!
-//! Not here: who orders a promotion, and what he waits for (`role_change`); what a member does in
-//! each part (`towline_group`). Invariants: the member hears of a history before a later batch is
+//! Not here: the order of an operator, and what it waits for (`towline_replica`); what a member
+//! does in each part (`towline_group`). Invariants: the member hears of a history before a later batch is
 //! applied; what was marked is durable before it is answered; no member is marked for a history
 //! that is known here to be over.
 
@@ -26,7 +26,7 @@ use super::{Core, Driver};
 use crate::frames::KIND_ROLE;
 use crate::lifecycle::{EndReason, Lifecycle};
 
-/// A peer that has not answered is told again after this.
+/// A peer that has not answered gets it again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Histories that are known to have begun, the newest.
 const BEGUN_MAX: usize = 1_024;
@@ -36,7 +36,7 @@ const BEGUN_MAX: usize = 1_024;
 pub struct PromotionOrder {
     /// The history that begins.
     pub history: HistoryId,
-    /// Why, and who asked: it is in the history then.
+    /// Why, and by which operator: it is in the history then.
     pub cause: String,
 }
 

@@ -62,7 +62,7 @@ pub(crate) type Afterwards = Box<dyn FnOnce() + Send>;
 pub(super) enum AfterAnswer {
     /// The process ends, or executes its program again.
     Promise(Promise),
-    /// Also when nobody reads it.
+    /// Also when it is not read.
     Afterwards(Afterwards),
 }
 

@@ -16,7 +16,7 @@ use towline_replication::region_part::RegionPart;
 
 use crate::control::{Afterwards, RegionOrder};
 
-/// Characters of the name of who ordered it.
+/// Characters of the operator's name.
 const BY_CHARS_MAX: usize = 64;
 /// The longest time that an order may take.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
