@@ -38,7 +38,8 @@ impl Instance {
     /// # Errors
     /// As there; and while runs wait for the log.
     pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
-        if self.is_stalled() {
+        let waits = self.is_stalled();
+        if waits {
             return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
         }
         self.rules.close_for_switch(to)

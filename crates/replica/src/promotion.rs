@@ -1,7 +1,7 @@
 //! This instance leads, and is marked for a promotion: it begins the history as the first records
 //! of its term, before its door opens.
 //!
-//! Not here: who ordered that, and the election (`towline_replication`). Invariant: no client is
+//! Not here: the order, and the election (`towline_replication`). Invariant: no client is
 //! let in before the record of the history is committed, unless this process leads no more.
 
 use std::time::Duration;

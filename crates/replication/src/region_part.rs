@@ -204,7 +204,7 @@ impl RegionPart {
         Ok(())
     }
 
-    /// Starts the thread that ships. Not under the lock of the seat, which those take who hold that
+    /// Starts the thread that ships. Not under the lock of the seat, which is taken under that
     /// of the driver.
     ///
     /// # Errors

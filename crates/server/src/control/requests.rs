@@ -47,7 +47,7 @@ pub(crate) struct RegionOrder {
     /// Nothing is changed: what is to be expected is answered.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Who orders it, for people.
+    /// The user that orders it.
     #[serde(default)]
     pub(crate) by: String,
     /// How long it may take.
@@ -62,7 +62,7 @@ pub(crate) type Afterwards = Box<dyn FnOnce() + Send>;
 pub(super) enum AfterAnswer {
     /// The process ends, or executes its program again.
     Promise(Promise),
-    /// Also when nobody reads it.
+    /// Also when it is not read.
     Afterwards(Afterwards),
 }
 
