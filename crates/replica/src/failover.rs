@@ -139,7 +139,7 @@ fn of_stands(
     found
 }
 
-/// Promotes this group. `by`: the operator. Yields when an instance serves.
+/// Promotes this group. `by`: the user that ordered it. Yields when an instance serves.
 ///
 /// # Errors
 /// Why not. After `most` without an active instance: which members are marked.

@@ -134,7 +134,7 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
     found
 }
 
-/// Switches to the other group. `by`: the operator. Behind [`SwitchEnd::Done`] and
+/// Switches to the other group. `by`: the user that ordered it. Behind [`SwitchEnd::Done`] and
 /// [`SwitchEnd::InDoubt`] the caller calls [`step_down`], once its answer is on its way.
 pub fn switch(
     opened: &OpenReplica,
@@ -157,7 +157,7 @@ pub fn switch(
 }
 
 /// This instance led the group that was live: as soon as the last batch is committed, it is one of
-/// a recovery group, and restarts. Waits for that, unless it leads no more.
+/// a recovery group, and re-executes itself. Waits for that, unless it leads no more.
 pub fn step_down(opened: &OpenReplica, history: HistoryId) {
     let driver = &opened.driver;
     let is_applied = || {

@@ -65,7 +65,7 @@ pub fn start(
 
 /// Starts the tasks of an active instance that its part in the group needs.
 pub fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
-    if !config.group.as_ref().is_some_and(|group| group.recovery.is_some()) {
+    if config.group.as_ref().is_none_or(|group| group.recovery.is_none()) {
         watch_retention(tasks, config, opened);
     }
     tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));

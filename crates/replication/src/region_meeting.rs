@@ -132,10 +132,24 @@ pub fn meet(
         );
         return Err(MeetingRefusal { why, is_partition: true });
     }
+    let is_handed_over = shipping.agreement.is_live != Some(true);
+    if is_handed_over && has_last_words(standing, &shipping.histories) {
+        return Ok(differences);
+    }
+    // One that hands over may have been overtaken, and does not know it yet.
+    let is_late = is_handed_over && matches!(standing, Standing::ShippingIsOld { .. });
     match partition(standing, &shipping.agreement.group, &receiving.agreement.group) {
         None => Ok(differences),
-        Some(why) => Err(MeetingRefusal { why, is_partition: true }),
+        Some(why) => Err(MeetingRefusal { why, is_partition: !is_late }),
     }
+}
+
+/// Whether what the receiving log has behind the newest fork may be the batch with which that
+/// history begins: it came over a link whose hello did not know of it, and is not applied. The
+/// batches are compared before anything is taken, as on any link.
+fn has_last_words(standing: Standing, shipping: &Histories) -> bool {
+    let newest = shipping.newest().map(|newest| newest.fork);
+    matches!(standing, Standing::ReceivingHasTail { fork } if newest == Some(fork))
 }
 
 fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRefusal> {
@@ -338,6 +352,12 @@ mod tests {
         other.position.last.end = Lsn(5_000);
         assert!(meet(&live, &other).is_ok(), "it lacks the last batch");
         assert!(meet(&other, &live).is_err(), "not the other way round");
+        other.position.last.end = Lsn(5_100);
+        assert!(meet(&live, &other).is_ok(), "it has that batch, and has not applied it");
+        other.histories = chain_of(&[(1, &west), (2, &east), (3, &west)]);
+        let (why, is_partition) = refused(&[live.clone(), other.clone()]);
+        assert!(why.contains("an old live group") && !is_partition, "{why}");
+        other.histories = chain_of(&[(1, &west)]);
         other.agreement.is_live = Some(true);
         let (why, is_partition) = refused(&[live, other]);
         assert!(why.contains("has taken over") && !is_partition, "{why}");

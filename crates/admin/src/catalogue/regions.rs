@@ -98,7 +98,7 @@ entries! {
         "From here on nothing is decided by this group. TWL4435I or TWL4436W follows.";
     REGION_SWITCHED = "TWL4435I" "Group '{group}' has all of the log, and is live in history \
                                  {history}. Clients waited {ms} ms.",
-        "This instance restarts as one of a recovery group.";
+        "This instance re-executes itself as one of a recovery group.";
     REGION_SWITCH_BACK = "TWL4436W" "The switch to group '{group}' was taken back: {reason}. This \
                                     group serves clients as before.",
         "Nothing was changed. 'towline region switch --dry-run' lists what stands in the way.";

@@ -101,7 +101,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     let question = format!("Switch from group {group} to group {other}?{dropped}");
     confirm(arguments.yes, &question)?;
     let (patience, result) = carried_out(arguments, "region_switch", "switching")?;
-    // One that steps down executes its program again, maybe before its answer is out.
+    // One that steps down re-executes itself, maybe before its answer is out.
     let mut result = match result {
         Err(AskError::Lost { .. }) => {
             ChangeResult { group: group.clone(), other: other.clone(), ..ChangeResult::default() }
@@ -265,7 +265,7 @@ fn shown(
     show::line(&line())
 }
 
-/// Who runs the command, for people.
+/// The user that runs the command.
 fn user() -> String {
     let named = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))

@@ -4,10 +4,10 @@
 //! A promotion is said to each of the other members until it has answered, by every instance that
 //! was marked itself: also one that did not run takes nothing of the old live group then.
 //!
-//! Not here: the order of an operator, and what it waits for (`towline_replica`); what a member
-//! does in each part (`towline_group`). Invariants: the member hears of a history before a later
-//! batch is applied; what was marked is durable before it is answered; no member is marked for a
-//! history that is known here to be over.
+//! Not here: the order of a promotion, and the wait for its end (`towline_replica`); what a member
+//! does in each part (`towline_group`). Invariants: the member hears of a history before a later batch is
+//! applied; what was marked is durable before it is answered; no member is marked for a history
+//! that is known here to be over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use super::{Core, Driver};
 use crate::frames::KIND_ROLE;
 use crate::lifecycle::{EndReason, Lifecycle};
 
-/// A peer that has not answered gets it again after this.
+/// What a peer has not answered is said again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Histories that are known to have begun, the newest.
 const BEGUN_MAX: usize = 1_024;
@@ -36,7 +36,7 @@ const BEGUN_MAX: usize = 1_024;
 pub struct PromotionOrder {
     /// The history that begins.
     pub history: HistoryId,
-    /// Why, and by which operator: it is in the history then.
+    /// Why, and the user that ordered it: it is in the history then.
     pub cause: String,
 }
 
@@ -51,6 +51,7 @@ pub struct HeardLive {
 
 /// Where a member stands, as it answers another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct MemberStand {
     /// `voting`, `recovery` or `promoting`.
     pub mode: String,
@@ -241,7 +242,7 @@ impl Driver {
         owed.into_iter().for_each(|peer| self.say_promotion(peer, &order, false));
     }
 
-    /// Tells a peer to mark itself. What is lost is said again.
+    /// Asks a peer to mark itself. What is lost is said again.
     pub fn say_promotion(&self, peer: Peer, order: &PromotionOrder, stands: bool) {
         let question = self.role.state.lock().question;
         let (history, cause) = (order.history.0, order.cause.clone());

@@ -47,7 +47,7 @@ pub(crate) struct RegionOrder {
     /// Nothing is changed: what is to be expected is answered.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Who orders it, for people.
+    /// The user that orders it.
     #[serde(default)]
     pub(crate) by: String,
     /// How long it may take.

@@ -16,7 +16,7 @@ use towline_replication::region_part::RegionPart;
 
 use crate::control::{Afterwards, RegionOrder};
 
-/// Characters of the operator's name.
+/// Characters of the name of the user that ordered it.
 const BY_CHARS_MAX: usize = 64;
 /// The longest time that an order may take.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -145,7 +145,7 @@ fn longest(order: &RegionOrder) -> Duration {
     Duration::from_millis(order.timeout_ms).min(TIMEOUT_MAX)
 }
 
-/// Who ordered it, as it is in the history: a name that people read.
+/// The user that ordered it, as it is in the history.
 fn by(order: &RegionOrder) -> String {
     let name = order.by.chars().filter(|letter| !letter.is_control());
     match name.take(BY_CHARS_MAX).collect::<String>() {
