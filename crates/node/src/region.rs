@@ -38,8 +38,12 @@ impl Instance {
     /// # Errors
     /// As there; and while runs wait for the log.
     pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
-        let waits = self.is_stalled();
-        if waits {
+        self.check_not_stalled()?;
+        self.rules.close_for_switch(to)
+    }
+
+    fn check_not_stalled(&self) -> Result<(), Refusal> {
+        if self.is_stalled() {
             return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
         }
         Ok(())
