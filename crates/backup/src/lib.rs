@@ -63,5 +63,6 @@ pub use packs::SourcePages;
 pub use progress::Progress;
 pub use restore::{RestoreReport, Upto, restore, restore_folder};
 pub use source::Source;
-pub use stream::give::give;
-pub use stream::take::{ReceivedCopy, take};
+pub use stream::give::{Gift, give};
+pub use stream::take::{ReceivedCopy, prepare, take, take_behind};
+pub use stream::{CopyHead, CopyPoint};

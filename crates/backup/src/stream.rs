@@ -25,7 +25,11 @@
 //! ```
 //! Reading order: [`give`], [`take`].
 //!
-//! Not here: what carries the stream; when a copy is made; which pages an image refers to.
+//! A copy that was cut goes on between two of its files ([`CopyPoint`]): the taker says how far it
+//! has them on its disk, and with which checksum, and the giver goes on there if it sent the same.
+//!
+//! Not here: what carries the stream; when a copy is made; which pages an image refers to; where a
+//! taker keeps how far it is.
 //!
 //! Invariants: the giver writes no file; what it read counts only when its hold still held
 //! afterwards; the taker's folder is one that no queue manager starts with until all of it is
@@ -45,6 +49,26 @@ pub(super) const HEAD_BYTES: usize = 112;
 const MAGIC: [u8; 8] = *b"TWLCOPY1";
 /// In front of the content of a page.
 const PAGE_HEAD_BYTES: usize = 12;
+
+/// How far a copy is, at the end of one of its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyPoint {
+    /// Bytes behind the head.
+    pub done: u64,
+    /// CRC-32C of them.
+    pub sum: u32,
+}
+
+/// A file of a copy, in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopiedFile {
+    Image,
+    Times,
+    /// All pages, each with its row.
+    Pages,
+    /// The extent with this number.
+    Extent(u64),
+}
 
 /// What a copy consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +143,28 @@ impl Head {
             && self.end.lsn > 0
             && self.image_at.0 <= self.end.lsn
             && self.first <= self.end.place(self.extent_bytes).sequence
-            && [self.image_bytes, self.times_bytes].into_iter().all(|bytes| bytes <= self.bytes)
+            && self.pages_bytes().is_some_and(|bytes| (bytes > 0) == (self.pages > 0))
+    }
+
+    /// Bytes of all pages with their rows; `None`: the head contradicts itself.
+    fn pages_bytes(&self) -> Option<u64> {
+        let ExtentOffset { sequence: last, offset } = self.end.place(self.extent_bytes);
+        let whole = last.checked_sub(self.first)?.checked_mul(self.extent_bytes)?;
+        let extents = whole.checked_add(offset)?;
+        let rest = self.bytes.checked_sub(self.image_bytes)?.checked_sub(self.times_bytes)?;
+        rest.checked_sub(extents)
+    }
+
+    /// Its files with their bytes in the stream, in order; those that are empty are left out.
+    fn files(&self) -> impl Iterator<Item = (CopiedFile, u64)> + use<> {
+        let before = [
+            (CopiedFile::Image, self.image_bytes),
+            (CopiedFile::Times, self.times_bytes),
+            (CopiedFile::Pages, self.pages_bytes().unwrap_or(0)),
+        ];
+        let extents = self.extents();
+        let extents = extents.map(|extent| (CopiedFile::Extent(extent.sequence), extent.bytes));
+        before.into_iter().chain(extents).filter(|(_, bytes)| *bytes > 0)
     }
 
     /// The extents, and how much of each.
@@ -133,9 +178,100 @@ impl Head {
     }
 }
 
+/// The head of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyHead(Head);
+
+impl CopyHead {
+    /// Bytes of it.
+    pub const BYTES: usize = HEAD_BYTES;
+
+    /// Reads one; `None`: it is none, or cannot be true.
+    #[must_use]
+    pub fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<CopyHead> {
+        Head::decode(bytes).map(CopyHead)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEAD_BYTES] {
+        self.0.encode()
+    }
+
+    /// Bytes that follow it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// Which log it is of.
+    #[must_use]
+    pub fn log_id(&self) -> LogId {
+        self.0.log_id
+    }
+
+    /// The end of its pages: a taker that has more needs none.
+    #[must_use]
+    pub fn pages_end(&self) -> u64 {
+        let Head { image_bytes, times_bytes, .. } = self.0;
+        image_bytes + times_bytes + self.0.pages_bytes().unwrap_or(0)
+    }
+
+    /// The log before this is not needed by a taker that has `done` bytes behind the head.
+    #[must_use]
+    pub fn needs_from(&self, done: u64) -> Lsn {
+        let mut end = 0;
+        for (file, bytes) in self.0.files() {
+            end += bytes;
+            if let CopiedFile::Extent(sequence) = file
+                && end > done
+            {
+                return Lsn(sequence * self.0.extent_bytes);
+            }
+        }
+        Lsn(self.0.end.lsn)
+    }
+
+    /// Whether a file of it ends there.
+    #[must_use]
+    pub fn has_end(&self, done: u64) -> bool {
+        let mut end = 0;
+        let mut ends = self.0.files().map(|(_, bytes)| {
+            end += bytes;
+            end
+        });
+        done == 0 || ends.any(|end| end == done)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_of_less_than_its_extents_is_none() {
+        let end = End { lsn: (5 << 20) + 100, index: 9, checksum: 1, term: 2, bytes: 90 };
+        let head = Head {
+            log_id: LogId(7),
+            extent_bytes: 1 << 20,
+            first: 3,
+            end,
+            pages: 0,
+            image_at: Lsn(5 << 20),
+            image_bytes: 600,
+            times_bytes: 0,
+            bytes: (2 << 20) + 4096 + 600,
+        };
+        assert_eq!(Head::decode(&head.encode()), Some(head));
+        let files: Vec<_> = head.files().collect();
+        let extents = [(3, 1 << 20), (4, 1 << 20), (5, 4096)];
+        let extents = extents.map(|(number, bytes)| (CopiedFile::Extent(number), bytes));
+        assert_eq!(files, [&[(CopiedFile::Image, 600)][..], &extents].concat());
+        let short = Head { bytes: head.bytes - 1, ..head };
+        assert_eq!(Head::decode(&short.encode()), None);
+        let endless = Head { extent_bytes: 1, first: 0, end: End { lsn: u64::MAX, ..end }, ..head };
+        assert_eq!(Head::decode(&endless.encode()), None);
+    }
 
     #[test]
     fn a_head_comes_back_and_one_with_any_bit_flipped_is_refused() {

@@ -36,13 +36,13 @@ use towline_logging::log as say;
 
 /// A stream that stands still for so long is given up. An image is taken before the first byte
 /// comes.
-const STILL_MAX: Duration = Duration::from_secs(20);
+pub(crate) const STILL_MAX: Duration = Duration::from_secs(20);
 /// How long the taker may check what came.
-const CHECK_MAX: Duration = Duration::from_secs(300);
+pub(crate) const CHECK_MAX: Duration = Duration::from_secs(300);
 /// How often the taker says how far it is.
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// Read from the stream at once.
-const READ_BYTES: usize = 256 * 1024;
+pub(crate) const READ_BYTES: usize = 256 * 1024;
 /// What the taker answers.
 const WHOLE: u8 = b'+';
 
@@ -111,7 +111,8 @@ fn give_all(
         }
     };
     let pages = from.pages();
-    let given = give_log(&source, pages, &used, &rows, giving.hold(), &mut stream, &mut progress);
+    let (pages, hold) = ((pages, used), giving.hold());
+    let given = give_log(source, pages, &rows, hold, &mut stream, &mut progress);
     let bytes = match given {
         Ok(bytes) => bytes,
         Err(BackupError::Page(error)) => from.page_damaged(&error.to_string()),
@@ -133,13 +134,13 @@ fn give_all(
 }
 
 /// A stream as blocking reads and writes, none of which waits longer than [`STILL_MAX`].
-struct Patient {
-    stream: LinkStream,
-    handle: Handle,
+pub(crate) struct Patient {
+    pub(crate) stream: LinkStream,
+    pub(crate) handle: Handle,
 }
 
 impl Patient {
-    fn wait<T>(
+    pub(crate) fn wait<T>(
         &mut self,
         most: Duration,
         act: impl AsyncFnOnce(&mut LinkStream) -> std::io::Result<T>,

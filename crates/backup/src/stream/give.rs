@@ -2,7 +2,8 @@
 //!
 //! Not here: the hold (the caller takes it, before the source is chosen).
 //!
-//! Invariant: no byte leaves that was read after the hold had been let go.
+//! Invariants: no byte leaves that was read after the hold had been let go; the pieces of a copy
+//! that is given in several are of one source.
 
 use std::io::Write;
 
@@ -15,15 +16,94 @@ use towline_log::format::{BLOCK_BYTES, size};
 use towline_log::time_index::{self, Row};
 use towline_types::{Lsn, PageRef};
 
-use super::{Head, PAGE_HEAD_BYTES};
+use super::{CopiedFile, CopyHead, CopyPoint, Head, PAGE_HEAD_BYTES};
 use crate::error::BackupError;
-use crate::extent_length::ExtentLength;
 use crate::folder::PIECE_BYTES;
 use crate::progress::Progress;
 use crate::source::Source;
 
 /// Pages read at a time: a page takes about 16 KiB.
 const PAGES_AT_ONCE: usize = 64;
+
+/// A copy as it is given: a source, and what belongs to it. It can be given in several pieces, as
+/// long as its hold holds.
+pub struct Gift {
+    source: Source,
+    /// In order.
+    used: Vec<PageRef>,
+    times: Vec<u8>,
+    head: Head,
+    /// Ends of files that were given: a taker can go on behind any of them.
+    given: Vec<CopyPoint>,
+}
+
+impl Gift {
+    /// A copy of `source`. `used`: the pages that its image refers to; `rows`: when the log was how
+    /// long.
+    ///
+    /// # Errors
+    /// There are more pages than a copy can have.
+    pub fn new(source: Source, mut used: Vec<PageRef>, rows: &[Row]) -> Result<Gift, BackupError> {
+        used.sort_unstable();
+        let times = time_index::encode(rows);
+        let head = head_of(&source, &used, source.image_file().len(), times.len())?;
+        Ok(Gift { source, used, times, head, given: Vec::new() })
+    }
+
+    /// Its head, which comes first.
+    #[must_use]
+    pub fn head(&self) -> CopyHead {
+        CopyHead(self.head)
+    }
+
+    /// Whether a taker that has so much has what this copy begins with.
+    #[must_use]
+    pub fn knows(&self, point: CopyPoint) -> bool {
+        point == CopyPoint::default() || self.given.contains(&point)
+    }
+
+    /// Writes what comes behind `from`, and the checksum of all. `pages`: the page file. The pages
+    /// must stay until [`CopyHead::pages_end`] has come. Blocks.
+    ///
+    /// # Errors
+    /// As of [`give`].
+    ///
+    /// # Panics
+    /// The copy does not know `from`.
+    pub fn give_behind(
+        &mut self,
+        from: CopyPoint,
+        pages: &Pages,
+        hold: &Hold,
+        to: &mut dyn Write,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), BackupError> {
+        assert!(self.knows(from), "a copy goes on behind what was given");
+        let now = Progress { done: from.done, all: self.head.bytes, extent: self.head.first };
+        let mut out = Out { to, hold, sum: from.sum, tell: progress, now };
+        let mut end = 0;
+        for (file, bytes) in self.head.files() {
+            end += bytes;
+            if end <= from.done {
+                continue;
+            }
+            match file {
+                CopiedFile::Image => out.put(&self.source.image_file())?,
+                CopiedFile::Times => out.put(&self.times)?,
+                CopiedFile::Pages => out.pages(pages, &self.used)?,
+                CopiedFile::Extent(sequence) => out.extent(&self.source, sequence, bytes)?,
+            }
+            assert_eq!(out.now.done, end, "what was announced is what was sent");
+            let point = CopyPoint { done: end, sum: out.sum };
+            if !self.given.contains(&point) {
+                self.given.push(point);
+            }
+        }
+        assert_eq!(end, self.head.bytes, "what was announced is what was sent");
+        let sum = out.sum.to_le_bytes();
+        out.to.write_all(&sum).and_then(|()| out.to.flush()).map_err(BackupError::Stream)
+    }
+}
 
 /// Writes a copy of `source`, and lets go under `hold` of what was written. `pages`: the page file;
 /// `used`: the pages that the image of the source refers to. They must stay until all pages are
@@ -35,42 +115,23 @@ const PAGES_AT_ONCE: usize = 64;
 /// stream said; [`BackupError::Page`] when a page cannot be read; [`BackupError::Log`] when
 /// something else cannot.
 pub fn give(
-    source: &Source,
-    pages: &Pages,
-    used: &[PageRef],
+    source: Source,
+    (pages, used): (&Pages, Vec<PageRef>),
     rows: &[Row],
     hold: &Hold,
     to: &mut dyn Write,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<u64, BackupError> {
-    let mut used = used.to_vec();
-    used.sort_unstable();
-    let (image, table) = (source.image_file(), time_index::encode(rows));
-    let head = head_of(source, &used, image.len(), table.len())?;
-    to.write_all(&head.encode()).map_err(BackupError::Stream)?;
-    let now = Progress { done: 0, all: head.bytes, extent: head.first };
-    let mut out = Out { to, hold, sum: 0, tell: progress, now };
-    out.put(&image)?;
-    out.put(&table)?;
-    for some in used.chunks(PAGES_AT_ONCE) {
-        for (page, content) in some.iter().zip(pages.read_all(some)) {
-            let content = content.map_err(BackupError::Page)?;
-            let mut row = Vec::with_capacity(PAGE_HEAD_BYTES + content.len());
-            for number in [page.unit, page.bytes, page.checksum] {
-                row.extend_from_slice(&number.to_le_bytes());
-            }
-            row.extend_from_slice(&content);
-            out.put(&row)?;
-        }
-    }
-    for ExtentLength { sequence, bytes } in head.extents() {
-        out.extent(source, sequence, bytes)?;
-    }
-    hold.only_from(source.end());
-    assert_eq!(out.now.done, head.bytes, "what was announced is what was sent");
-    let sum = out.sum.to_le_bytes();
-    out.to.write_all(&sum).and_then(|()| out.to.flush()).map_err(BackupError::Stream)?;
-    Ok(head.bytes)
+    let (extent_bytes, end) = (source.extent_bytes, source.end());
+    let mut gift = Gift::new(source, used, rows)?;
+    to.write_all(&gift.head.encode()).map_err(BackupError::Stream)?;
+    let mut tell = |now: Progress| {
+        hold.only_from(Lsn(now.extent * extent_bytes));
+        progress(now);
+    };
+    gift.give_behind(CopyPoint::default(), pages, hold, to, &mut tell)?;
+    hold.only_from(end);
+    Ok(gift.head.bytes)
 }
 
 fn head_of(
@@ -118,9 +179,23 @@ impl Out<'_> {
         Ok(())
     }
 
+    fn pages(&mut self, pages: &Pages, used: &[PageRef]) -> Result<(), BackupError> {
+        for some in used.chunks(PAGES_AT_ONCE) {
+            for (page, content) in some.iter().zip(pages.read_all(some)) {
+                let content = content.map_err(BackupError::Page)?;
+                let mut row = Vec::with_capacity(PAGE_HEAD_BYTES + content.len());
+                for number in [page.unit, page.bytes, page.checksum] {
+                    row.extend_from_slice(&number.to_le_bytes());
+                }
+                row.extend_from_slice(&content);
+                self.put(&row)?;
+            }
+        }
+        Ok(())
+    }
+
     fn extent(&mut self, source: &Source, extent: u64, bytes: u64) -> Result<(), BackupError> {
         self.now.extent = extent;
-        self.hold.only_from(Lsn(extent * source.extent_bytes));
         let name = extent_name(extent);
         let failed = |e| LogError::io("read an extent", &name, e);
         let opened = source.disk.open(&name);

@@ -23,9 +23,8 @@ use towline_log::folder::scan::Scan;
 use towline_log::format::{padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
-use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
+use super::{CopiedFile, CopyHead, CopyPoint, HEAD_BYTES, Head, PAGE_HEAD_BYTES};
 use crate::error::BackupError;
-use crate::extent_length::ExtentLength;
 use crate::folder::PIECE_BYTES;
 use crate::progress::Progress;
 use crate::restore;
@@ -49,6 +48,31 @@ pub struct ReceivedCopy {
 /// writing.
 const ROOM_BESIDE_EXTENTS: u64 = 2;
 
+impl CopyHead {
+    /// Reads one from a stream.
+    ///
+    /// # Errors
+    /// [`BackupError::Stream`].
+    pub fn read(from: &mut dyn Read) -> Result<CopyHead, BackupError> {
+        let mut bytes = [0; HEAD_BYTES];
+        from.read_exact(&mut bytes).map_err(BackupError::Stream)?;
+        CopyHead::decode(&bytes).ok_or_else(|| refused("it does not begin as a copy does"))
+    }
+
+    /// What comes of it when all of it has come.
+    #[must_use]
+    pub fn promises(&self) -> ReceivedCopy {
+        let head = &self.0;
+        ReceivedCopy {
+            end: Lsn(head.end.lsn),
+            index: head.end.index,
+            term: u64::from(head.end.term),
+            image: head.image_at,
+            bytes: head.bytes,
+        }
+    }
+}
+
 /// Takes a copy of a log into a folder, which must be empty or left by an interrupted one. The log
 /// that is made there has the id of that one. Blocks.
 ///
@@ -61,31 +85,57 @@ pub fn take(
     from: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<ReceivedCopy, BackupError> {
-    let mut bytes = [0; HEAD_BYTES];
-    from.read_exact(&mut bytes).map_err(BackupError::Stream)?;
-    let head = Head::decode(&bytes).ok_or_else(|| refused("it does not begin as a copy does"))?;
-    check_room(disk.as_ref(), &head)?;
-    let failed = |e| LogError::io("make the log folder", &disk.name(), e);
-    restore::check_empty(disk.as_ref())?;
-    restore::make_empty(disk.as_ref()).map_err(failed)?;
-    let now = Progress { done: 0, all: head.bytes, extent: head.first };
-    let mut coming = Coming { from, sum: 0, tell: progress, now };
-    write(disk, &head, &mut coming)?;
-    check(disk, &head)?;
-    let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
-    done.and_then(|()| disk.sync_names()).map_err(failed)?;
-    Ok(ReceivedCopy {
-        end: Lsn(head.end.lsn),
-        index: head.end.index,
-        term: u64::from(head.end.term),
-        image: head.image_at,
-        bytes: head.bytes,
-    })
+    let head = CopyHead::read(from)?;
+    prepare(disk.as_ref(), &head)?;
+    take_behind(disk, &head, CopyPoint::default(), from, &mut |_| Ok(()), progress)
 }
 
-fn check_room(disk: &dyn Disk, head: &Head) -> Result<(), BackupError> {
+/// Makes a folder ready for this copy, which must be empty or left by an interrupted one.
+///
+/// # Errors
+/// [`BackupError::NoRoom`] before anything is written; [`BackupError::Log`].
+pub fn prepare(disk: &dyn Disk, head: &CopyHead) -> Result<(), BackupError> {
+    check_room(disk, head, 0)?;
+    let failed = |e| LogError::io("make the log folder", &disk.name(), e);
+    restore::check_empty(disk)?;
+    Ok(restore::make_empty(disk).map_err(failed)?)
+}
+
+/// Takes what comes behind `point` of the copy with this head into its folder, which has all before
+/// it. `kept` is called after each file, with where it ends: it is on the disk then. Blocks.
+///
+/// # Errors
+/// As of [`take`]; what `kept` says is a [`BackupError::Log`]. What was kept before stays.
+pub fn take_behind(
+    disk: &Arc<dyn Disk>,
+    head: &CopyHead,
+    point: CopyPoint,
+    from: &mut dyn Read,
+    kept: &mut dyn FnMut(CopyPoint) -> std::io::Result<()>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<ReceivedCopy, BackupError> {
+    let failed = |e| LogError::io("make the log folder", &disk.name(), e);
+    if !head.has_end(point.done) {
+        return Err(refused("no file of it ends where it is to go on"));
+    }
+    check_room(disk.as_ref(), head, point.done)?;
+    // All of it may have come before, and been checked.
+    let marked = disk.create(RESTORING_NAME).and_then(|file| file.sync_data());
+    marked.and_then(|()| disk.sync_names()).map_err(failed)?;
+    let CopyHead(of) = head;
+    let now = Progress { done: point.done, all: of.bytes, extent: of.first };
+    let mut coming = Coming { from, sum: point.sum, tell: progress, now };
+    write(disk.as_ref(), of, &mut coming, kept)?;
+    check(disk, of)?;
+    let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
+    done.and_then(|()| disk.sync_names()).map_err(failed)?;
+    Ok(head.promises())
+}
+
+fn check_room(disk: &dyn Disk, CopyHead(head): &CopyHead, done: u64) -> Result<(), BackupError> {
     let beside = head.extent_bytes.saturating_mul(ROOM_BESIDE_EXTENTS);
-    let (needed, free) = (head.bytes.saturating_add(beside), disk.free_bytes());
+    let needed = head.bytes.saturating_sub(done).saturating_add(beside);
+    let free = disk.free_bytes();
     if free < needed { Err(BackupError::NoRoom { needed, free }) } else { Ok(()) }
 }
 
@@ -186,16 +236,34 @@ fn page_of(row: &[u8; PAGE_HEAD_BYTES]) -> Option<PageRef> {
     (page.bytes > 0).then_some(page)
 }
 
-fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(), BackupError> {
-    let disk = disk.as_ref();
-    coming.file(disk, &image_name(head.image_at), head.image_bytes)?;
-    if head.times_bytes > 0 {
-        coming.file(disk, TIME_INDEX_NAME, head.times_bytes)?;
-    }
-    coming.pages(disk, head.pages)?;
-    for ExtentLength { sequence, bytes } in head.extents() {
-        coming.now.extent = sequence;
-        coming.file(disk, &extent_name(sequence), bytes)?;
+fn write(
+    disk: &dyn Disk,
+    head: &Head,
+    coming: &mut Coming<'_>,
+    kept: &mut dyn FnMut(CopyPoint) -> std::io::Result<()>,
+) -> Result<(), BackupError> {
+    let (from, mut end) = (coming.now.done, 0);
+    for (file, bytes) in head.files() {
+        end += bytes;
+        if end <= from {
+            continue;
+        }
+        match file {
+            CopiedFile::Image => coming.file(disk, &image_name(head.image_at), bytes)?,
+            CopiedFile::Times => coming.file(disk, TIME_INDEX_NAME, bytes)?,
+            CopiedFile::Pages => coming.pages(disk, head.pages)?,
+            CopiedFile::Extent(sequence) => {
+                coming.now.extent = sequence;
+                coming.file(disk, &extent_name(sequence), bytes)?;
+            }
+        }
+        if coming.now.done != end {
+            return Err(refused("its pages are not as long as it said"));
+        }
+        let point = CopyPoint { done: end, sum: coming.sum };
+        let failed = |e| LogError::io("note how far a copy is", &disk.name(), e);
+        // What is noted must have a name after a power cut.
+        disk.sync_names().and_then(|()| kept(point)).map_err(failed)?;
     }
     let mut sum = [0; 4];
     coming.from.read_exact(&mut sum).map_err(BackupError::Stream)?;

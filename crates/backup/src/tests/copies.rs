@@ -20,7 +20,13 @@ impl Rig {
         let keep_from = self.log.first_held();
         let source = Source::running(&self.log, self.image_at, keep_from)?.unwrap();
         let rows = [Row { at: Time(5), upto: self.log.durable() }];
-        give(&source, &self.pages, &self.used, &rows, hold, to, progress)
+        give(source, (&self.pages, self.used.clone()), &rows, hold, to, progress)
+    }
+
+    fn gift(&self) -> Gift {
+        let source = Source::running(&self.log, self.image_at, self.log.first_held());
+        let rows = [Row { at: Time(5), upto: self.log.durable() }];
+        Gift::new(source.unwrap().unwrap(), self.used.clone(), &rows).unwrap()
     }
 }
 
@@ -174,4 +180,96 @@ fn a_hold_that_is_let_go_ends_the_copy() {
     });
     assert!(matches!(refused, Err(BackupError::LetGo)), "{refused:?}");
     assert_eq!(pieces, 4, "nothing that is read afterwards is sent");
+}
+
+/// What a giver writes from a point on, behind the head.
+fn given_behind(rig: &Rig, gift: &mut Gift, from: CopyPoint) -> Vec<u8> {
+    let (hold, mut stream) = (rig.log.hold(Lsn::ZERO), Vec::new());
+    gift.give_behind(from, &rig.pages, &hold, &mut stream, &mut |_| {}).unwrap();
+    stream
+}
+
+/// Takes what comes behind `point` until it ends; yields how far it was kept.
+fn taken_behind(
+    memory: &MemoryDisk,
+    head: &CopyHead,
+    point: CopyPoint,
+    mut stream: &[u8],
+) -> (CopyPoint, Result<ReceivedCopy, BackupError>) {
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let mut newest = point;
+    let mut keep = |point| {
+        newest = point;
+        Ok(())
+    };
+    let came = take_behind(&disk, head, point, &mut stream, &mut keep, &mut |_| {});
+    (newest, came)
+}
+
+#[test]
+fn a_copy_that_is_cut_again_and_again_goes_on_behind_the_last_file_that_was_kept() {
+    let rig = rig();
+    let whole = rig.given();
+    let mut gift = rig.gift();
+    let head = gift.head();
+    assert_eq!(CopyHead::decode(&head.encode()), Some(head));
+    assert_eq!(head.bytes() + CopyHead::BYTES as u64 + 4, whole.len() as u64);
+    let mut random = SeededRandom::new(9);
+    let memory = MemoryDisk::recording();
+    prepare(&memory, &head).unwrap();
+    let (mut point, mut came) = (CopyPoint::default(), 0);
+    let copy = loop {
+        assert!(gift.knows(point), "{point:?}");
+        let stream = given_behind(&rig, &mut gift, point);
+        assert_eq!(&whole[whole.len() - stream.len()..], stream, "from {point:?}");
+        let cut = usize::try_from(random.below(stream.len() as u64 * 4 / 3)).unwrap();
+        let cut = cut.min(stream.len());
+        let (kept, taken) = taken_behind(&memory, &head, point, &stream[..cut]);
+        came += cut;
+        assert!(kept.done >= point.done && head.has_end(kept.done));
+        point = kept;
+        if let Ok(copy) = taken {
+            break copy;
+        }
+        // What was not synced may be gone.
+        let journal = memory.journal();
+        let rule = CrashRule { keep_percent: 0, unit_bytes: 512, seed: 1 };
+        let left = journal.crash(CrashPoint(journal.len()), rule);
+        for (name, _) in left.files() {
+            assert!(memory.files().contains_key(&name), "{name}");
+        }
+    };
+    assert_eq!((copy.end, copy.image), (rig.end(), rig.image_at));
+    assert!(came < 3 * whole.len(), "{came} bytes came of {}", whole.len());
+    let disk: Arc<dyn Disk> = Arc::new(memory);
+    assert!(offline::verify_disk(&disk).unwrap().findings.is_empty());
+    let (_, _, records) = recover(&disk, Options::small()).unwrap();
+    assert_eq!(records, rig.records(rig.image_at, rig.end()));
+    // All of it had come: the checksum and the check alone are left.
+    let stream = given_behind(&rig, &mut gift, point);
+    assert_eq!(stream.len(), 4);
+}
+
+#[test]
+fn a_copy_goes_on_nowhere_else_and_not_with_what_was_not_given() {
+    let rig = rig();
+    let mut gift = rig.gift();
+    let head = gift.head();
+    let stream = given_behind(&rig, &mut gift, CopyPoint::default());
+    let memory = MemoryDisk::new();
+    prepare(&memory, &head).unwrap();
+    let (point, refused) =
+        taken_behind(&memory, &head, CopyPoint::default(), &stream[..stream.len() / 2]);
+    assert!(refused.is_err() && point.done > 0);
+    assert!(!gift.knows(CopyPoint { sum: point.sum ^ 1, ..point }));
+    assert!(!gift.knows(CopyPoint { done: point.done + 1, ..point }));
+    let rest = given_behind(&rig, &mut gift, point);
+    let odd = CopyPoint { done: point.done + 1, ..point };
+    assert!(taken_behind(&memory, &head, odd, &rest).1.is_err(), "no file ends there");
+    let other = CopyPoint { sum: point.sum ^ 1, ..point };
+    let (_, refused) = taken_behind(&memory, &head, other, &rest);
+    assert!(matches!(refused, Err(BackupError::Stream(_))), "{refused:?}");
+    taken_behind(&memory, &head, point, &rest).1.unwrap();
+    let (_, refused) = taken_behind(&memory, &head, CopyPoint::default(), &rest);
+    assert!(refused.is_err(), "what came before lacks");
 }
