@@ -29,6 +29,10 @@ pub struct ShippedAnswer {
     /// Up to here a majority of the recovery group has it durably: the recovery point. A promotion
     /// never loses any of this.
     pub recovery_point: BatchPlace,
+    /// The newest batch of it that a majority acknowledged to this member since it is shipped to.
+    /// Less than the recovery point while the others have not answered; a member whose log was
+    /// replaced by a copy knows nothing better.
+    pub majority: BatchPlace,
     /// Why the newest shipment was not taken; nothing of it was.
     pub refused: Option<ShipmentRefusal>,
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use towline_engine::housekeeping;
 use towline_os::sync::Mutex;
+use towline_replication::copy::CopySource;
 use towline_replication::region_part::{Counts, RegionHost};
-use towline_types::Histories;
+use towline_types::{Histories, Lsn, Time};
 
 use crate::open::OpenReplica;
 
@@ -50,6 +51,19 @@ impl RegionHost for ReplicaRegion {
     fn begin_first_history(&self, cause: &str) -> Result<(), String> {
         let door = self.opened.door().ok_or("this instance is not active")?;
         door.begin_first_history(&self.group, cause)
+    }
+
+    fn copy_source(&self) -> Arc<dyn CopySource> {
+        Arc::clone(&self.opened) as Arc<dyn CopySource>
+    }
+
+    fn time_at(&self, position: Lsn) -> Option<Time> {
+        let rows = self.opened.images.time_index()?.rows();
+        rows.iter().rev().find(|row| row.upto <= position).map(|row| row.at)
+    }
+
+    fn drawn(&self) -> u64 {
+        u64::from_le_bytes(towline_process::random::bytes())
     }
 
     fn percent_full(&self) -> u64 {

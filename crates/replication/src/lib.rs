@@ -13,7 +13,8 @@
 //! [`region_agreement`] and [`region_differences`] (the configuration of the other region),
 //! [`region_position`] and [`region_meeting`] (whether its log and this one are one),
 //! [`region_shipping`] and [`region_receiving`] (both ends of a link between regions),
-//! [`region_part`] (all of that on one instance).
+//! `region_giving` and `region_taking` (a copy of the log, where recovery lacks what live no
+//! longer has; `rebase_folder`, `rebase_state`), [`region_part`] (all of that on one instance).
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -45,15 +46,21 @@ pub mod log_swap;
 pub mod membership;
 pub mod no_active;
 pub mod preferred;
+mod rebase_folder;
+pub mod rebase_progress;
+mod rebase_state;
+mod rebase_wire;
 pub mod redirect;
 pub mod reexec;
 pub mod region_agreement;
 pub mod region_differences;
+mod region_giving;
 pub mod region_meeting;
 pub mod region_part;
 pub mod region_position;
 pub mod region_receiving;
 pub mod region_shipping;
+mod region_taking;
 mod region_watch;
 pub mod repair;
 pub mod repair_at_start;

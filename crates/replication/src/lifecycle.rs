@@ -22,6 +22,8 @@ pub enum EndReason {
     PutBack,
     /// Its log is empty, and is made anew with the id of the group's.
     TakesLogId,
+    /// A copy of the live group's log, which came from the other region, replaces its log.
+    Rebased,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
 }
@@ -122,7 +124,8 @@ impl Lifecycle {
             EndReason::LostLeadership
             | EndReason::LogFull
             | EndReason::PutBack
-            | EndReason::TakesLogId => Lifecycle::Ended,
+            | EndReason::TakesLogId
+            | EndReason::Rebased => Lifecycle::Ended,
         };
         match before {
             Lifecycle::Following | Lifecycle::Leading | Lifecycle::Stalled => true,
@@ -208,6 +211,7 @@ mod tests {
             EndReason::LogFull,
             EndReason::PutBack,
             EndReason::TakesLogId,
+            EndReason::Rebased,
         ] {
             let mut lifecycle = Lifecycle::Following;
             assert!(lifecycle.takes(&Input::Tick));

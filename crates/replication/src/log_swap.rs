@@ -58,6 +58,11 @@ pub fn hand_in(
     File::open(data)?.sync_all()
 }
 
+/// Whether a copy was handed in, which the next start takes. What cannot be looked at may be one.
+pub(crate) fn has_copy(data: &Path) -> bool {
+    fs::try_exists(data.join(NEW)).unwrap_or(true)
+}
+
 /// Takes the copy that was handed in, if there is one, and goes on with what an earlier start
 /// began. The file `of_old_log` goes with the old log.
 ///

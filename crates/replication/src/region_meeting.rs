@@ -6,6 +6,7 @@
 //!   1  configuration (`region_agreement`)          2, 4  position and checksums (`region_position`)
 //!   3  histories of the log (`towline_types::Histories::to_bytes`)
 //!   5  id of the log: 16
+//!   6  what the group can be promoted with (`towline_region::RecoveryPoint`); may be left out
 //! ```
 //!
 //! Sections with other tags are of a later version, and skipped.
@@ -16,6 +17,7 @@
 use bytes::Bytes;
 use towline_link::RegionSections;
 use towline_log::LogId;
+use towline_region::RecoveryPoint;
 use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, RegionLog, Standing};
 
 use crate::region_agreement::RegionAgreement;
@@ -25,6 +27,7 @@ use crate::region_position::{PositionSums, RegionPosition};
 const TAG_AGREEMENT: u8 = 1;
 const TAG_HISTORIES: u8 = 3;
 const TAG_LOG: u8 = 5;
+const TAG_POINT: u8 = 6;
 
 /// What an instance says of itself and its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,19 +42,23 @@ pub struct RegionSaid {
     pub histories: Histories,
     /// The id of its log.
     pub log_id: LogId,
+    /// What its group can be promoted with, if it is in recovery.
+    pub point: Option<RecoveryPoint>,
 }
 
 impl RegionSaid {
     /// As sections.
     #[must_use]
     pub fn encode(&self) -> RegionSections {
-        vec![
+        let point = self.point.map(|point| (TAG_POINT, Bytes::from(point.encode())));
+        let sections = [
             (TAG_AGREEMENT, Bytes::from(self.agreement.encode())),
             (RegionPosition::TAG, Bytes::from(self.position.encode())),
             (TAG_HISTORIES, Bytes::from(self.histories.to_bytes())),
             (PositionSums::TAG, Bytes::from(self.sums.encode())),
             (TAG_LOG, Bytes::copy_from_slice(&self.log_id.0.to_le_bytes())),
-        ]
+        ];
+        sections.into_iter().chain(point).collect()
     }
 
     /// Reads them.
@@ -68,12 +75,15 @@ impl RegionSaid {
         let histories = section(TAG_HISTORIES, "histories")?;
         let sums = section(PositionSums::TAG, "checksums")?;
         let id = section(TAG_LOG, "log")?.first_chunk().ok_or("the id of its log is cut")?;
+        let point = sections.iter().find(|(said, _)| *said == TAG_POINT);
+        let point = point.map(|(_, bytes)| RecoveryPoint::decode(bytes)).transpose();
         Ok(RegionSaid {
             agreement: RegionAgreement::decode(agreement).map_err(|error| error.to_string())?,
             position: RegionPosition::decode(position).ok_or("its position cannot be read")?,
             sums: PositionSums::decode(sums).ok_or("its checksums cannot be read")?,
             histories: Histories::from_bytes(histories).map_err(|error| error.to_string())?,
             log_id: LogId(u128::from_le_bytes(*id)),
+            point: point.map_err(|error| error.to_string())?,
         })
     }
 
@@ -224,7 +234,7 @@ mod tests {
             let last = BatchPlace { index: end / 10, term: 1, lsn: Lsn(end), end: Lsn(end) };
             let position = RegionPosition { blank: end == 0, last, committed: last };
             let (sums, log_id) = (PositionSums::default(), LogId(7));
-            RegionSaid { agreement, position, sums, histories, log_id }
+            RegionSaid { agreement, position, sums, histories, log_id, point: None }
         };
         let live_end = if live.is_empty() { 400 } else { 9_000 };
         [said(west, true, live_end, chain(live)), said(east, false, end, chain(recovery))]

@@ -29,15 +29,20 @@ use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
 pub use towline_region::Counts;
 use towline_region::wire::KIND_BATCHES;
-use towline_region::{Refusal, ReportPolicy};
-use towline_types::{BatchPlace, FORMAT_LEVEL_OF_REGIONS, Histories};
+use towline_region::{RecoveryPoint, Refusal, ReportPolicy};
+use towline_types::{BatchPlace, Histories, Lsn, Time};
 
+use crate::copy::CopySource;
 use crate::driver::{Driver, RegionEvents};
+use crate::rebase_progress::RebaseView;
 use crate::region_agreement::{RegionAgreement, RegionMoment};
 use crate::region_differences::RegionDifference;
+use crate::region_giving::Giving;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
+use crate::region_position::ShippedLog;
 use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
 use crate::region_shipping::{Shipping, ShippingEnd, ShippingView};
+use crate::region_taking::Taking;
 use crate::region_watch::{RegionWatch, WatchedRegion};
 
 /// The log of this instance, as only its queues know it.
@@ -57,6 +62,15 @@ pub trait RegionHost: Send + Sync + 'static {
 
     /// The part of the log that is in use, in percent of what puts may fill.
     fn percent_full(&self) -> u64;
+
+    /// What a copy of the log is made of.
+    fn copy_source(&self) -> Arc<dyn CopySource>;
+
+    /// When the log was at least so long, if that is known.
+    fn time_at(&self, position: Lsn) -> Option<Time>;
+
+    /// A random number.
+    fn drawn(&self) -> u64;
 }
 
 /// What is configured of both regions.
@@ -88,6 +102,14 @@ pub struct RegionView {
     pub trouble: Option<String>,
     /// It lacks log that is not there any more.
     pub needs_copy: bool,
+    /// A copy goes there, or comes from there.
+    pub rebase: Option<RebaseView>,
+    /// A copy went there, and it has not said yet that it goes on with it.
+    pub awaits_rebased: bool,
+    /// Why a copy does not go on.
+    pub rebase_trouble: Option<String>,
+    /// In recovery: what this group can be promoted with, and when the log was there.
+    pub promotable: (RecoveryPoint, Option<Time>),
     /// More is at risk than the objective allows.
     pub misses_rpo: bool,
     /// What differs in the configurations, as of the last connection.
@@ -101,6 +123,8 @@ pub struct RegionPart {
     terms: RegionTerms,
     receiving: OnceLock<Receiving>,
     shipping: OnceLock<Arc<Shipping>>,
+    giving: OnceLock<Arc<Giving>>,
+    taking: Arc<Taking>,
     links: OnceLock<Arc<RegionLinks>>,
     known: Mutex<KnownRegion>,
     /// More is at risk than the objective allows.
@@ -119,18 +143,26 @@ struct KnownRegion {
 
 impl RegionPart {
     /// The part of this instance, which is in no region's traffic yet.
-    #[must_use]
+    ///
+    /// # Errors
+    /// What is remembered of copies cannot be read.
     pub fn new(
         driver: Arc<Driver>,
         host: Arc<dyn RegionHost>,
         terms: RegionTerms,
-    ) -> Arc<RegionPart> {
+    ) -> std::io::Result<Arc<RegionPart>> {
+        let (of_log, of_queues) = (Arc::clone(&driver), Arc::clone(&host));
+        let point = Box::new(move || committed_point(&of_log, of_queues.as_ref()));
+        let taking = Taking::new(Arc::clone(&driver), terms.recovery.name.clone(), point)?;
+        let taking = Arc::new(taking);
         let part = Arc::new(RegionPart {
             driver: Arc::clone(&driver),
             host: Arc::clone(&host),
             terms,
             receiving: OnceLock::new(),
             shipping: OnceLock::new(),
+            giving: OnceLock::new(),
+            taking: Arc::clone(&taking),
             links: OnceLock::new(),
             known: Mutex::default(),
             misses_rpo: AtomicBool::new(false),
@@ -151,10 +183,15 @@ impl RegionPart {
                     part.refuses(why);
                 }
             }),
+            before: {
+                let taking = Arc::clone(&taking);
+                Box::new(move |majority| taking.before(majority))
+            },
+            rebases: Box::new(move || taking.begun()),
         };
         let receiving = Receiving::new(driver, policy, receiving);
         assert!(part.receiving.set(receiving).is_ok(), "it receives in one place");
-        part
+        Ok(part)
     }
 
     /// Connects the member and the links, and starts the thread that receives.
@@ -189,6 +226,9 @@ impl RegionPart {
             shipping.run(gather, || ships.look(&mut watch, &shipping));
         };
         Builder::new().name("region-ship".into()).spawn(body)?;
+        let giving = Arc::new(self.giver());
+        assert!(self.giving.set(Arc::clone(&giving)).is_ok(), "it becomes active once");
+        Builder::new().name("region-rebase".into()).spawn(move || giving.run())?;
         self.links().dial(true);
         Ok(())
     }
@@ -202,10 +242,14 @@ impl RegionPart {
             log: &self.terms.config.log,
             counts: &|| self.host.counts(),
             percent_full: &|| self.host.percent_full(),
+            copied: self.giving.get().and_then(|giving| giving.held_end()),
             misses_rpo: &self.misses_rpo,
         });
         if let Some(view) = seen {
             self.begin_history_if_due();
+            if let Some(giving) = self.giving.get() {
+                giving.watch(&view, self.host.percent_full());
+            }
             if let Some(end) = view.ended {
                 self.keep_end(&end);
             }
@@ -218,6 +262,9 @@ impl RegionPart {
         if let Some(shipping) = self.shipping.get() {
             shipping.end();
         }
+        if let Some(giving) = self.giving.get() {
+            giving.end();
+        }
         if let Some(links) = self.links.get() {
             links.stop();
         }
@@ -226,6 +273,10 @@ impl RegionPart {
     /// What is known of the other region.
     pub fn view(&self) -> RegionView {
         let now = self.driver.now();
+        let giving = self.giving.get();
+        let (gives, takes) = (giving.and_then(|it| it.view()), self.taking.view());
+        let promotable = self.promotable();
+        let promotable = (promotable, self.host.time_at(promotable.place.end));
         let known = self.known.lock();
         RegionView {
             link: self.links.get().map(|links| links.state()).unwrap_or_default(),
@@ -234,6 +285,10 @@ impl RegionPart {
             partition: known.partition.clone(),
             trouble: known.trouble.clone(),
             needs_copy: known.needs_copy,
+            rebase: gives.or(takes),
+            awaits_rebased: giving.is_some_and(|it| it.is_awaited()),
+            rebase_trouble: giving.and_then(|it| it.trouble()).or_else(|| self.taking.trouble()),
+            promotable,
             misses_rpo: self.misses_rpo.load(Ordering::Relaxed),
             differences: known.differences.clone(),
         }
@@ -245,6 +300,13 @@ impl RegionPart {
 
     fn links(&self) -> &Arc<RegionLinks> {
         self.links.wait()
+    }
+
+    /// What this group can be promoted with, if it is in recovery.
+    fn promotable(&self) -> RecoveryPoint {
+        let now = committed_point(&self.driver, self.host.as_ref());
+        let before = self.taking.before_now().unwrap_or(now);
+        RecoveryPoint { rebases: self.taking.begun(), ..before }
     }
 
     /// What this instance says of itself.
@@ -268,6 +330,7 @@ impl RegionPart {
             sums,
             histories: self.driver.histories_said(self.host.histories()),
             log_id: self.driver.log().id(),
+            point: (is_live == Some(false)).then(|| self.promotable()),
         }
     }
 
@@ -343,7 +406,10 @@ impl RegionPart {
         let at = (&other.position, other.sums);
         if let Err(end) = shipping.opened(Arc::clone(&link), at, self.driver.now()) {
             link.close(&end.to_string());
-            self.keep_end(&end);
+            return self.keep_end(&end);
+        }
+        if let Some(giving) = self.giving.get() {
+            giving.is_not_needed();
         }
     }
 
@@ -356,12 +422,7 @@ impl RegionPart {
             link.close("the first history of the log has begun: connected again with that");
             return self.links().kick();
         }
-        self.driver.wants_level(FORMAT_LEVEL_OF_REGIONS);
-        self.driver.raise_level_if_all_read();
-        let cause = format!("group '{}' was connected first", self.terms.recovery.name);
-        if let Err(why) = self.host.begin_first_history(&cause) {
-            tracing::debug!(why, "the first history does not begin yet");
-        }
+        self.begin_first_history();
     }
 }
 
@@ -395,6 +456,9 @@ impl RegionInbox for RegionPart {
         let ships = self.shipping.get().filter(|_| !incoming);
         if let Some(Err(end)) = ships.map(|shipping| shipping.start(&other.position)) {
             self.keep_end(&end);
+            if end == ShippingEnd::NeedsCopy {
+                self.lacks(hello, &other);
+            }
             return Err(end.to_string());
         }
         Ok(())
@@ -402,7 +466,10 @@ impl RegionInbox for RegionPart {
 
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {
         match RegionSaid::decode(&hello.sections) {
-            Ok(other) if incoming => self.receiving().opened(link, other.histories),
+            Ok(other) if incoming => {
+                self.taking.is_not_needed();
+                self.receiving().opened(link, other.histories);
+            }
             Ok(other) => self.ships_on(link, &other),
             Err(why) => link.close(&why),
         }
@@ -441,11 +508,19 @@ impl RegionInbox for RegionPart {
         }
     }
 
-    fn admits(&self, _hello: &RegionHello) -> Result<(), String> {
-        Err("this version gives no copy to another region".into())
+    fn admits(&self, hello: &RegionHello) -> Result<(), String> {
+        self.admits_copy(hello)
     }
 
-    fn stream(&self, _hello: &RegionHello, stream: LinkStream) {
-        drop(stream);
+    fn stream(&self, hello: &RegionHello, stream: LinkStream) {
+        self.takes_copy(hello, stream);
     }
 }
+
+/// What is committed here, and so what a promotion keeps.
+fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
+    let place = ShippedLog::committed(driver);
+    RecoveryPoint { place, received: place.end, counts: host.counts(), ..RecoveryPoint::default() }
+}
+
+mod rebase;

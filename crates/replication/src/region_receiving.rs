@@ -41,6 +41,11 @@ pub struct ReceivingHost {
     pub round_trip: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
     /// The link ended because this group takes no more: why.
     pub refused: Box<dyn Fn(Refusal) + Send + Sync>,
+    /// What was promotable before a copy replaced the log of this instance alone, if a majority
+    /// does not have that yet: it has batches up to the index that is given.
+    pub before: Box<dyn Fn(u64) -> Option<RecoveryPoint> + Send + Sync>,
+    /// Copies that this instance has begun to take.
+    pub rebases: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 /// What this instance receives, as status and metrics want it.
@@ -325,14 +330,18 @@ impl Receiving {
 
     fn point(&self, sums: &ReceivedSums) -> RecoveryPoint {
         let answer = self.state.lock().answer.unwrap_or_default();
+        let (place, counts) = match (self.host.before)(answer.majority.index) {
+            Some(before) => (before.place, before.counts),
+            None => (answer.recovery_point, (self.host.counts)()),
+        };
         RecoveryPoint {
-            place: answer.recovery_point,
+            place,
             received: answer.durable.end,
-            counts: (self.host.counts)(),
+            counts,
             bytes: sums.bytes,
             wire_bytes: sums.wire_bytes,
             decompression_us: u64::try_from(sums.decompression.as_micros()).unwrap_or(u64::MAX),
-            rebases: 0,
+            rebases: (self.host.rebases)(),
         }
     }
 }

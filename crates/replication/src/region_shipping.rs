@@ -178,6 +178,16 @@ impl Shipping {
         Ok(())
     }
 
+    /// An instance of the other group says what that one can be promoted with, and nothing can be
+    /// shipped to it.
+    pub fn knows(&self, point: RecoveryPoint, now: Time) {
+        let mut state = self.state.lock();
+        if state.open.is_none() {
+            state.backlog.reported(&point, now);
+            (state.point, state.is_known) = (point, true);
+        }
+    }
+
     /// A link ended.
     pub fn closed(&self, link: LinkId) {
         let mut state = self.state.lock();

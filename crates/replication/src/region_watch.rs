@@ -27,6 +27,8 @@ pub(crate) struct WatchedRegion<'a> {
     pub(crate) counts: &'a dyn Fn() -> Counts,
     /// The part of the log that is in use, in percent of what puts may fill.
     pub(crate) percent_full: &'a dyn Fn() -> u64,
+    /// End of a copy that is given to the other region, behind which the log is held for it.
+    pub(crate) copied: Option<Lsn>,
     /// Set while more is at risk than the objective allows.
     pub(crate) misses_rpo: &'a AtomicBool,
 }
@@ -70,12 +72,14 @@ impl RegionWatch {
     fn keep_log(&mut self, region: &WatchedRegion<'_>, view: &ShippingView) {
         let log = region.driver.log();
         let needed = if view.is_known { view.point.place.end } else { Lsn::ZERO };
+        // What a copy brings it does not lack.
+        let needed = region.copied.map_or(needed, |copied| copied.max(needed));
         self.has_let_go &= !view.connected;
         if self.hold.is_none() && !self.has_let_go {
             self.hold = log.try_hold(needed);
         }
         let Some(hold) = &self.hold else { return };
-        if view.is_known {
+        if view.is_known || region.copied.is_some() {
             hold.only_from(needed);
         }
         let bytes = hold.from().map_or(0, |from| log.bytes_held_back(from));

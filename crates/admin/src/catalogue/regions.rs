@@ -45,4 +45,36 @@ entries! {
                                        '{live}', and serves no client.",
         "The live group's active instance connects to an instance of this group and sends its log. \
          'towline status --groups' shows how far it is.";
+    REBASE_GIVES = "TWL4441I" "A copy of the log goes to instance '{instance}' of group '{group}': \
+                               {bytes} bytes, of which it has {has}.",
+        "The log that the other group lacks is not there any more, so it gets an image and the log \
+         behind it. This instance goes on serving. TWL4443I says how far it is, TWL4444I that it \
+         has arrived.";
+    REBASE_COMES = "TWL4442I" "A copy of the log of group '{group}' comes: {bytes} bytes, of which \
+                               {has} are here.",
+        "This group lacks log that the live one does not have any more. Its own log stays as it is \
+         until the copy is whole, and can be promoted. 'towline status --groups' shows both.";
+    REBASE_PROGRESS = "TWL4443I" "The copy between this group and '{group}': {done} of {all} bytes \
+                                  ({percent} %), {rate} bytes a second, about {rest} s to go.",
+        "Counted is what is on the disk of the one that gets it.";
+    REBASE_GIVEN = "TWL4444I" "Instance '{instance}' of group '{group}' has the copy of the log: \
+                               {bytes} bytes.",
+        "It starts with it, and is then sent what is new. The log behind the copy is kept for it \
+         until then.";
+    REBASE_TAKEN = "TWL4445I" "The copy of the log of group '{group}' is whole up to {position} \
+                               (batch {index}): this instance restarts with it.",
+        "The old log is removed when the new one was opened. In a group of three the other \
+         instances get it from this one; until one of them has it, the recovery point is the old \
+         one.";
+    REBASE_INTERRUPTED = "TWL4446W" "The copy between this group and '{group}' stopped: {reason}.",
+        "The live group tries again, at least every 30 s. If it still has the image that the copy \
+         began with, it goes on where it was. The recovery group keeps its log meanwhile.";
+    REBASE_GIVEN_UP = "TWL4447W" "The log that is kept for a copy to group '{group}' is let go: \
+                                  {reason}.",
+        "The next copy begins anew, with a newer image. If the log is too full to keep what a copy \
+         needs, give it more space (log_bytes_max), or the link more speed.";
+    REBASE_NO_ROOM = "TWL4448E" "There is no room for a copy of the log of group '{group}' beside \
+                                 the log that is here: {needed} bytes are needed, {free} are free.",
+        "Nothing was written; the log that is here stays, and can be promoted, but it does not get \
+         newer. Free that much on the disk of the data folder: the live group tries again.";
 }

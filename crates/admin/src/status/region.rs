@@ -113,6 +113,19 @@ pub struct OtherRegionStatus {
     pub round_trip_us: u64,
     /// Copies that the recovery group has begun.
     pub rebases: u64,
+    /// A copy that is on its way: bytes that are on the disk of the one that gets it.
+    pub rebase_bytes_done: u64,
+    /// Bytes of that copy; 0: none is on its way.
+    pub rebase_bytes: u64,
+    /// Bytes of it that come in a second; 0: not known.
+    pub rebase_bytes_per_second: u64,
+    /// Seconds until it is there, at that rate; 0: not known.
+    pub rebase_rest_s: u64,
+    /// What the recovery group can be promoted with now, `<a:b:c:d>`: while a copy comes, that is
+    /// the log before it.
+    pub promotable_lsn: String,
+    /// When the log was that long, milliseconds since the Unix epoch; 0: not known.
+    pub promotable_at: u64,
 }
 
 /// What is the matter with the other region.
@@ -132,6 +145,8 @@ pub enum OtherRegionState {
     Partitioned,
     /// It lacks log that is not there any more: it needs a copy.
     NeedsCopy,
+    /// It gets a copy.
+    Rebasing,
 }
 
 impl OtherRegionState {
@@ -145,6 +160,7 @@ impl OtherRegionState {
             OtherRegionState::Disconnected => "disconnected",
             OtherRegionState::Partitioned => "partitioned",
             OtherRegionState::NeedsCopy => "needs a copy",
+            OtherRegionState::Rebasing => "rebasing",
         }
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! Not here: what the words mean (`region`).
 
-use super::{GroupStatus, OtherRegionStatus};
+use towline_types::{CivilTime, Time};
+
+use super::{GroupStatus, OtherRegionState, OtherRegionStatus};
 use crate::text::{count, cut, line, printable, row};
 
 /// Characters of a line's text behind its name.
@@ -50,6 +52,7 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
     } else {
         at_risk(&mut text, other);
     }
+    rebase(&mut text, other);
     if !other.reason.is_empty() {
         row(&mut text, "Reason", &cut(&printable(&other.reason), TEXT));
     }
@@ -108,13 +111,35 @@ fn received(text: &mut String, other: &OtherRegionStatus) {
     row(text, "Received", &received);
 }
 
+/// A copy that is on its way, and what can be promoted meanwhile.
+fn rebase(text: &mut String, other: &OtherRegionStatus) {
+    let is_lacking =
+        matches!(other.status, OtherRegionState::Rebasing | OtherRegionState::NeedsCopy);
+    if other.rebase_bytes > 0 {
+        let [done, all] = [other.rebase_bytes_done, other.rebase_bytes].map(|it| count(it, 14));
+        row(text, "Copy", &format!("{done} of {all} bytes"));
+        if other.rebase_bytes_per_second > 0 {
+            let rate = count(other.rebase_bytes_per_second, 11);
+            let rest = count(other.rebase_rest_s, 7);
+            row(text, "", &format!("{rate} bytes a second, about {rest} s to go"));
+        }
+    }
+    if is_lacking {
+        let at = match other.promotable_at {
+            0 => String::new(),
+            at => format!(" of {}", CivilTime::of(Time(at.saturating_mul(1_000)))),
+        };
+        let promotable = format!("{}{at}", printable(&other.promotable_lsn));
+        row(text, "Promotable", &cut(&promotable, TEXT));
+    }
+}
+
 fn milliseconds(us: u64) -> String {
     format!("{}.{} ms", us / 1_000, us % 1_000 / 100)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::OtherRegionState;
     use super::*;
 
     fn live() -> GroupStatus {

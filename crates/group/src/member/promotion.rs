@@ -15,9 +15,9 @@
 //! was committed in the old group, the process restarts without knowing so.
 //!
 //! A member that lost its disk meanwhile is not marked. It gets its vote back, and its log says
-//! that the other group is live: it gives its vote, and does not stand, for as one that is not marked it
-//! would begin no history. One that is elected before it has applied that much restarts, and what
-//! its log says is its mode then ([`Mode::at_start`]).
+//! that the other group is live: it gives its vote, and does not stand, for as one that is not
+//! marked it would begin no history. One that is elected before it has applied that much restarts,
+//! and what its log says is its mode then ([`Mode::at_start`]).
 //!
 //! In both cases terms begin anew, above all that the other group can have elected in
 //! ([`crate::timeline`]).

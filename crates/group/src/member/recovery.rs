@@ -208,6 +208,15 @@ impl Member {
         }
     }
 
+    /// Whether a copy of the live group's log that ends with `last` may replace this log: what a
+    /// relay would take of that group, and more than there is.
+    #[must_use]
+    pub fn may_be_rebased(&mut self, last: BatchPlace) -> bool {
+        let takes_part = self.mode() == Mode::Recovery && !self.ends && self.may_vote();
+        let knows = self.hard_state.knows_term && !self.meeting.goes_on(self.now);
+        takes_part && knows && self.may_take_relayed(last.term) && last.index > self.last().index
+    }
+
     /// Whether what a relay sends in this term is of the newest timeline that is known here.
     fn may_take_relayed(&self, term: u64) -> bool {
         let raft = &self.raw.raft;

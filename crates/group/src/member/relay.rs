@@ -474,6 +474,7 @@ impl Member {
             received: place(matched),
             durable: place(matched.min(self.durable)),
             recovery_point: place(committed),
+            majority: place(relay.map_or(0, |relay| self.durable_at_majority(relay))),
             refused,
         }
     }

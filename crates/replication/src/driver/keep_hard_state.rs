@@ -10,6 +10,7 @@ use towline_log::{Listener, LogError};
 use towline_types::BatchPlace;
 
 use super::{Core, Driver};
+use crate::lifecycle::{EndReason, Lifecycle};
 
 /// What a step wanted kept is durable, if it wanted anything.
 pub(crate) struct HardStateDurable(());
@@ -44,8 +45,36 @@ impl Driver {
             let why = "this instance gave up what it had promised while the copy came";
             return Err(std::io::Error::other(why));
         }
-        let hard_state = core.member.noted();
-        let votes = hard_state.is_borne_out_by(core.member.last(), last);
-        hand_in(&if votes { hard_state } else { hard_state.without_vote() }.with_copy(last))
+        hand_in(&beside_copy(&core, last))
     }
+
+    /// The same with a copy of the live group's log, which this instance followed until now: it was
+    /// made beside, and it ends this process.
+    ///
+    /// # Errors
+    /// What `hand_in` said, or that this instance does not follow any more: the log stays.
+    pub(crate) fn rebased_by(
+        &self,
+        last: BatchPlace,
+        hand_in: impl FnOnce(&HardState) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        // As above; and a promotion, which asks for a mark, finds the old log or the new one.
+        let mut core = self.core.lock();
+        if core.lifecycle != Lifecycle::Following || !core.member.may_be_rebased(last) {
+            let why = "this instance does not follow the other region any more, or has more";
+            return Err(std::io::Error::other(why));
+        }
+        hand_in(&beside_copy(&core, last))?;
+        self.ends(&mut core, EndReason::Rebased);
+        Ok(())
+    }
+}
+
+/// What is kept beside a copy that ends with `last`: with the vote, if the copy bears out what was
+/// promised.
+fn beside_copy(core: &Core, last: BatchPlace) -> HardState {
+    let hard_state = core.member.noted();
+    let votes = hard_state.is_borne_out_by(core.member.last(), last);
+    let hard_state = if votes { hard_state } else { hard_state.without_vote() };
+    hard_state.with_copy(last)
 }

@@ -82,6 +82,11 @@ impl Driver {
         assert!(self.region.events.set(events).is_ok(), "a member has one other region");
     }
 
+    /// The data folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.notes.folder()
+    }
+
     /// What part this member has in its group.
     pub fn mode(&self) -> Mode {
         self.look(|core| core.member.mode())

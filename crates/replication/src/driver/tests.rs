@@ -44,10 +44,16 @@ fn recovered(disk: &Arc<dyn Disk>) -> Recovery {
     recovery
 }
 
-/// Writes to a log, as its leader of term 1, until not even the smallest record fits.
-pub(super) fn fill(disk: &Arc<dyn Disk>) {
+/// A log, as its leader of term 1 has it.
+pub(crate) fn led(disk: &Arc<dyn Disk>) -> Log {
     let log = recovered(disk).start_following(Arc::new(Deaf), Arc::new(Deaf)).unwrap();
     log.lead(1).unwrap();
+    log
+}
+
+/// Writes to a log, as its leader of term 1, until not even the smallest record fits.
+pub(super) fn fill(disk: &Arc<dyn Disk>) {
+    let log = led(disk);
     for bytes in [60_000, 1] {
         loop {
             let mut appender = log.appender();

@@ -92,6 +92,8 @@ impl Rig {
             counts: Box::new(|| Counts { put: 9, removed: 4 }),
             round_trip: Box::new(|| Some(Duration::from_millis(8))),
             refused: Box::new(move |why| keeps.lock().push(why)),
+            before: Box::new(|_| None),
+            rebases: Box::new(|| 2),
         };
         let receiving = Receiving::new(Arc::clone(&driver), ReportPolicy::default(), host);
         let receiving = Arc::new(receiving);

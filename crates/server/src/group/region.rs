@@ -14,6 +14,7 @@ use towline_replica::OpenReplica;
 use towline_replica::region::ReplicaRegion;
 use towline_replication::driver::Driver;
 use towline_replication::region_part::{RegionPart, RegionTerms, RegionView};
+use towline_types::Time;
 
 use super::listener_handover::InheritedSockets;
 use crate::process;
@@ -49,6 +50,7 @@ pub(super) fn start(
         extent_bytes: opened.extent_bytes,
     };
     let part = RegionPart::new(Arc::clone(&opened.driver), Arc::new(host), terms);
+    let part = part.map_err(RunError::System)?;
     let settings = RegionSettings::of(&args.name, group, recovery, Some(listener));
     let links = RegionLinks::start(settings, Arc::clone(&part) as Arc<_>);
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
@@ -90,6 +92,12 @@ pub(super) fn status(
     let (committed, received) = (&view.receiving.point, &ships.point);
     let point = if receives { committed } else { received };
     let connected = if receives { view.receiving.connected } else { ships.connected };
+    let rebase = view.rebase.unwrap_or_default();
+    // What recovery said of itself, on the live side.
+    let (promotable, promotable_at) = match receives {
+        true => view.promotable,
+        false => (*received, None),
+    };
     let in_sync = match receives {
         true => connected && point.place.end >= view.receiving.live_committed,
         false => ships.is_known && ships.exposure.bytes == 0,
@@ -124,7 +132,10 @@ pub(super) fn status(
         rpo_bytes: recovery.rpo_bytes,
         rpo_s: recovery.rpo_s,
         misses_rpo: view.misses_rpo,
-        recovery_lsn: point.place.end.to_string(),
+        recovery_lsn: match receives {
+            true => promotable.place.end.to_string(),
+            false => point.place.end.to_string(),
+        },
         received_lsn: point.received.to_string(),
         live_lsn: view.receiving.live_committed.to_string(),
         live_at: view.receiving.live_committed_at.as_millis(),
@@ -133,7 +144,13 @@ pub(super) fn status(
         wire_bytes_received: point.wire_bytes,
         wire_bytes_sent: view.link.link.sent_wire_bytes,
         round_trip_us,
-        rebases: point.rebases,
+        rebases: point.rebases.max(promotable.rebases),
+        rebase_bytes_done: rebase.done,
+        rebase_bytes: rebase.all,
+        rebase_bytes_per_second: rebase.bytes_per_second,
+        rebase_rest_s: rebase.rest_s,
+        promotable_lsn: promotable.place.end.to_string(),
+        promotable_at: promotable_at.map_or(0, Time::as_millis),
     }
 }
 
@@ -150,6 +167,9 @@ fn state_of(
     let age = view.shipping.as_ref().map_or(0, |ships| ships.exposure.age_us);
     match connected {
         _ if view.partition.is_some() => OtherRegionState::Partitioned,
+        _ if view.rebase.is_some() || view.awaits_rebased && !connected => {
+            OtherRegionState::Rebasing
+        }
         _ if view.needs_copy => OtherRegionState::NeedsCopy,
         true if in_sync || age < BEHIND_US.max(4 * round_trip_us) => OtherRegionState::Normal,
         true => OtherRegionState::Synchronizing,
@@ -161,6 +181,7 @@ fn state_of(
 }
 
 fn reason(view: &RegionView) -> String {
-    let known = [view.partition.as_ref(), view.trouble.as_ref(), Some(&view.link.trouble)];
+    let copies = view.rebase_trouble.as_ref();
+    let known = [view.partition.as_ref(), copies, view.trouble.as_ref(), Some(&view.link.trouble)];
     known.into_iter().flatten().find(|why| !why.is_empty()).cloned().unwrap_or_default()
 }

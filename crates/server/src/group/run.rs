@@ -299,7 +299,10 @@ impl Attending<'_> {
                 }
             }
             Event::EndReason(
-                EndReason::LostLeadership | EndReason::PutBack | EndReason::TakesLogId,
+                EndReason::LostLeadership
+                | EndReason::PutBack
+                | EndReason::TakesLogId
+                | EndReason::Rebased,
             ) => {
                 // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();

@@ -210,7 +210,10 @@ impl Attending<'_> {
                 self.running = Some(running);
             }
             ProcessEvent::Ends(
-                EndReason::LostLeadership | EndReason::PutBack | EndReason::TakesLogId,
+                EndReason::LostLeadership
+                | EndReason::PutBack
+                | EndReason::TakesLogId
+                | EndReason::Rebased,
             ) => {
                 self.close_clients();
                 return Some(self.again(self.args.before.copies_failed));
