@@ -21,6 +21,7 @@ pub mod history;
 pub mod lan;
 pub mod lossy;
 pub mod numbered;
+pub mod one_log;
 pub mod papers;
 pub mod paths;
 pub mod peer;
