@@ -23,7 +23,7 @@ const MIDDLE: u64 = 8_000_000;
 
 fn of(size: usize) -> RegionsDesign {
     let recovery = "log_bytes_behind_max = 4194304".into();
-    RegionsDesign { size, config: SMALL.into(), recovery }
+    RegionsDesign { size, config: SMALL.into(), recovery, ..RegionsDesign::default() }
 }
 
 /// `towline load` against an instance of west, which runs.
