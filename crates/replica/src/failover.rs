@@ -7,8 +7,8 @@
 //!
 //! Not here: marks and elections (`towline_replication`, `towline_group`), the record of the
 //! history (`promotion`). Invariants: before the first mark nothing is changed, and a refusal has a
-//! reason; after it there is no way back: a promotion whose members are marked goes on by itself,
-//! and is gone on with under the same name when it is ordered again.
+//! reason; after it there is no way back: a promotion for which members are marked goes on by
+//! itself, and is gone on with under the same name when it is ordered again.
 
 use std::time::Duration;
 

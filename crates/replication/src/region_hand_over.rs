@@ -1,7 +1,7 @@
 //! An instance of a group that was live until its log said that the other group is. While that one
 //! may lack the last batch, this instance ships to it, as a live one does: what it lacks is the
-//! beginning of this log. So a switch whose link broke, or whose processes ended, just after its
-//! last batch was decided comes to its end by itself.
+//! beginning of this log. So a switch comes to its end by itself when the link breaks, or processes
+//! end, just after its last batch was decided.
 //!
 //! The instance that was active ships that batch itself, and then the other group connects to this
 //! one: so it is waited for a while first. Each instance of this group hands over, one a little

@@ -5,9 +5,9 @@
 //! was marked itself: also one that did not run takes nothing of the old live group then.
 //!
 //! Not here: the order of a promotion, and the wait for its end (`towline_replica`); what a member
-//! does in each part (`towline_group`). Invariants: the member hears of a history before a later batch is
-//! applied; what was marked is durable before it is answered; no member is marked for a history
-//! that is known here to be over.
+//! does in each part (`towline_group`). Invariants: the member hears of a history before a later
+//! batch is applied; what was marked is durable before it is answered; no member is marked for a
+//! history that is known here to be over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
