@@ -71,7 +71,7 @@ pub fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<Op
     tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
 }
 
-/// Starts the tasks of an instance whose group has another region, from its start on: whatever its
+/// Starts the tasks of an instance with another region, from its start on: whatever its
 /// part is now, the live group may ship to it one day, and then it gives the others what they lack.
 pub fn serve_beside_region(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<OpenReplica>) {
     watch_retention(tasks, config, opened);

@@ -145,7 +145,7 @@ pub fn meet(
 }
 
 /// Whether what the receiving log has behind the newest fork may be the batch with which that
-/// history begins: it came over a link whose hello did not know of it, and is not applied. The
+/// history begins: it came over a link of which the hello did not know it, and is not applied. The
 /// batches are compared before anything is taken, as on any link.
 fn has_last_words(standing: Standing, shipping: &Histories) -> bool {
     let newest = shipping.newest().map(|newest| newest.fork);
