@@ -222,6 +222,11 @@ def report(args, done, machine, folder):
              "three more instances.",
              "Backlogs: what live's status says, and what is true: the position that live committed less the position that "
              "recovery has on the disks of its majority, both from the status of their own group, by one clock."]
+    if set(args.only) == {"artemis"}:
+        words = ["One Artemis broker in each of two regions, 40 ms apart (the proxy of the test kit), with and without an "
+                 "asynchronous, durable mirror from the live one to the other; both are up in either case, without TLS, "
+                 "without replicas, journals forced to disk. Brokers, proxy and clients share this machine. The same pairs, "
+                 f"and the same share of saturation ({SHARE:.0%}) as with Towline; each product is compared with itself."]
     rows.write(folder / f"{args.name}.json")
     (folder / f"{args.name}.html").write_text(
         page("What a second region costs", words, charts(args.only, results, backlogs), rows.rows, machine))
