@@ -34,8 +34,13 @@ context.load_cert_chain(papers + "/" + name + ".pem", papers + "/" + name + "-ke
 context.set_alpn_protocols(["towline-frames"])
 text = lambda value: bytes([len(value)]) + value.encode()
 body = b"\0" + text("QM1") + text("G") + text(name) + text(build) + struct.pack("<BQQ", 1, 0, 0)
-# One term, consensus in term 0, nothing known of starts, and what a later version may add.
-body += (b"\1\1" if term == "the version of records" else b"\1\0") + text(term) + text(level)
+# The id of the log: FNV-1a of the name of the queue manager, in 128 bits.
+log = 0x6c62272e07bb014262b821756295c58d
+for byte in b"QM1":
+    log = (log ^ byte) * 0x0000000001000000000000000000013b % 2**128
+# Two terms, consensus in term 0, nothing known of starts, and what a later version may add.
+body += (b"\2\1" if term == "the version of records" else b"\2\0") + text(term) + text(level)
+body += b"\0" + text("log id") + text(f"{log:032x}")
 body += struct.pack("<Q", 0) + bytes(16 + 1 + 24) + b"more of it"
 with context.wrap_socket(socket.create_connection((host, int(port)), 20)) as link:
     link.sendall(b"TWLNLINK" + struct.pack("<HHH", int(oldest), int(newest), len(body)) + body)
