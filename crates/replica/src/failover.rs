@@ -69,7 +69,7 @@ pub struct FailoverDone {
 
 /// Looks where each member stands.
 #[must_use]
-pub fn outlook(opened: &OpenReplica, group: &GroupConfig) -> FailoverOutlook {
+pub fn outlook(opened: &OpenReplica, group: &GroupConfig, force: bool) -> FailoverOutlook {
     let driver = &opened.driver;
     driver.ask_for_stands();
     let all = driver.names().len();
@@ -77,7 +77,20 @@ pub fn outlook(opened: &OpenReplica, group: &GroupConfig) -> FailoverOutlook {
     let stands = driver.stands();
     let has_histories =
         opened.replica.look_if_there(|instance| !instance.histories().is_empty()).unwrap_or(false);
-    of_stands(driver, &stands, has_histories, group)
+    let mut found = of_stands(driver, &stands, has_histories, group);
+    let named = driver.names().iter().zip(&stands);
+    let mut relays = named.filter(|(_, stand)| stand.as_ref().is_some_and(|it| it.hears_live));
+    if let Some((relay, _)) = relays.next() {
+        let why = format!(
+            "the live group is connected with instance '{relay}' now: 'towline region switch' at its \
+             active instance loses nothing"
+        );
+        match force {
+            true => found.notes.push(why),
+            false => found.obstacles.push(format!("{why}; --force promotes this group all the same")),
+        }
+    }
+    found
 }
 
 fn of_stands(
@@ -147,13 +160,19 @@ pub fn fail_over(
     opened: &OpenReplica,
     group: &GroupConfig,
     by: &str,
-    most: Duration,
+    (most, force): (Duration, bool),
 ) -> Result<FailoverDone, String> {
     let began = Instant::now();
+    let left = || most.saturating_sub(began.elapsed());
     let driver = &opened.driver;
-    let found = outlook(opened, group);
+    let found = outlook(opened, group, force);
     if !found.obstacles.is_empty() {
         return Err(found.obstacles.join("; "));
+    }
+    if left().is_zero() {
+        let why = "the time-out was over when the members had said where they stand: nothing was \
+                   changed; give more time";
+        return Err(why.to_owned());
     }
     let stands = driver.stands();
     let mut cause = format!("fail-over, ordered by {by} at instance '{}'", group.instance);
@@ -163,7 +182,6 @@ pub fn fail_over(
     if !driver.mark(order.clone(), driver.is_alone()) && found.under_way.is_none() {
         return Err("this instance does not take part in a promotion any more".into());
     }
-    let left = || most.saturating_sub(began.elapsed());
     let ms = || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut steps = Vec::new();
     if !until_marked(driver, &order, left) {

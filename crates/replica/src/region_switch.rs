@@ -39,6 +39,8 @@ const ACKNOWLEDGED_MIN: Duration = Duration::from_secs(2);
 /// What the other group's relay has for so long, microseconds, and its majority has not, waits for
 /// instances that do not run.
 const NO_MAJORITY_US: u64 = 2_000_000;
+/// What the other group said of itself longer ago counts for nothing: it is said twice a second.
+const CONDITION_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether the last batch is committed.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
@@ -98,6 +100,7 @@ pub fn outlook(opened: &OpenReplica, part: &RegionPart, group: &GroupConfig) -> 
     };
     let view = part.view();
     found.obstacles = obstacles(&view, door);
+    found.obstacles.extend(too_few(driver, part));
     found.notes = view.differences.iter().map(ToString::to_string).collect();
     found.non_persistent = door.look(|instance| instance.non_persistent_messages());
     found.backlog_bytes = view.shipping.map_or(0, |shipping| shipping.exposure.bytes);
@@ -117,7 +120,7 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
         let why = view.trouble.as_ref().unwrap_or(&view.link.trouble);
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
         found.push(format!("the other group is not connected{why}"));
-    } else if !shipping.is_known {
+    } else if !shipping.is_known || !shipping.reports {
         found.push("the other group has not reported yet how far it is".to_owned());
     } else if shipping.exposure.age_us > NO_MAJORITY_US
         && shipping.point.received > shipping.point.place.end
@@ -132,6 +135,16 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
         found.push("a change of roles is under way".to_owned());
     }
     found
+}
+
+/// Without a majority there the last batch would be acknowledged by none, and no group would serve.
+fn too_few(driver: &Driver, part: &RegionPart) -> Option<String> {
+    let heard = part.condition()?;
+    let (all, connected) = (heard.condition.configured_count, heard.condition.connected_count);
+    let is_fresh = driver.now().since(heard.at) < CONDITION_MAX;
+    (is_fresh && connected <= all / 2).then(|| {
+        format!("only {connected} of {all} instances of the other group are connected: too few")
+    })
 }
 
 /// Switches to the other group. `by`: the user that ordered it. Behind [`SwitchEnd::Done`] and
@@ -278,9 +291,10 @@ impl Switch<'_> {
         SwitchEnd::Refused(format!("{why}; it was taken back: this group serves as before"))
     }
 
-    /// Up to where a majority of the other group has the log, if it is connected.
+    /// Up to where a majority of the other group has the log, as it reported on the link that
+    /// stands.
     fn recovery_point(&self) -> Lsn {
-        let shipping = self.part.view().shipping.filter(|shipping| shipping.connected);
+        let shipping = self.part.view().shipping.filter(|it| it.connected && it.reports);
         shipping.map_or(Lsn::ZERO, |shipping| shipping.point.place.end)
     }
 

@@ -158,8 +158,8 @@ fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRef
         (Some(true), Some(false)) => Ok(()),
         (Some(true), Some(true)) => {
             let why = format!(
-                "group '{}' is live too: neither takes the log of the other one; one of them must \
-                 begin as recovery, with an empty folder",
+                "group '{}' is live too: neither takes the log of the other one. If this stays so, \
+                 decide which one is kept; the other one begins as recovery, with empty folders",
                 other.group
             );
             Err(MeetingRefusal { why, is_partition: true })

@@ -68,11 +68,15 @@ pub struct ShippingView {
     /// Whether the other region has reported since this instance became active: before that it is
     /// not known what it has.
     pub is_known: bool,
+    /// Whether it has reported on the link that stands: the point before is not that of an instance
+    /// which lost its log meanwhile.
+    pub reports: bool,
     /// Why the last link ended, if this side ended it.
     pub ended: Option<ShippingEnd>,
     /// What would be lost now.
     pub exposure: Exposure,
-    /// What the other region reported last; all zero before the first report of this link.
+    /// What the other region reported last, on this link or the one before; all zero before the first
+    /// report.
     pub point: RecoveryPoint,
     /// Bytes of batches sent since this instance became active, before compression.
     pub sent_bytes: u64,
@@ -104,6 +108,8 @@ struct OpenLink {
     /// What is to be compared before anything is sent: the batch behind which it goes on, and the
     /// checksum that the other region said of it.
     unproved: Option<(BatchPlace, Option<u32>)>,
+    /// The other region has reported on it.
+    reports: bool,
 }
 
 /// What is to be done for a link now.
@@ -168,9 +174,10 @@ impl Shipping {
         shipper.committed(self.log.committed(), now);
         let sum = if behind == position.last { sums.last } else { sums.committed };
         let unproved = Some((behind, sum));
+        let open = OpenLink { link, shipper, unproved, reports: false };
         let mut state = self.state.lock();
         state.ended = None;
-        if let Some(before) = state.open.replace(OpenLink { link, shipper, unproved }) {
+        if let Some(before) = state.open.replace(open) {
             before.link.close("there is a newer link");
         }
         drop(state);
@@ -232,6 +239,7 @@ impl Shipping {
                 let point = RecoveryPoint::decode(body).map_err(|error| fault(&error))?;
                 open.shipper.point(point).map_err(|error| fault(&error))?;
                 backlog.reported(&point, now);
+                open.reports = true;
                 (state.point, state.is_known) = (point, true);
                 drop(state);
                 self.wake();
@@ -290,6 +298,7 @@ impl Shipping {
         ShippingView {
             connected: state.open.is_some(),
             is_known: state.is_known,
+            reports: state.open.as_ref().is_some_and(|open| open.reports),
             ended: state.ended.clone(),
             exposure: state.backlog.exposure(now),
             point: state.point,

@@ -28,7 +28,7 @@ pub(crate) enum Region {
     /// Promote this recovery group because the live one is lost: what it has not received is given
     /// up. Ordered at any instance of the recovery group
     #[command(after_help = CHANGE_EXIT_CODES)]
-    Failover(RegionChange),
+    Failover(RegionFailover),
     /// Say what stands in the way of a switch to the other region: link, lag, quorum, certificates,
     /// clocks, space for a rebase, versions, configuration
     #[command(after_help = CHECK_EXIT_CODES)]
@@ -49,6 +49,15 @@ pub(crate) struct RegionChange {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) here: Here,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionFailover {
+    /// Promote this group although the live one is connected with it
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) change: RegionChange,
 }
 
 #[derive(Args, Debug)]
@@ -103,7 +112,8 @@ pub(crate) struct RegionPlan {
 impl Region {
     pub(crate) fn is_json(&self) -> bool {
         match self {
-            Region::Switch(arguments) | Region::Failover(arguments) => arguments.here.json,
+            Region::Switch(arguments) => arguments.here.json,
+            Region::Failover(arguments) => arguments.change.here.json,
             Region::Check(arguments) => arguments.reach.json,
             Region::Plan(arguments) => arguments.json,
         }

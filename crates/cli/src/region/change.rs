@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::arguments::RegionChange;
+use crate::arguments::{RegionChange, RegionFailover};
 use crate::control::{AskError, ControlClient, understood};
 use crate::failure::Failure;
 use crate::group::question::{can_ask, confirm};
@@ -72,8 +72,10 @@ struct Step {
 }
 
 /// Runs `towline region failover`.
-pub(super) fn failover(arguments: &RegionChange) -> Result<(), Failure> {
-    let Some(outlook) = looked_at(arguments, "region_failover", failover_lines)? else {
+pub(super) fn failover(arguments: &RegionFailover) -> Result<(), Failure> {
+    let order = json!({ "do": "region_failover", "force": arguments.force });
+    let arguments = &arguments.change;
+    let Some(outlook) = looked_at(arguments, &order, failover_lines)? else {
         return Ok(());
     };
     let Outlook { group, other, .. } = &outlook;
@@ -81,7 +83,7 @@ pub(super) fn failover(arguments: &RegionChange) -> Result<(), Failure> {
         arguments.yes,
         &format!("Promote group {group}, and give up what only group {other} has?"),
     )?;
-    let (_, result) = carried_out(arguments, "region_failover", "promoting")?;
+    let (_, result) = carried_out(arguments, &order, "promoting")?;
     let result = result?;
     shown(arguments, &result, || {
         format!("group {group} is live: instance {} serves, {} ms", result.active, result.took_ms)
@@ -90,7 +92,8 @@ pub(super) fn failover(arguments: &RegionChange) -> Result<(), Failure> {
 
 /// Runs `towline region switch`.
 pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
-    let Some(outlook) = looked_at(arguments, "region_switch", switch_lines)? else {
+    let order = json!({ "do": "region_switch" });
+    let Some(outlook) = looked_at(arguments, &order, switch_lines)? else {
         return Ok(());
     };
     let dropped = match outlook.non_persistent {
@@ -100,7 +103,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     let Outlook { group, other, .. } = &outlook;
     let question = format!("Switch from group {group} to group {other}?{dropped}");
     confirm(arguments.yes, &question)?;
-    let (patience, result) = carried_out(arguments, "region_switch", "switching")?;
+    let (patience, result) = carried_out(arguments, &order, "switching")?;
     // One that steps down re-executes itself, maybe before its answer is out.
     let mut result = match result {
         Err(AskError::Lost { .. }) => {
@@ -144,16 +147,19 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
 /// Shows what is to be expected. `None`: that was all that was asked for.
 fn looked_at(
     arguments: &RegionChange,
-    what: &str,
+    order: &Value,
     lines: impl Fn(&Outlook) -> Vec<String>,
 ) -> Result<Option<Outlook>, Failure> {
     let here = &arguments.here;
+    if here.timeout <= 0.0 {
+        return Err(Failure::Usage("--timeout 0 leaves no time to carry anything out".into()));
+    }
     if !arguments.dry_run {
         can_ask(arguments.yes)?;
     }
     let patience = Patience::of(Duration::from_secs_f64(here.timeout));
     let mut asking = ControlClient::reach(&here.data, patience.left())?;
-    let outlook: Outlook = understood(asking.ask(&json!({ "do": what, "dry_run": true }))?)?;
+    let outlook: Outlook = understood(asking.ask(&with(order, json!({ "dry_run": true })))?)?;
     if arguments.dry_run && here.json {
         show::json(&serde_json::to_value(&outlook).unwrap_or_default())?;
     } else if !here.json {
@@ -207,10 +213,18 @@ fn switch_lines(outlook: &Outlook) -> Vec<String> {
     lines
 }
 
+fn with(order: &Value, more: Value) -> Value {
+    let mut all = order.clone();
+    if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+        all.extend(more);
+    }
+    all
+}
+
 /// Has it done; what is left of the time-out, and what came of it.
 fn carried_out(
     arguments: &RegionChange,
-    what: &str,
+    order: &Value,
     doing: &str,
 ) -> Result<(Patience, Result<ChangeResult, AskError>), Failure> {
     let here = &arguments.here;
@@ -222,7 +236,7 @@ fn carried_out(
     asking.wait_at_most(longest.saturating_add(Duration::from_secs(10)));
     let spinner = progress::spinner(here.json);
     spinner.set_message(doing.to_owned());
-    let order = json!({ "do": what, "by": user(), "timeout_ms": timeout_ms });
+    let order = with(order, json!({ "by": user(), "timeout_ms": timeout_ms }));
     let answer: Result<Value, _> = asking.ask(&order);
     spinner.finish_and_clear();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

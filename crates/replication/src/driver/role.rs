@@ -2,7 +2,10 @@
 //! the part of this group, and the mark for a promotion.
 //!
 //! A promotion is said to each of the other members until it has answered, by every instance that
-//! was marked itself: also one that did not run takes nothing of the old live group then.
+//! was marked itself: also one that did not run takes nothing of the old live group then. For some
+//! minutes, and not by one that was started since: days later the live group of that time may have
+//! come back, or the roles have changed twice, and no promotion is expected any more. Its operator
+//! orders it again.
 //!
 //! Not here: the order of an operator, and what it waits for (`towline_replica`); what a member
 //! does in each part (`towline_group`). Invariants: the member hears of a history before a later
@@ -28,6 +31,8 @@ use crate::lifecycle::{EndReason, Lifecycle};
 
 /// What a peer has not answered is said again after this.
 const AGAIN: Duration = Duration::from_millis(500);
+/// A promotion is said to others for so long.
+const SAID_MAX: Duration = Duration::from_secs(600);
 /// Histories that are known to have begun, the newest.
 const BEGUN_MAX: usize = 1_024;
 
@@ -67,6 +72,9 @@ pub struct MemberStand {
     pub may_vote: bool,
     /// Whether it serves clients.
     pub serves: bool,
+    /// Whether the live group ships to it now.
+    #[serde(default)]
+    pub hears_live: bool,
     /// What it heard of the live group.
     pub live: HeardLive,
 }
@@ -77,8 +85,16 @@ pub struct MemberStand {
 enum RoleFrame {
     /// Where do you stand?
     Ask { question: u64 },
-    /// Mark yourself.
-    Promote { question: u64, history: [u8; 16], cause: String, stands: bool },
+    /// Mark yourself. `behind`: the newest history that the sender knows to have begun; all zero:
+    /// none.
+    Promote {
+        question: u64,
+        history: [u8; 16],
+        #[serde(default)]
+        behind: [u8; 16],
+        cause: String,
+        stands: bool,
+    },
     /// The answer to either.
     Stand { question: u64, stand: MemberStand },
 }
@@ -95,6 +111,8 @@ struct RoleState {
     /// By peer: it has not answered the order.
     owed: Vec<bool>,
     said_at: Time,
+    /// When this process was marked.
+    ordered_at: Time,
     /// The newest that began, as far as is known here, in order.
     begun: Vec<HistoryId>,
     live: (Lsn, Time),
@@ -104,17 +122,18 @@ struct RoleState {
 }
 
 impl RoleOrders {
-    /// One that starts with a mark goes on with its promotion.
+    /// One that starts with a mark takes part in its promotion, and says it to none.
     pub(crate) fn new(kept: &HardState, members: usize) -> RoleOrders {
         let order = (kept.mode == Mode::Promoting).then(|| PromotionOrder {
             history: HistoryId(kept.promoted_to),
             cause: "a fail-over was ordered".to_owned(),
         });
-        let owes = AtomicBool::new(order.is_some());
+        let owes = AtomicBool::new(false);
         let state = RoleState {
             order,
             owed: vec![true; members],
             said_at: Time::ZERO,
+            ordered_at: Time::ZERO,
             begun: Vec::new(),
             live: (Lsn::ZERO, Time::ZERO),
             question: 0,
@@ -207,6 +226,7 @@ impl Driver {
         if let Some(before) = before {
             if is_marked {
                 role.owed.fill(true);
+                role.ordered_at = self.now();
                 self.role.owes.store(true, Ordering::SeqCst);
             } else {
                 role.order = before;
@@ -234,7 +254,8 @@ impl Driver {
         let owed: Vec<Peer> = (0..role.owed.len())
             .filter(|peer| *peer != this && role.owed.get(*peer) == Some(&true))
             .collect();
-        let Some(order) = role.order.clone().filter(|_| !owed.is_empty()) else {
+        let is_over = owed.is_empty() || now.since(role.ordered_at) > SAID_MAX;
+        let Some(order) = role.order.clone().filter(|_| !is_over) else {
             self.role.owes.store(false, Ordering::SeqCst);
             return;
         };
@@ -244,9 +265,12 @@ impl Driver {
 
     /// Asks a peer to mark itself. What is lost is said again.
     pub fn say_promotion(&self, peer: Peer, order: &PromotionOrder, stands: bool) {
-        let question = self.role.state.lock().question;
+        let role = self.role.state.lock();
+        let question = role.question;
+        let behind = role.begun.last().map_or([0; 16], |newest| newest.0);
+        drop(role);
         let (history, cause) = (order.history.0, order.cause.clone());
-        self.say_of_roles(peer, &RoleFrame::Promote { question, history, cause, stands });
+        self.say_of_roles(peer, &RoleFrame::Promote { question, history, behind, cause, stands });
     }
 
     /// Asks all others where they stand; what they answer is in [`Driver::stands`].
@@ -294,6 +318,7 @@ impl Driver {
             last_end: last.end.0,
             may_vote: kept.may_vote,
             serves: *self.place.borrow() == Where::Here,
+            hears_live: self.relays(),
             live: HeardLive { committed: live.0, age_ms: u64::try_from(age).unwrap_or(u64::MAX) },
         }
     }
@@ -316,14 +341,23 @@ impl Driver {
             RoleFrame::Promote { cause, .. } if cause.len() > HISTORY_CAUSE_BYTES_MAX => {
                 return Err("the cause of a promotion is too long".to_owned());
             }
-            RoleFrame::Promote { question, history, cause, stands } => {
+            RoleFrame::Promote { question, history, behind, cause, stands } => {
                 let order = PromotionOrder { history: HistoryId(history), cause };
-                self.mark(order, stands);
+                if self.is_newest_begun(HistoryId(behind)) {
+                    self.mark(order, stands);
+                }
                 self.answers_stand(peer, question);
             }
             RoleFrame::Stand { question, stand } => self.takes_stand(peer, question, stand),
         }
         Ok(())
+    }
+
+    /// False: it is known here that roles have changed since that history. The order of one that
+    /// knows no more than that is of another time.
+    fn is_newest_begun(&self, history: HistoryId) -> bool {
+        let role = self.role.state.lock();
+        role.begun.split_last().is_none_or(|(_, older)| !older.contains(&history))
     }
 
     fn answers_stand(&self, peer: Peer, question: u64) {

@@ -53,6 +53,9 @@ pub(crate) struct RegionOrder {
     /// How long it may take.
     #[serde(default)]
     pub(crate) timeout_ms: u64,
+    /// A fail-over: although the live group ships to this one.
+    #[serde(default)]
+    pub(crate) force: bool,
 }
 
 /// What is to happen once an answer is written, or could not be.

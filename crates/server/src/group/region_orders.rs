@@ -64,9 +64,8 @@ impl RegionOrders {
     pub(super) fn fail_over(&self, order: &RegionOrder) -> Result<Value, String> {
         let (_, other) = self.other()?;
         let mut answer = self.about(other);
-        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
         if order.dry_run {
-            let found = failover::outlook(&self.opened, &self.group);
+            let found = failover::outlook(&self.opened, &self.group, order.force);
             let under_way = found.under_way.map(|history| history.to_string());
             add(
                 &mut answer,
@@ -86,8 +85,10 @@ impl RegionOrders {
             );
             return Ok(answer);
         }
+        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
         let by = by(order);
-        let done = failover::fail_over(&self.opened, &self.group, &by, longest(order))?;
+        let how = (longest(order), order.force);
+        let done = failover::fail_over(&self.opened, &self.group, &by, how)?;
         add(
             &mut answer,
             json!({
@@ -106,7 +107,6 @@ impl RegionOrders {
     ) -> Result<(Value, Option<Afterwards>), String> {
         let (part, other) = self.other()?;
         let mut answer = self.about(other);
-        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
         if order.dry_run {
             let found = region_switch::outlook(&self.opened, part, &self.group);
             add(
@@ -120,6 +120,7 @@ impl RegionOrders {
             );
             return Ok((answer, None));
         }
+        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
         let by = by(order);
         let end = region_switch::switch(&self.opened, part, &self.group, (&by, longest(order)));
         let (history, what) = match end {

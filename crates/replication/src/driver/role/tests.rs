@@ -13,8 +13,12 @@ fn order(history: HistoryId) -> PromotionOrder {
 }
 
 fn promote(history: HistoryId, cause: &str) -> Bytes {
-    let (history, cause) = (history.0, cause.to_owned());
-    let frame = RoleFrame::Promote { question: 7, history, cause, stands: false };
+    promote_behind(HistoryId([0; 16]), history, cause)
+}
+
+fn promote_behind(behind: HistoryId, history: HistoryId, cause: &str) -> Bytes {
+    let (history, behind, cause) = (history.0, behind.0, cause.to_owned());
+    let frame = RoleFrame::Promote { question: 7, history, behind, cause, stands: false };
     serde_json::to_vec(&frame).unwrap().into()
 }
 
@@ -64,7 +68,7 @@ fn a_member_that_is_told_to_is_marked_durably_and_goes_on_after_a_start() {
     assert_eq!(rig.driver.marked_for(), Some(FIRST));
     assert_eq!(rig.driver.promotion_order().unwrap().history, FIRST);
     let started = RoleOrders::new(&rig.kept(), 3);
-    assert!(started.owes.load(Ordering::SeqCst));
+    assert!(!started.owes.load(Ordering::SeqCst), "its operator may have given it up long since");
     assert_eq!(started.state.lock().order.as_ref().unwrap().history, FIRST);
     rig.driver.log().shutdown();
 }
@@ -86,6 +90,35 @@ fn no_member_is_marked_for_a_history_that_is_over() {
     assert!(!rig.driver.mark(order(FIRST), false));
     assert_eq!((rig.driver.marked_for(), rig.driver.promotion_order()), (None, None));
     assert!(rig.driver.mark(order(SECOND), false), "its members may not all have been marked");
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn none_is_marked_by_one_that_does_not_know_that_roles_have_changed_since() {
+    const THIRD: HistoryId = HistoryId([3; 16]);
+    let rig = in_recovery(&["a", "b", "c"]);
+    rig.driver.histories_begun([FIRST, SECOND].into_iter());
+    rig.driver.takes_role_frame(1, &promote_behind(FIRST, THIRD, "of long ago")).unwrap();
+    assert_eq!((rig.driver.marked_for(), rig.driver.promotion_order()), (None, None));
+    // One that has applied more, or as much.
+    rig.driver.takes_role_frame(1, &promote_behind(SECOND, THIRD, "of now")).unwrap();
+    assert_eq!(rig.driver.marked_for(), Some(THIRD));
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn a_promotion_is_said_for_some_minutes_only() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    assert!(rig.driver.mark(order(FIRST), false));
+    rig.driver.say_promotion_again();
+    assert!(rig.driver.role.owes.load(Ordering::SeqCst));
+    let mut role = rig.driver.role.state.lock();
+    role.said_at = Time::ZERO;
+    role.ordered_at = Time::ZERO;
+    let is_over = rig.driver.now().since(Time::ZERO) > SAID_MAX;
+    drop(role);
+    rig.driver.say_promotion_again();
+    assert_eq!(rig.driver.role.owes.load(Ordering::SeqCst), !is_over);
     rig.driver.log().shutdown();
 }
 
