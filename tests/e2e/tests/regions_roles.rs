@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +46,10 @@ fn order(regions: &Regions, (group, at): (usize, usize), what: &[&str]) -> Try<V
 /// The live group hands over to the other one.
 fn switch(regions: &Regions, from: usize) -> Try<Value> {
     let active = regions.until_active(from)?;
+    // One that has just become active has no report of the other group yet, and refuses.
+    let site = regions.site(from, active);
+    let is_fit = || site.runs(&["region", "switch", "--dry-run"], 0).is_ok();
+    wait::until_true("nothing in the way of a switch", LONG, is_fit)?;
     let done = order(regions, (from, active), &["switch"])?;
     println!("switched: {done}");
     regions.until_active(1 - from)?;
@@ -230,9 +235,10 @@ fn a_switch_that_does_not_come_to_its_end_is_taken_back_with_the_reason() -> Try
 }
 
 /// Puts whole units of 20 messages at an instance until one is refused: how many were acknowledged.
-fn put_until_refused(site: &Site, input: &Path) -> Try<u64> {
+fn put_until_refused(site: &Site, input: &Path, ends: &AtomicBool) -> Try<u64> {
     let mut acknowledged = 0;
     loop {
+        require!(!ends.load(Ordering::SeqCst), "the test has failed");
         let mut command = site.towline(&["put", "Q", "--lines", "--transaction", "20"])?;
         command.stdin(File::open(input)?).stdout(Stdio::null()).stderr(Stdio::null());
         if !command.status()?.success() {
@@ -252,13 +258,18 @@ fn a_switch_under_load_keeps_what_was_acknowledged_and_no_half_unit() -> Try {
         let site = regions.site(live, 0);
         let input = site.scratch().join("twenty");
         fs::write(&input, "a line\n".repeat(20))?;
+        let ends = AtomicBool::new(false);
         let acknowledged = thread::scope(|scope| -> Try<u64> {
-            let put = || put_until_refused(site, &input).map_err(|error| error.to_string());
+            let put = || put_until_refused(site, &input, &ends).map_err(|error| error.to_string());
             let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(put)).collect();
-            wait::until_true("some messages", LONG, || {
+            let has_some = || {
                 site.queue_number("Q", "depth").is_ok_and(|depth| depth >= before + 200)
-            })?;
-            switch(&regions, live)?;
+            };
+            let switched = wait::until_true("some messages", LONG, has_some)
+                .map_err(Into::into)
+                .and_then(|()| switch(&regions, live));
+            ends.store(switched.is_err(), Ordering::SeqCst);
+            switched?;
             let mut sum = 0;
             for client in clients {
                 sum += client.join().map_err(|_| "a client panicked")??;
