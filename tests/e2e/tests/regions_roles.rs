@@ -157,12 +157,18 @@ fn live_is_lost(size: usize) -> Try {
     regions.until_towed()?;
     let refused = regions.site(WEST, 0).runs(&["region", "failover", "--yes", "--json"], 1)?;
     require!(refused.contains("is live"), "{refused}");
+    let asked = size - 1;
+    let site = regions.site(EAST, asked);
+    let beside = site.runs(&["region", "failover", "--yes"], 1)?;
+    require!(beside.contains("the live group is connected with instance"), "{beside}");
     regions.order(EAST, Order::Cut(Ways::Both));
     put(&regions, WEST, 60, "lost")?;
     for at in 0..size {
         regions.kill(WEST, at)?;
     }
-    let asked = size - 1;
+    let site = regions.site(EAST, asked);
+    let is_lost = || site.runs(&["region", "failover", "--dry-run"], 0).is_ok();
+    wait::until_true("the live group is seen to be gone", LONG, is_lost)?;
     let said = regions.site(EAST, asked).runs(&["region", "failover", "--dry-run", "--json"], 0)?;
     let outlook: Value = serde_json::from_str(&said)?;
     require!(outlook["loss"]["is_known"] == true, "{outlook}");
