@@ -75,8 +75,8 @@ pub struct ShippingView {
     pub ended: Option<ShippingEnd>,
     /// What would be lost now.
     pub exposure: Exposure,
-    /// What the other region reported last, on this link or the one before; all zero before the first
-    /// report.
+    /// What the other region reported last, on this link or the one before; all zero before the
+    /// first report.
     pub point: RecoveryPoint,
     /// Bytes of batches sent since this instance became active, before compression.
     pub sent_bytes: u64,

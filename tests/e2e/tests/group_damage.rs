@@ -38,8 +38,8 @@ fn written() -> Try<Group> {
     again(group)
 }
 
-/// The same, and the beginning of the log was reclaimed: an instance that lost its disk gets a copy,
-/// and not the log from its first batch on.
+/// The same, and the beginning of the log was reclaimed: an instance that lost its disk gets a
+/// copy, and not the log from its first batch on.
 fn written_in_a_log_without_its_beginning() -> Try<Group> {
     let config = "[log]\nextent_bytes = 4194304\n\
                   [queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";

@@ -272,7 +272,6 @@ fn a_switch_under_load_keeps_what_was_acknowledged_and_no_half_unit() -> Try {
                 site.queue_number("Q", "depth").is_ok_and(|depth| depth >= before + 200)
             };
             let switched = wait::until_true("some messages", LONG, has_some)
-                .map_err(Into::into)
                 .and_then(|()| switch(&regions, live));
             ends.store(switched.is_err(), Ordering::SeqCst);
             switched?;
