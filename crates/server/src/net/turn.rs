@@ -272,7 +272,8 @@ impl Turns {
             return true;
         }
         let task = Mutex::new(Some(context.waker().clone()));
-        let expected = self.last;
+        // What those that come will take is not known, and there may be thousands: one at a time.
+        let expected = if is_new { UNASKED_MAX } else { self.last.max(TURN_LEAST) };
         let ticket = Arc::new(LineTicket { task, is_new, expected, ..LineTicket::default() });
         self.line.join(&ticket);
         self.line.call_next();

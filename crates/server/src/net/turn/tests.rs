@@ -359,3 +359,18 @@ fn those_whose_turns_fit_are_called_together_and_one_at_least() {
         });
     }
 }
+
+#[test]
+fn those_that_come_are_called_one_at_a_time() {
+    on_a_thread(async |line, context| {
+        let mut first = one_in_line(&line, context);
+        let mut coming: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
+        coming.iter_mut().for_each(|turns| assert!(!turns.begins(context, true)));
+        yield_now().await;
+        assert!(first.begins(context, false));
+        first.ends();
+        assert_eq!(line.called.borrow().len(), 1);
+        drop(coming);
+        assert!(line.is_empty() && line.expected.get() == Duration::ZERO);
+    });
+}
