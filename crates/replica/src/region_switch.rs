@@ -140,9 +140,12 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
 /// Without a majority there the last batch would be acknowledged by none, and no group would serve.
 fn too_few(driver: &Driver, part: &RegionPart) -> Option<String> {
     let heard = part.condition()?;
-    let (all, connected) = (heard.condition.configured_count, heard.condition.connected_count);
-    let is_fresh = driver.now().since(heard.at) < CONDITION_MAX;
-    (is_fresh && connected <= all / 2).then(|| {
+    let counts = (heard.condition.configured_count, heard.condition.connected_count);
+    too_few_of(counts, driver.now().since(heard.at))
+}
+
+fn too_few_of((all, connected): (u64, u64), age: Duration) -> Option<String> {
+    (age < CONDITION_MAX && connected <= all / 2).then(|| {
         format!("only {connected} of {all} instances of the other group are connected: too few")
     })
 }
@@ -333,5 +336,21 @@ impl Switch<'_> {
     fn step(&mut self, name: &'static str) {
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.steps.push((name, ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_without_a_majority_takes_over_from_none() {
+        let now = Duration::ZERO;
+        for (counts, is_refused) in
+            [((3, 1), true), ((3, 2), false), ((3, 3), false), ((1, 1), false)]
+        {
+            assert_eq!(too_few_of(counts, now).is_some(), is_refused, "{counts:?}");
+        }
+        assert_eq!(too_few_of((3, 1), CONDITION_MAX), None, "that was said long ago");
     }
 }

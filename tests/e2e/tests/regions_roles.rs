@@ -215,6 +215,9 @@ fn a_switch_that_does_not_come_to_its_end_is_taken_back_with_the_reason() -> Try
     regions.until_towed()?;
     let east = regions.site(EAST, 0).runs(&["region", "switch", "--dry-run", "--json"], 3)?;
     require!(east.contains("is not live"), "{east}");
+    // No order without time to carry it out.
+    let none = ["region", "switch", "--yes", "--timeout", "0"];
+    regions.site(WEST, 0).runs(&none, 2)?;
     // What is sent arrives, and no report comes back.
     regions.order(EAST, Order::Stall(Ways::Back));
     put(&regions, WEST, 20, "two")?;

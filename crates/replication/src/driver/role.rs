@@ -241,10 +241,12 @@ impl Driver {
 
     /// Says the promotion to those that have not answered.
     pub(super) fn say_promotion_again(&self) {
-        if !self.role.owes.load(Ordering::SeqCst) {
-            return;
+        if self.role.owes.load(Ordering::SeqCst) {
+            self.say_promotion_at(self.now());
         }
-        let now = self.now();
+    }
+
+    fn say_promotion_at(&self, now: Time) {
         let mut role = self.role.state.lock();
         if now.since(role.said_at) < AGAIN {
             return;

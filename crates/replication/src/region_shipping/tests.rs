@@ -138,7 +138,7 @@ fn what_is_committed_is_shipped_once_in_order_behind_what_the_other_region_has()
     assert_eq!(link.read(), [3, 4, 5]);
     *log.committed.lock() = 7;
     ship_all(&shipping);
-    assert_eq!(link.read(), [0; 0], "not before it is told");
+    assert_eq!(link.read(), [0; 0], "not before it is notified");
     shipping.committed(Counts::default(), Time(2));
     ship_all(&shipping);
     assert_eq!(link.read(), [6, 7]);
@@ -287,4 +287,19 @@ fn with_links_that_break_at_any_moment_the_other_region_gets_all_without_a_gap()
             }
         }
     }
+}
+
+#[test]
+fn a_report_on_the_link_before_says_nothing_of_the_one_that_stands() {
+    let shipping = shipping(&TestLog::of(5), 1 << 30);
+    let reports = || shipping.view(Time(3)).reports;
+    for id in 1..=2 {
+        open(&shipping, &TestLink::of(id), 5).unwrap();
+        assert!(!reports(), "link {id} is new");
+        ship_all(&shipping);
+        shipping.frame(LinkId(id), KIND_POINT, &point(5), Time(2)).unwrap();
+        assert!(reports());
+    }
+    shipping.closed(LinkId(2));
+    assert!(!reports() && shipping.view(Time(3)).is_known);
 }

@@ -183,7 +183,7 @@ impl ClientAddresses {
     pub(super) fn told(&self, peer: Peer, body: &[u8]) {
         match serde_json::from_slice::<LiveReport>(body) {
             Ok(report) => *self.told.lock() = Some((Instant::now(), report)),
-            Err(error) => tracing::warn!(%error, peer, "what is told of the live group"),
+            Err(error) => tracing::warn!(%error, peer, "what is said of the live group"),
         }
     }
 

@@ -202,7 +202,7 @@ pub(super) async fn tell(part: Arc<RegionPart>, view: Arc<dyn GroupView>) {
             group.other_region.iter().for_each(|other| part.tell(&other.here));
         });
         if let Err(error) = told.await {
-            tracing::warn!(%error, "what the other region is told");
+            tracing::warn!(%error, "what is said to the other region");
         }
     }
 }

@@ -55,7 +55,7 @@ impl Rig {
 }
 
 #[test]
-fn a_member_that_is_told_to_is_marked_durably_and_goes_on_after_a_start() {
+fn a_member_that_is_ordered_to_is_marked_durably_and_goes_on_after_a_start() {
     let rig = in_recovery(&["a", "b", "c"]);
     rig.driver.takes_role_frame(1, &promote(FIRST, "why")).unwrap();
     assert_eq!(rig.driver.marked_for(), Some(FIRST));
@@ -110,15 +110,12 @@ fn none_is_marked_by_one_that_does_not_know_that_roles_have_changed_since() {
 fn a_promotion_is_said_for_some_minutes_only() {
     let rig = in_recovery(&["a", "b", "c"]);
     assert!(rig.driver.mark(order(FIRST), false));
-    rig.driver.say_promotion_again();
-    assert!(rig.driver.role.owes.load(Ordering::SeqCst));
-    let mut role = rig.driver.role.state.lock();
-    role.said_at = Time::ZERO;
-    role.ordered_at = Time::ZERO;
-    let is_over = rig.driver.now().since(Time::ZERO) > SAID_MAX;
-    drop(role);
-    rig.driver.say_promotion_again();
-    assert_eq!(rig.driver.role.owes.load(Ordering::SeqCst), !is_over);
+    let ordered_at = rig.driver.role.state.lock().ordered_at;
+    for (after, is_said) in [(SAID_MAX / 2, true), (SAID_MAX * 2, false)] {
+        rig.driver.say_promotion_at(ordered_at + after);
+        assert_eq!(rig.driver.role.owes.load(Ordering::SeqCst), is_said, "{after:?}");
+    }
+    assert_eq!(rig.driver.marked_for(), Some(FIRST), "the mark stays");
     rig.driver.log().shutdown();
 }
 
