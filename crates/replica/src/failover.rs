@@ -87,7 +87,9 @@ pub fn outlook(opened: &OpenReplica, group: &GroupConfig, force: bool) -> Failov
         );
         match force {
             true => found.notes.push(why),
-            false => found.obstacles.push(format!("{why}; --force promotes this group all the same")),
+            false => {
+                found.obstacles.push(format!("{why}; --force promotes this group all the same"))
+            }
         }
     }
     found

@@ -12,8 +12,7 @@ use crate::copy::{self, CopySource};
 use crate::driver::Driver;
 use crate::frames::{
     KIND_CONDITION, KIND_CONSENSUS, KIND_HISTORIES, KIND_KNOWN, KIND_LIVE, KIND_ROLE, KIND_ROWS,
-    KIND_WISH,
-    member_of,
+    KIND_WISH, member_of,
 };
 use crate::hand_over::{self, AdminRequest};
 use towline_link::{Greeting, Inbox, LinkStream, Peer, Standing, StartsReport, StreamPurpose};

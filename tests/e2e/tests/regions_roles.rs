@@ -271,9 +271,8 @@ fn a_switch_under_load_keeps_what_was_acknowledged_and_no_half_unit() -> Try {
         let acknowledged = thread::scope(|scope| -> Try<u64> {
             let put = || put_until_refused(site, &input, &ends).map_err(|error| error.to_string());
             let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(put)).collect();
-            let has_some = || {
-                site.queue_number("Q", "depth").is_ok_and(|depth| depth >= before + 200)
-            };
+            let has_some =
+                || site.queue_number("Q", "depth").is_ok_and(|depth| depth >= before + 200);
             let switched = wait::until_true("some messages", LONG, has_some)
                 .and_then(|()| switch(&regions, live));
             ends.store(switched.is_err(), Ordering::SeqCst);

@@ -351,7 +351,8 @@ fn those_whose_turns_fit_are_called_together_and_one_at_least() {
             yield_now().await;
             assert!(first.begins(context, false));
             first.ends();
-            let called = others.iter_mut().filter_map(|turns| turns.begins(context, false).then_some(1));
+            let called =
+                others.iter_mut().filter_map(|turns| turns.begins(context, false).then_some(1));
             assert_eq!(called.sum::<usize>(), together, "{took:?} each");
             assert_eq!(line.called.borrow().len(), together);
             drop(others);
