@@ -204,7 +204,7 @@ fn a_replica_that_was_rebuilt_gives_a_copy_that_is_rebuilt() {
         assert!(opened.images.owes_rebuilt() && pages.is_empty());
         let (mut bytes, hold) = (Vec::new(), own.hold(Lsn::ZERO));
         let page_file = opened.images.pages();
-        give(&source, page_file, &pages, &[], &hold, &mut bytes, &mut |_| ()).unwrap();
+        give(source, (page_file, pages), &[], &hold, &mut bytes, &mut |_| ()).unwrap();
         towline_os::fs::create_dir_all(path("copy")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&path("copy")).unwrap());
         take(&disk, &mut bytes.as_slice(), &mut |_| ()).unwrap();
