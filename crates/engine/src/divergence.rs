@@ -231,6 +231,10 @@ struct Emptied {
     how: HowEnded,
 }
 
+/// What is done with a step of the log.
+type EachStep<'s, 'a, E> =
+    &'s mut dyn FnMut(&mut Search<'a>, StepAt) -> Result<(), DivergenceError<E>>;
+
 struct Search<'a> {
     folder: &'a Path,
     fork: Lsn,
@@ -268,10 +272,7 @@ impl<'a> Search<'a> {
     }
 
     /// Goes over all of the log.
-    fn walk<E>(
-        &mut self,
-        each: &mut dyn FnMut(&mut Search<'a>, StepAt) -> Result<(), DivergenceError<E>>,
-    ) -> Result<(), DivergenceError<E>> {
+    fn walk<E>(&mut self, each: EachStep<'_, 'a, E>) -> Result<(), DivergenceError<E>> {
         let (mut steps, mut result, mut end) = (LogSteps::default(), Ok(()), self.fork);
         let mut findings = Vec::new();
         let folder = self.folder;

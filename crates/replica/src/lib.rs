@@ -2,9 +2,11 @@
 //! elects it.
 //!
 //! Reading order: [`open`] (from a folder to a replica; `role_at_start`: in which part),
-//! [`replica`] (applies what is committed), [`threads`] (what runs from the start on),
-//! `promotion` (a leader that is marked begins a history), `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
-//! (the group elected it: it opens its door).
+//! [`replica`] (applies what is committed), [`threads`] (what runs from the start on), `promotion`
+//! (a leader that is marked begins a history), [`failover`] and [`region_switch`] (roles change),
+//! [`returning`] and `return_at_start` (an old live group follows), `copy_source`, [`region`] and
+//! `adapters` (what its part in the group gets from here), [`active`] (the group elected it: it
+//! opens its door).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
 //! connections between instances (`towline_link`), what a process does when this one cannot go on
@@ -21,6 +23,8 @@ mod promotion;
 pub mod region;
 pub mod region_switch;
 pub mod replica;
+mod return_at_start;
+pub mod returning;
 mod role_at_start;
 pub mod threads;
 

@@ -14,7 +14,8 @@
 //! [`region_position`] and [`region_meeting`] (whether its log and this one are one),
 //! [`region_shipping`] and [`region_receiving`] (both ends of a link between regions),
 //! `region_giving` and `region_taking` (a copy of the log, where recovery lacks what live no
-//! longer has; `rebase_folder`, `rebase_state`), [`region_part`] (all of that on one instance).
+//! longer has; `rebase_folder`, `rebase_state`), [`return_order`] (an old live group comes back),
+//! [`region_part`] (all of that on one instance).
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -68,6 +69,7 @@ pub mod repair_at_start;
 pub mod repair_queue;
 pub mod retention;
 pub mod retention_watch;
+pub mod return_order;
 pub mod ticker;
 pub mod trusted_log;
 pub mod vote;

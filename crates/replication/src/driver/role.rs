@@ -25,6 +25,7 @@ use towline_types::{BatchPlace, HistoryId, Lsn, Time};
 use super::{Core, Driver};
 use crate::frames::KIND_ROLE;
 use crate::lifecycle::{EndReason, Lifecycle};
+use crate::return_order::ReturnOrder;
 
 /// A peer that has not answered is told again after this.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -66,6 +67,9 @@ pub struct MemberStand {
     pub may_vote: bool,
     /// Whether it serves clients.
     pub serves: bool,
+    /// An order to return is kept, and its next start looks at it.
+    #[serde(default)]
+    pub returns: bool,
     /// What it heard of the live group.
     pub live: HeardLive,
 }
@@ -78,7 +82,9 @@ enum RoleFrame {
     Ask { question: u64 },
     /// Mark yourself.
     Promote { question: u64, history: [u8; 16], cause: String, stands: bool },
-    /// The answer to either.
+    /// I have returned as one of a recovery group: so are you to.
+    Return { question: u64, order: ReturnOrder },
+    /// The answer to any of them.
     Stand { question: u64, stand: MemberStand },
 }
 
@@ -218,8 +224,14 @@ impl Driver {
         is_marked
     }
 
+    /// Says what was ordered to those that have not answered.
+    pub(super) fn say_roles_again(&self) {
+        self.say_promotion_again();
+        self.say_return_again();
+    }
+
     /// Says the promotion to those that have not answered.
-    pub(super) fn say_promotion_again(&self) {
+    fn say_promotion_again(&self) {
         if !self.role.owes.load(Ordering::SeqCst) {
             return;
         }
@@ -246,6 +258,17 @@ impl Driver {
         let question = self.role.state.lock().question;
         let (history, cause) = (order.history.0, order.cause.clone());
         self.say_of_roles(peer, &RoleFrame::Promote { question, history, cause, stands });
+    }
+
+    /// Tells a peer to return. What is lost is said again.
+    pub(super) fn say_return(&self, peer: Peer, order: &ReturnOrder) {
+        let question = self.role.state.lock().question;
+        self.say_of_roles(peer, &RoleFrame::Return { question, order: order.clone() });
+    }
+
+    /// Whether a history has begun in this log, as far as it is applied.
+    pub(super) fn knows_history(&self, history: HistoryId) -> bool {
+        self.role.state.lock().begun.contains(&history)
     }
 
     /// Asks all others where they stand; what they answer is in [`Driver::stands`].
@@ -293,6 +316,7 @@ impl Driver {
             last_end: last.end.0,
             may_vote: kept.may_vote,
             serves: *self.place.borrow() == Where::Here,
+            returns: self.is_to_return(),
             live: HeardLive { committed: live.0, age_ms: u64::try_from(age).unwrap_or(u64::MAX) },
         }
     }
@@ -320,7 +344,14 @@ impl Driver {
                 self.mark(order, stands);
                 self.answers_stand(peer, question);
             }
-            RoleFrame::Stand { question, stand } => self.takes_stand(peer, question, stand),
+            RoleFrame::Return { question, order } => {
+                self.takes_return(order);
+                self.answers_stand(peer, question);
+            }
+            RoleFrame::Stand { question, stand } => {
+                self.notes_return(peer, &stand.mode);
+                self.takes_stand(peer, question, stand);
+            }
         }
         Ok(())
     }
