@@ -13,7 +13,9 @@ use towline_load::LoadArgs;
 pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
-pub(crate) use region::{Region, RegionChange, RegionPlan};
+pub(crate) use region::{
+    Region, RegionChange, RegionDivergence, RegionPlan, RegionPutAgain, RegionRejoin,
+};
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
 /// bounds a unit.
