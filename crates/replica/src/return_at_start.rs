@@ -102,6 +102,7 @@ pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     // What is noted as committed counts beside the hard state: it must be no more than is there.
     file.note_durably(&hard_state).map_err(StartError::Folder)?;
     file.write(&hard_state).map_err(StartError::Folder)?;
+    return_order::forget_fork(data).map_err(StartError::Folder)?;
     keep(ReturnStage::Done)?;
     say(&REGION_RETURNED, &[&last.end.to_string(), &last.index.to_string()]);
     Ok(())

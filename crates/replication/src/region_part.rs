@@ -409,7 +409,7 @@ impl RegionPart {
         let mut known = self.known.lock();
         known.differences = differences;
         (known.partition, known.trouble, known.needs_copy) = (None, None, false);
-        known.fork = None;
+        self.forgets_fork(&mut known);
         Ok(())
     }
 

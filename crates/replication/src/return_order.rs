@@ -159,6 +159,17 @@ pub fn keep_fork(data: &Path, fork: &KnownFork) -> io::Result<()> {
     write(data, FORK, fork)
 }
 
+/// Both logs are one again: the fork that was heard of is none any more.
+///
+/// # Errors
+/// What the disk said.
+pub fn forget_fork(data: &Path) -> io::Result<()> {
+    match fs::remove_file(data.join(FORK)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// The tail that was exported last, if one was.
 ///
 /// # Errors

@@ -228,6 +228,31 @@ fn an_old_live_group_of_three_without_a_tail_follows_without_an_order() -> Try {
     returns_alone(3)
 }
 
+/// One of three is away when the return is ordered: it hears of it when it comes.
+#[test]
+fn an_instance_that_was_away_returns_when_it_comes() -> Try {
+    let mut regions = Regions::towed(&of(3))?;
+    fail_over(&mut regions, 3, tail)?;
+    for at in 0..3 {
+        regions.start(WEST, at)?;
+    }
+    regions.order(EAST, Order::Heal(Ways::Both));
+    until_partitioned(&regions)?;
+    let active = regions.until_active(WEST)?;
+    let away = (active + 1) % 3;
+    regions.kill(WEST, away)?;
+    let arguments = ["region", "rejoin", "--yes", "--discard-divergence", "--json"];
+    let said = regions.site(WEST, active).runs(&arguments, 0);
+    said.map_err(|error| regions.explained(&error.to_string()))?;
+    regions.until_towed_by(EAST)?;
+    put(&regions, EAST, 50, "later")?;
+    regions.start(WEST, away)?;
+    until_all_follow(&regions, 3)?;
+    require!(depth(&regions, EAST)? == 750, "{}", depth(&regions, EAST)?);
+    regions.stop_all()?;
+    one_log::follows(&regions, EAST, 3)
+}
+
 /// An instance is killed at random moments of the return, and it is gone on with.
 fn killed_while_it_returns(test: &str, size: usize, kills: usize) -> Try {
     let mut chance = Chance::announced(test);

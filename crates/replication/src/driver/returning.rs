@@ -55,7 +55,8 @@ impl ReturnOrders {
 }
 
 impl Driver {
-    /// Keeps the order to return, durably: [`Driver::begins_return_with_others`] has it carried out.
+    /// Keeps the order to return, durably. [`Driver::begins_return_with_others`] has it carried
+    /// out.
     ///
     /// # Errors
     /// This member is of no live group, its log has the history of the order, or the disk failed.

@@ -12,7 +12,7 @@ use towline_logging::log as say;
 use towline_os::thread::Builder;
 use towline_types::Lsn;
 
-use super::{RegionHost, RegionPart};
+use super::{KnownRegion, RegionHost, RegionPart};
 use crate::driver::Driver;
 use crate::region_meeting::{RegionSaid, fork_of};
 use crate::return_order::{self, KnownFork, ReturnOrder, TailEnd};
@@ -23,6 +23,15 @@ impl RegionPart {
     pub fn known_fork(&self) -> Option<KnownFork> {
         let known = self.known.lock();
         known.fork.clone().filter(|_| known.partition.is_some())
+    }
+
+    /// Both logs are one: what was kept of a fork is of before.
+    pub(super) fn forgets_fork(&self, known: &mut KnownRegion) {
+        if known.fork.take().is_some()
+            && let Err(error) = return_order::forget_fork(self.driver.folder())
+        {
+            tracing::warn!(%error, "a fork that is none any more cannot be forgotten");
+        }
     }
 
     /// Both groups said of their logs how they stand.
