@@ -13,7 +13,10 @@ use towline_load::LoadArgs;
 pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
-pub(crate) use region::{Region, RegionChange, RegionFailover, RegionPlan};
+pub(crate) use region::{
+    Region, RegionChange, RegionDivergence, RegionFailover, RegionPlan, RegionPutAgain,
+    RegionRejoin,
+};
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
 /// bounds a unit.

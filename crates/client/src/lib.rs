@@ -34,4 +34,5 @@ pub use message::{Body, Message, Property};
 pub use options::{Options, Sasl};
 pub use receive::{Delivery, ReceiverOptions};
 pub use request::{ADMIN_ADDRESS, Reply};
+pub use send::encoded;
 pub use unit::Unit;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
+use towline_amqp::sections::{Header, encode_header};
 use towline_amqp::types::{DeliveryState, LinkTarget, Role, Source, Target};
 use towline_amqp::{LinkId, Outgoing};
 use towline_types::Payload;
@@ -12,6 +14,18 @@ use crate::link::Sender;
 use crate::message::Message;
 use crate::receive::Delivery;
 use crate::unit::Unit;
+
+/// A persistent message of these sections (message annotations and the bare message), with a header
+/// of its own in front.
+#[must_use]
+pub fn encoded(priority: u8, ttl_ms: Option<u32>, sections: &Bytes) -> Payload {
+    let header =
+        Header { durable: Some(true), priority: Some(priority), ttl_ms, ..Header::default() };
+    let mut bytes = BytesMut::new();
+    encode_header(&mut bytes, &header);
+    bytes.extend_from_slice(sections);
+    Payload::from(bytes.freeze())
+}
 
 impl Client {
     /// Opens a queue for putting.
@@ -55,6 +69,21 @@ impl Client {
         let state =
             unit.map(|unit| DeliveryState::Transactional { txn_id: unit.id, outcome: None });
         self.send_payload(sender.link, delivery.payload.clone(), state)
+    }
+
+    /// Sends a message that is encoded already ([`encoded`]); otherwise as [`Client::send`].
+    ///
+    /// # Errors
+    /// Also when a message before was refused.
+    pub fn send_encoded(
+        &mut self,
+        sender: Sender,
+        content: Payload,
+        unit: Option<&Unit>,
+    ) -> Result<(), Error> {
+        let state =
+            unit.map(|unit| DeliveryState::Transactional { txn_id: unit.id, outcome: None });
+        self.send_payload(sender.link, content, state)
     }
 
     pub(crate) fn send_payload(

@@ -15,6 +15,7 @@ use towline_log::{
 use towline_node::{Instance, Restart};
 use towline_os::fs;
 use towline_standby::log_folder;
+use towline_types::Lsn;
 
 use crate::missing_extents::MissingExtents;
 use crate::replay::apply;
@@ -88,6 +89,8 @@ pub struct Inspection {
     pub missing: MissingExtents,
     /// Names that are used and not defined.
     pub undefined: UndefinedNames,
+    /// The end of the log.
+    pub tail: Lsn,
 }
 
 /// Reads image and log of the queue manager in `data` under the rules of a configuration.
@@ -127,6 +130,21 @@ pub fn missing_in_copy_with_notes(disk: &Arc<dyn Disk>) -> Result<Option<String>
     Ok((!all.is_empty()).then(|| all.to_string()))
 }
 
+/// Whether a start could go on with the log on this disk, which is to end at `tail`.
+///
+/// # Errors
+/// Why it could not.
+pub fn can_start_at(disk: &Arc<dyn Disk>, tail: Lsn) -> Result<(), String> {
+    let found = inspect_disk(disk, Limits::default()).map_err(|why| why.to_string())?;
+    if !found.missing.is_empty() {
+        return Err(format!("live messages are in extents that are gone: {}", found.missing));
+    }
+    match found.tail == tail {
+        true => Ok(()),
+        false => Err(format!("it would end at {} instead of {tail}", found.tail)),
+    }
+}
+
 fn inspect_disk(disk: &Arc<dyn Disk>, rules: Limits) -> Result<Inspection, InspectionError> {
     let recovery = Recovery::open(Arc::clone(disk), Options::default(), LogId(0));
     let mut recovery = recovery.map_err(StartError::Log)?;
@@ -156,10 +174,11 @@ fn inspect_disk(disk: &Arc<dyn Disk>, rules: Limits) -> Result<Inspection, Inspe
     let read = |page| pages.as_ref().and_then(|pages| pages.read(page).ok());
     let take = |item: ReplayItem<'_>| apply(&mut restart, item, &read);
     let replayed = recovery.replay_items(Begin::Image, take, |_, _| {});
-    replayed.map_err(|error| match error {
+    let report = replayed.map_err(|error| match error {
         ReplayError::Log(error) => StartError::Log(error),
         ReplayError::Record { error, .. } => refused(error),
     })?;
     let missing = MissingExtents::find(&restart, &recovery, &read);
-    Ok(Inspection { missing, undefined: UndefinedNames::of(restart.instance()) })
+    let undefined = UndefinedNames::of(restart.instance());
+    Ok(Inspection { missing, undefined, tail: report.tail })
 }

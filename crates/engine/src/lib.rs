@@ -8,7 +8,8 @@
 //! step may), [`images`], [`housekeeping`] and `relocation` (images, reclaim, time), [`backup`]
 //! (copies, and restores), `connection_accounts` (what connections hold), [`replay`] (from a data
 //! folder to an instance) with [`start_error`], [`missing_extents`], `name_file` and [`settings`],
-//! [`inspection`] (the same without a start), [`running`] (an instance is open: start its threads).
+//! [`inspection`] (the same without a start), [`divergence`] (what a log did behind a fork),
+//! [`running`] (an instance is open: start its threads).
 //!
 //! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
 //! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
@@ -24,6 +25,7 @@ mod backup_folders;
 pub mod bodies;
 mod connection_accounts;
 pub mod defaults;
+pub mod divergence;
 mod door;
 mod fetcher;
 pub mod housekeeping;

@@ -12,7 +12,8 @@
 //! `needs`; on the way back `cache`, `read`; `image`, `reclaim`, `hold`; `pages` (content rewritten
 //! beside the log); `recover` (start); `member` (the log of an instance of a group); [`offline`]
 //! (looking at a log at rest); [`mend`] (replacing what is damaged in it, from another log);
-//! [`succession`] (a new folder from that of a predecessor); `stats`, `histogram`.
+//! [`succession`] (a new folder from that of a predecessor); [`cut_back`] (the end of a log at rest
+//! is given up); `stats`, `histogram`.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod batch;
 pub mod block;
 mod cache;
 mod coverage;
+pub mod cut_back;
 pub mod disk;
 mod error;
 mod extents;

@@ -6,17 +6,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use towline_types::Lsn;
+use towline_types::{BodyLocation, Lsn};
 
+use crate::block::Aligned;
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::chain::{ExtentOffset, finding};
 use crate::folder::files::{Files, Folder, no_extents};
 use crate::folder::images::{Images, LoadedImage, load};
-use crate::folder::names::image_name;
+use crate::folder::names::{extent_name, image_name};
 use crate::folder::scan::{Casualties, Scan};
 use crate::folder::table::{self, TailVerdict};
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId, padded, size};
 use crate::record::{Kind, Records};
 
 /// Which part of the log to show.
@@ -225,6 +226,46 @@ impl VerifyReport {
                 self.bodies_unknown |= found.incomplete;
             }
         }
+    }
+}
+
+/// Reads bodies of a log at rest, or beside a running process.
+pub struct BodiesAtRest {
+    disk: Arc<dyn Disk>,
+    extent_bytes: u64,
+}
+
+impl BodiesAtRest {
+    /// Of the log in `folder`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn open(folder: &Path) -> Result<BodiesAtRest, LogError> {
+        let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(folder)?);
+        let folder = Folder::list(disk.as_ref())?;
+        let files = Files::of(&disk, &folder)?.ok_or_else(|| no_extents(&folder))?;
+        let extent_bytes = files.identity().extent_bytes;
+        Ok(BodiesAtRest { disk, extent_bytes })
+    }
+
+    /// The bytes of one piece of a body, appended to `to`. They are not checked: that is done when
+    /// the batch is read.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: its extent was released, or cannot be read.
+    pub fn read(&self, piece: BodyLocation, to: &mut Vec<u8>) -> Result<(), LogError> {
+        let name = extent_name(piece.lsn.0 / self.extent_bytes);
+        let failed = |e| LogError::io("read a body", &name, e);
+        let at = piece.lsn.0 % self.extent_bytes;
+        let within = size(at % BLOCK_BYTES as u64);
+        let bytes = within + piece.bytes as usize;
+        let mut memory = Aligned::zeroed(size(padded(bytes as u64)));
+        let file = self.disk.open(&name).map_err(failed)?;
+        let count = file.read_at(memory.bytes_mut(), at - within as u64).map_err(failed)?;
+        let found = memory.first(count).get(within..bytes);
+        let cut = || failed(std::io::ErrorKind::UnexpectedEof.into());
+        to.extend_from_slice(found.ok_or_else(cut)?);
+        Ok(())
     }
 }
 

@@ -5,7 +5,8 @@
 //! [`replica`] (applies what is committed), [`threads`] (what runs from the start on),
 //! `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
 //! (the group elected it: it opens its door; `promotion`: one that is marked begins a history
-//! first), [`failover`] and [`region_switch`] (what an administrator orders).
+//! first), [`failover`] and [`region_switch`] (what an administrator orders), [`returning`] and
+//! `return_at_start` (an old live group follows).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
 //! connections between instances (`towline_link`), what a process does when this one cannot go on
@@ -22,6 +23,8 @@ mod promotion;
 pub mod region;
 pub mod region_switch;
 pub mod replica;
+mod return_at_start;
+pub mod returning;
 mod role_at_start;
 pub mod threads;
 

@@ -11,6 +11,7 @@ use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
 
 use crate::replica::Replica;
+use crate::return_at_start;
 use crate::role_at_start::{self, LogAtStart};
 use towline_config::{Config, GroupConfig};
 use towline_engine::{Door, Images, ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
@@ -73,6 +74,13 @@ fn refuse_synchronous(group: &GroupConfig) -> Result<(), StartError> {
     }
 }
 
+/// Goes on with what an earlier process has left for a start: a copy, a return.
+fn settle(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
+    log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
+    refuse_other_group(data, group)?;
+    return_at_start::settle(data)
+}
+
 /// Refuses a log that is known to be that of another group.
 fn refuse_other_group(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
     let theirs = log_identity::owner(data).map_err(StartError::Folder)?.map(|it| it.group);
@@ -115,8 +123,7 @@ pub fn open(
     (clock, start_before): (Clock, Option<u64>),
 ) -> Result<OpenReplica, StartError> {
     refuse_synchronous(group)?;
-    log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
-    refuse_other_group(data, group)?;
+    settle(data, group)?;
     let hard_state_file = HardStateFile::of(data);
     let made_ids = MadeIds::of(name, &group.name);
     let wanted = log_identity::wanted_id(data).map_err(StartError::Folder)?;

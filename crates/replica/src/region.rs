@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use towline_engine::housekeeping;
+use towline_engine::{divergence, housekeeping};
 use towline_log::record::Records;
 use towline_os::sync::Mutex;
 use towline_replication::copy::CopySource;
 use towline_replication::driver::Driver;
 use towline_replication::region_part::{Counts, RegionHost};
 use towline_replication::region_position::ShippedLog;
+use towline_standby::Home;
 use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
 
 use crate::open::OpenReplica;
@@ -82,6 +83,11 @@ impl RegionHost for ReplicaRegion {
     fn time_at(&self, position: Lsn) -> Option<Time> {
         let rows = self.opened.images.time_index()?.rows();
         rows.iter().rev().find(|row| row.upto <= position).map(|row| row.at)
+    }
+
+    fn has_changes_behind(&self, position: Lsn) -> Result<bool, String> {
+        let home = Home::single(self.opened.driver.data());
+        divergence::first_change(home.log_folder(), position).map(|first| first.is_some())
     }
 
     fn drawn(&self) -> u64 {

@@ -297,7 +297,7 @@ impl Driver {
         self.ticks();
         self.step(Input::Tick);
         self.log_term_wait();
-        self.say_promotion_again();
+        self.say_roles_again();
     }
 
     /// The active instance, as far as it is known.
@@ -314,6 +314,7 @@ impl Driver {
     /// A connection with a peer stands.
     pub fn opened(&self, peer: Peer, standing: Standing) {
         self.region.connected(peer);
+        self.say_return_first(peer);
         let mut core = self.core.lock();
         core.standings[peer] = Some(standing);
         self.report_opened(&mut core, peer, standing);
@@ -586,6 +587,7 @@ mod log_reports;
 mod messages;
 mod notes;
 mod region;
+mod returning;
 mod role;
 mod shipped_log;
 mod starts;

@@ -15,7 +15,8 @@
 //! (whether its log and this one are one), [`region_shipping`] and [`region_receiving`] (both ends
 //! of a link between regions), [`region_condition`] (what they say beside the log), `region_giving`
 //! and `region_taking` (a copy of the log, where recovery lacks what live no longer has;
-//! `rebase_folder`, `rebase_state`), [`region_part`] (all of that on one instance).
+//! `rebase_folder`, `rebase_state`), [`return_order`] (an old live group comes back),
+//! [`region_part`] (all of that on one instance).
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -71,6 +72,7 @@ pub mod repair_at_start;
 pub mod repair_queue;
 pub mod retention;
 pub mod retention_watch;
+pub mod return_order;
 pub mod ticker;
 pub mod trusted_log;
 pub mod vote;

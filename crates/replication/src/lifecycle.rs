@@ -27,7 +27,7 @@ pub enum EndReason {
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
     /// Its group became a recovery group, and this process led it, or knows as committed what is
-    /// void since then.
+    /// void since then; or it is to return as one, and its start carries that out.
     ChangesPart,
 }
 

@@ -18,11 +18,12 @@ use bytes::Bytes;
 use towline_link::RegionSections;
 use towline_log::LogId;
 use towline_region::RecoveryPoint;
-use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, RegionLog, Standing};
+use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, RegionLog, Standing};
 
 use crate::region_agreement::RegionAgreement;
 use crate::region_differences::{RegionDifference, refusal};
 use crate::region_position::{PositionSums, RegionPosition};
+use crate::return_order::KnownFork;
 
 const TAG_AGREEMENT: u8 = 1;
 const TAG_HISTORIES: u8 = 3;
@@ -105,6 +106,27 @@ impl MeetingRefusal {
     fn of(why: String) -> MeetingRefusal {
         MeetingRefusal { why, is_partition: false }
     }
+}
+
+/// Where the other group went on from in a history that this log does not have, if it did; whether
+/// this log has one either that the other does not have.
+pub(crate) fn fork_of(own: &RegionSaid, other: &RegionSaid) -> Option<KnownFork> {
+    if own.log_id != other.log_id {
+        return None;
+    }
+    let (fork, is_old) = match Standing::of(own.log(), other.log()) {
+        Standing::ShippingIsOld { fork, .. } => (fork, true),
+        Standing::Diverged { fork } => (fork, false),
+        Standing::Empty
+        | Standing::Continues
+        | Standing::ReceivingHasTail { .. }
+        | Standing::ReceivingIsAhead
+        | Standing::Unrelated => return None,
+    };
+    let is_new = |history: &&History| own.histories.get(history.id).is_none();
+    let first = other.histories.iter().find(is_new)?;
+    let other = other.agreement.group.clone();
+    Some(KnownFork { fork: fork.0, other, history: first.id.0, is_old })
 }
 
 /// Compares what both sides say: may `shipping` ship to `receiving`? Yields what differs in their
@@ -328,6 +350,26 @@ mod tests {
         ] {
             let (said, is_partition) = refused(&both(end, live, recovery));
             assert!(said.contains(why) && is_partition, "{said}");
+        }
+    }
+
+    #[test]
+    fn an_old_live_group_knows_the_fork_and_the_history_that_it_lacks() {
+        for (own, other, found) in [
+            (&[1][..], &[1, 2][..], Some((5_000, 2, true))),
+            (&[1, 3], &[1, 2], Some((5_000, 2, false))),
+            (&[1], &[1, 2, 3], Some((5_000, 2, true))),
+            (&[1, 2], &[1], None),
+            (&[1], &[1], None),
+            (&[1], &[2], None),
+        ] {
+            let [mut own, mut other] = both(9_000, own, other);
+            let known = fork_of(&own, &other);
+            let known = known.map(|known| (known.fork, known.history[0], known.is_old));
+            assert_eq!(known, found);
+            own.log_id = LogId(1);
+            other.agreement.is_live = Some(true);
+            assert_eq!(fork_of(&own, &other), None, "another log");
         }
     }
 

@@ -47,6 +47,7 @@ use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
 use crate::region_shipping::{Shipping, ShippingEnd, ShippingView};
 use crate::region_taking::Taking;
 use crate::region_watch::{RegionWatch, WatchedRegion};
+use crate::return_order::KnownFork;
 
 /// The log of this instance, as only its queues know it.
 pub trait RegionHost: Send + Sync + 'static {
@@ -71,6 +72,13 @@ pub trait RegionHost: Send + Sync + 'static {
 
     /// When the log was at least so long, if that is known.
     fn time_at(&self, position: Lsn) -> Option<Time>;
+
+    /// Whether the log has anything behind a position that would be missed: of messages, or of
+    /// objects. Reads the log.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    fn has_changes_behind(&self, position: Lsn) -> Result<bool, String>;
 
     /// A random number.
     fn drawn(&self) -> u64;
@@ -155,6 +163,8 @@ pub(crate) struct KnownRegion {
     clients: Option<Arc<GroupClients>>,
     /// A link on which nothing is shipped before the log has a history.
     awaits_history: Option<RegionLink>,
+    /// Where the other group went on from without this one.
+    fork: Option<KnownFork>,
     /// The history in which the other group is known to have taken over.
     pub(crate) taken_over_in: Option<HistoryId>,
 }
@@ -385,6 +395,7 @@ impl RegionPart {
     fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
+        self.notes_fork(&own, other);
         let in_words = |why| MeetingRefusal { why, is_partition: false };
         if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
             let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
@@ -407,6 +418,7 @@ impl RegionPart {
         known.differences = differences;
         known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
         (known.partition, known.trouble, known.needs_copy) = (None, None, false);
+        self.forgets_fork(&mut known);
         Ok(())
     }
 
@@ -508,6 +520,9 @@ impl RegionInbox for RegionPart {
         if incoming && self.driver.is_copying() {
             return Err("this instance gets a copy of the log of its group".into());
         }
+        if incoming && self.driver.awaits_returns() {
+            return Err("not all instances of this group that are connected have returned".into());
+        }
         if let Err(refusal) = self.judge(incoming, &other) {
             let why = refusal.why.clone();
             self.keep_refusal(refusal);
@@ -589,3 +604,4 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
 
 mod beside;
 mod rebase;
+mod returning;

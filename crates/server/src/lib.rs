@@ -38,6 +38,7 @@ pub use refused::RunError;
 pub use run::run;
 pub use run_args::RunArgs;
 pub use shell::shell_word;
-pub use towline_engine::{backup, inspection, missing_extents};
+pub use towline_engine::{backup, divergence, inspection, missing_extents};
 pub use towline_link::{check as check_group, check_region};
+pub use towline_replication::return_order;
 pub use towline_standby::log_folder;

@@ -47,3 +47,29 @@ pub fn logs_are_one(regions: &Regions, size: usize) -> Try {
     }
     Ok(())
 }
+
+/// The log of each instance of the group that follows `live` is the beginning of one of `live`'s.
+/// All have ended.
+///
+/// # Errors
+/// What differs.
+pub fn follows(regions: &Regions, live: usize, size: usize) -> Try {
+    let mut all = [Vec::new(), Vec::new()];
+    for (group, logs) in all.iter_mut().enumerate() {
+        for at in 0..size {
+            regions.site(group, at).runs(&["log", "verify"], 0)?;
+            logs.push(batches(regions, group, at)?);
+        }
+    }
+    for (at, log) in all[1 - live].iter().enumerate() {
+        require!(log.len() > 10, "too little to compare: {log:?}");
+        let equal = all[live].iter().map(|of_live| {
+            let first = of_live.iter().position(|batch| Some(batch) == log.first());
+            let there = first.and_then(|first| of_live.get(first..)).unwrap_or_default();
+            log.iter().zip(there).take_while(|(one, other)| one == other).count()
+        });
+        let equal = equal.max().unwrap_or(0);
+        require!(equal == log.len(), "{at} has what no log of live has: {}", log[equal]);
+    }
+    Ok(())
+}

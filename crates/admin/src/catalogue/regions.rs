@@ -107,4 +107,21 @@ entries! {
         "That batch says that the other group is live. This group serves no client any more, and \
          gives the batch to the other one as soon as the link stands; then that one serves. If the \
          other region is lost, order 'towline region failover' in this group.";
+    REGION_RETURN_ORDERED = "TWL4451I" "This instance is to give up its log behind {fork}, and to \
+                                       follow the other group: ordered by {by}. It restarts for \
+                                       that.",
+        "Its group was live when another one was promoted, and returns as a recovery group. The \
+         start looks whether that can be done: TWL4452I or TWL4453W follows.";
+    REGION_RETURNED = "TWL4452I" "The log of this instance ends at {position} (batch {index}) now: \
+                                 it is one of a recovery group.",
+        "What was behind that is given up. Only what is new since then is sent by the live group.";
+    REGION_RETURN_REFUSED = "TWL4453W" "The order to return was not carried out: {reason}. Nothing \
+                                       was changed.",
+        "This instance goes on as before. If its log went on, list and export its tail again \
+         ('towline region divergence --export'), and order the return again. If it does not hold \
+         the fork any more, its folder must be emptied, so that it gets a copy.";
+    REGION_RETURNS_ALONE = "TWL4454I" "Behind the fork at {fork} this log has nothing that group \
+                                      '{group}' lacks: this group follows it without an order.",
+        "The other group was promoted while this one was away, and this one has put, removed and \
+         defined nothing since.";
 }

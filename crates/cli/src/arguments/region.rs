@@ -1,16 +1,23 @@
 //! Options of the commands for two regions. No logic.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
-use super::Reach;
 use super::group::Here;
+use super::{BATCH_MAX, LogPlace, Reach};
 use crate::quantity::{bits_per_s, bytes, time};
 
 const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
                                there is too little space in the log.";
+
+const DIVERGENCE_EXIT_CODES: &str = "Exit codes: 0 listed, 1 failed, or not all of the log can be \
+                                     read, 2 wrong usage.";
+
+const AGAIN_EXIT_CODES: &str = "Exit codes: 0 all were put, 1 failed, 2 wrong usage, 4 cannot \
+                                connect.";
 
 const CHANGE_EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, taken back or in doubt, 2 wrong \
                                  usage, 3 --dry-run found something in the way, 4 cannot connect.";
@@ -33,6 +40,16 @@ pub(crate) enum Region {
     /// clocks, space for a rebase, versions, configuration
     #[command(after_help = CHECK_EXIT_CODES)]
     Check(RegionCheck),
+    /// List what this old live group's log added and removed since another group was promoted
+    #[command(after_help = DIVERGENCE_EXIT_CODES)]
+    Divergence(RegionDivergence),
+    /// Put the messages that `towline region divergence --export` saved
+    #[command(after_help = AGAIN_EXIT_CODES)]
+    PutAgain(RegionPutAgain),
+    /// Have this old live group give up what it has behind the fork, and follow the promoted one.
+    /// Ordered at one instance; the others of its group do the same
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Rejoin(RegionRejoin),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
@@ -61,9 +78,52 @@ pub(crate) struct RegionFailover {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct RegionDivergence {
+    /// Where both logs part: <a:b:c:d>, 0x... or a number [default: as heard from the other region]
+    #[arg(long, value_name = "LSN")]
+    pub(crate) fork: Option<String>,
+    /// Save the messages that were added, for `towline region put-again`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) export: Option<PathBuf>,
+    /// Counts only
+    #[arg(long)]
+    pub(crate) summary: bool,
+    #[command(flatten)]
+    pub(crate) place: LogPlace,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionPutAgain {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Pass over so many messages: those that were put before it was interrupted
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) skip: u64,
+    /// Put those of this queue only
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+    /// Commit each N messages as a unit of work
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=BATCH_MAX))]
+    pub(crate) transaction: u64,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct RegionCheck {
     #[command(flatten)]
     pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionRejoin {
+    /// Give up what is behind the fork although it was not exported
+    #[arg(long)]
+    pub(crate) discard_divergence: bool,
+    #[command(flatten)]
+    pub(crate) change: RegionChange,
 }
 
 #[derive(Args, Debug)]
@@ -115,6 +175,9 @@ impl Region {
             Region::Switch(arguments) => arguments.here.json,
             Region::Failover(arguments) => arguments.change.here.json,
             Region::Check(arguments) => arguments.reach.json,
+            Region::Divergence(arguments) => arguments.place.json,
+            Region::PutAgain(arguments) => arguments.reach.json,
+            Region::Rejoin(arguments) => arguments.change.here.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

@@ -4,10 +4,12 @@
 //! Not here: the change itself; the instances decide. Invariant: without `--yes`, nothing is
 //! changed before the answer of a person at a terminal.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use towline_admin::status::GroupStatus;
 
 use crate::arguments::{RegionChange, RegionFailover};
 use crate::control::{AskError, ControlClient, understood};
@@ -247,22 +249,28 @@ fn carried_out(
 
 /// Waits until the other group, which is live now, ships to the instance that was asked.
 fn until_followed(arguments: &RegionChange, patience: Patience) -> bool {
-    let follows = || -> Option<bool> {
-        let longest = patience.left().min(Duration::from_secs(2));
-        let group = ControlClient::connect(&arguments.here.data, longest).ok()??.group().ok()?;
-        let other = group.other_region?;
-        // Of three instances the other group ships to one.
-        let hears = other.connected || group.in_sync;
-        Some(group.group_role == "recovery" && hears)
-    };
     loop {
-        if follows() == Some(true) {
+        if follows(&arguments.here.data, &patience) {
             return true;
         }
         if !patience.pause() {
             return false;
         }
     }
+}
+
+/// Whether the instance in this folder is one of a recovery group to which is shipped.
+pub(super) fn follows(data: &Path, patience: &Patience) -> bool {
+    let group = || -> Option<GroupStatus> {
+        let longest = patience.left().min(Duration::from_secs(2));
+        ControlClient::connect(data, longest).ok()??.group().ok()
+    };
+    group().is_some_and(|group| {
+        let other = group.other_region.as_ref();
+        // Of three instances the other group ships to one.
+        let hears = other.is_some_and(|other| other.connected || group.in_sync);
+        group.group_role == "recovery" && hears
+    })
 }
 
 fn shown(
@@ -280,7 +288,7 @@ fn shown(
 }
 
 /// The user that runs the command.
-fn user() -> String {
+pub(super) fn user() -> String {
     let named = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
 }

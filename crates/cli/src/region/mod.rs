@@ -1,10 +1,15 @@
 //! Commands for two regions.
 //!
-//! Reading order: `change` (roles), `check`, `sizing` (the formulas), `plan` (the table).
+//! Reading order: `change` (roles), `check`, `divergence` (what an old live group has), `exported`
+//! (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the table).
 
 mod change;
 mod check;
+mod divergence;
+mod exported;
 mod plan;
+mod put_again;
+mod rejoin;
 mod sizing;
 
 use crate::arguments::Region;
@@ -16,6 +21,9 @@ pub(crate) fn run(command: &Region) -> Result<(), Failure> {
         Region::Switch(arguments) => change::switch(arguments),
         Region::Failover(arguments) => change::failover(arguments),
         Region::Check(arguments) => check::run(&arguments.reach),
+        Region::Divergence(arguments) => divergence::run(arguments),
+        Region::PutAgain(arguments) => put_again::run(arguments),
+        Region::Rejoin(arguments) => rejoin::run(arguments),
         Region::Plan(arguments) => plan::run(arguments),
     }
 }

@@ -20,6 +20,7 @@ use towline_link::{FrameBody, Peer};
 use towline_os::sync::OnceLock;
 use towline_types::{Batch, BatchPlace, Histories};
 
+use super::returning::ReturnOrders;
 use super::{Core, Driver};
 use crate::followed_histories::{self, FollowedHistories};
 use crate::frames::KIND_HISTORIES;
@@ -44,18 +45,21 @@ pub(crate) struct DriverRegion {
     relays: AtomicBool,
     /// By peer: it was not sent the chain on its newest connection.
     owed: Vec<AtomicBool>,
+    /// The order to return, if one was given.
+    pub(super) returning: ReturnOrders,
 }
 
 impl DriverRegion {
     /// `file`: any one of the data folder.
     ///
     /// # Errors
-    /// See [`FollowedHistories::read`].
+    /// See [`FollowedHistories::read`]; and the order to return cannot be read.
     pub(crate) fn beside(file: &Path, members: usize) -> io::Result<DriverRegion> {
         let followed = FollowedHistories::read(file.parent().unwrap_or(file))?;
         let owed = (0..members).map(|_| AtomicBool::new(true)).collect();
         let (events, relays) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(DriverRegion { events, followed, relays, owed })
+        let returning = ReturnOrders::beside(file, members)?;
+        Ok(DriverRegion { events, followed, relays, owed, returning })
     }
 
     pub(crate) fn answers(&self, answer: ShippedAnswer) {
@@ -83,6 +87,11 @@ impl Driver {
     }
 
     /// The data folder.
+    pub fn data(&self) -> &Path {
+        self.notes.folder()
+    }
+
+    /// The same.
     pub(crate) fn folder(&self) -> &Path {
         self.notes.folder()
     }

@@ -28,6 +28,7 @@ use towline_types::{BatchPlace, HistoryId, Lsn, Time};
 use super::{Core, Driver};
 use crate::frames::KIND_ROLE;
 use crate::lifecycle::{EndReason, Lifecycle};
+use crate::return_order::ReturnOrder;
 
 /// What a peer has not answered is said again after this.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -75,6 +76,9 @@ pub struct MemberStand {
     /// Whether the live group ships to it now.
     #[serde(default)]
     pub hears_live: bool,
+    /// An order to return is kept, and its next start looks at it.
+    #[serde(default)]
+    pub returns: bool,
     /// What it heard of the live group.
     pub live: HeardLive,
 }
@@ -95,7 +99,9 @@ enum RoleFrame {
         cause: String,
         stands: bool,
     },
-    /// The answer to either.
+    /// I have returned as one of a recovery group: so are you to.
+    Return { question: u64, order: ReturnOrder },
+    /// The answer to any of them.
     Stand { question: u64, stand: MemberStand },
 }
 
@@ -239,8 +245,14 @@ impl Driver {
         is_marked
     }
 
+    /// Says what was ordered to those that have not answered.
+    pub(super) fn say_roles_again(&self) {
+        self.say_promotion_again();
+        self.say_return_again();
+    }
+
     /// Says the promotion to those that have not answered.
-    pub(super) fn say_promotion_again(&self) {
+    fn say_promotion_again(&self) {
         if self.role.owes.load(Ordering::SeqCst) {
             self.say_promotion_at(self.now());
         }
@@ -273,6 +285,17 @@ impl Driver {
         drop(role);
         let (history, cause) = (order.history.0, order.cause.clone());
         self.say_of_roles(peer, &RoleFrame::Promote { question, history, behind, cause, stands });
+    }
+
+    /// Tells a peer to return. What is lost is said again.
+    pub(super) fn say_return(&self, peer: Peer, order: &ReturnOrder) {
+        let question = self.role.state.lock().question;
+        self.say_of_roles(peer, &RoleFrame::Return { question, order: order.clone() });
+    }
+
+    /// Whether a history has begun in this log, as far as it is applied.
+    pub(super) fn knows_history(&self, history: HistoryId) -> bool {
+        self.role.state.lock().begun.contains(&history)
     }
 
     /// Asks all others where they stand; what they answer is in [`Driver::stands`].
@@ -321,6 +344,7 @@ impl Driver {
             may_vote: kept.may_vote,
             serves: *self.place.borrow() == Where::Here,
             hears_live: self.relays(),
+            returns: self.is_to_return(),
             live: HeardLive { committed: live.0, age_ms: u64::try_from(age).unwrap_or(u64::MAX) },
         }
     }
@@ -350,7 +374,14 @@ impl Driver {
                 }
                 self.answers_stand(peer, question);
             }
-            RoleFrame::Stand { question, stand } => self.takes_stand(peer, question, stand),
+            RoleFrame::Return { question, order } => {
+                self.takes_return(order);
+                self.answers_stand(peer, question);
+            }
+            RoleFrame::Stand { question, stand } => {
+                self.notes_return(peer, &stand.mode);
+                self.takes_stand(peer, question, stand);
+            }
         }
         Ok(())
     }

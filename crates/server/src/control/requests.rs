@@ -2,8 +2,8 @@
 //!
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
-//! `"timeout_ms"`, `{"do":"region_switch"}` and `{"do":"region_failover"}`; the answer is
-//! `{"ok":...}` or `{"error":"..."}`.
+//! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
+//! `{"do":"region_rejoin"}`; the answer is `{"ok":...}` or `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +38,8 @@ enum Request {
     RegionSwitch(RegionOrder),
     /// This region is to be live, whatever the other one has.
     RegionFailover(RegionOrder),
+    /// This region, which was live, is to follow the other one.
+    RegionRejoin(RegionOrder),
 }
 
 /// How a change of roles is ordered.
@@ -56,6 +58,9 @@ pub(crate) struct RegionOrder {
     /// A fail-over: although the live group ships to this one.
     #[serde(default)]
     pub(crate) force: bool,
+    /// A return: what is behind the fork may go without an export.
+    #[serde(default)]
+    pub(crate) discard: bool,
 }
 
 /// What is to happen once an answer is written, or could not be.
@@ -106,6 +111,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_failover(&self, _order: &RegionOrder) -> Result<Value, String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Has this region, which was live, follow the other one; what is answered, and what follows.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_rejoin(&self, _order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -196,10 +209,10 @@ impl ControlDesk {
             }
             Request::RegionSwitch(order) => {
                 let switched = self.opened().and_then(|instance| instance.region_switch(&order));
-                return match switched {
-                    Ok((switched, after)) => (done(switched), after.map(AfterAnswer::Afterwards)),
-                    Err(why) => (refusal(&why), None),
-                };
+                return with_after(switched);
+            }
+            Request::RegionRejoin(order) => {
+                return with_after(self.opened().and_then(|it| it.region_rejoin(&order)));
             }
             Request::RegionFailover(order) => {
                 let promoted = self.opened().and_then(|instance| instance.region_failover(&order));
@@ -250,6 +263,13 @@ impl ControlDesk {
         let (group, status) =
             report.map_or((None, None), |InstanceReport { group, status }| (group, status));
         json!({ "process": self.report(), "group": group, "status": status })
+    }
+}
+
+fn with_after(result: Result<(Value, Option<Afterwards>), String>) -> (Value, Option<AfterAnswer>) {
+    match result {
+        Ok((answer, after)) => (done(answer), after.map(AfterAnswer::Afterwards)),
+        Err(why) => (refusal(&why), None),
     }
 }
 

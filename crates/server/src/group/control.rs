@@ -48,6 +48,10 @@ impl ControlledInstance for GroupControl {
         self.region.fail_over(order)
     }
 
+    fn region_rejoin(&self, order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
+        self.region.rejoin(order)
+    }
+
     fn can_restart(&self) -> Result<(), String> {
         Ok(())
     }

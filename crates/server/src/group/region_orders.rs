@@ -1,7 +1,8 @@
 //! Changes of roles of two regions, as an administrator orders them at the control socket: what is
 //! to be expected (`dry_run`), or what came of it, as JSON.
 //!
-//! Not here: the changes themselves (`towline_replica::failover`, `region_switch`). Invariant: one
+//! Not here: the changes themselves (`towline_replica::failover`, `region_switch`, `returning`).
+//! Invariant: one
 //! order at a time in a process.
 
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use towline_config::GroupConfig;
 use towline_replica::region_switch::{self, SwitchDone, SwitchEnd};
-use towline_replica::{OpenReplica, failover};
+use towline_replica::{OpenReplica, failover, returning};
 use towline_replication::region_part::RegionPart;
+use towline_types::Lsn;
 
 use crate::control::{Afterwards, RegionOrder};
 
@@ -136,6 +138,46 @@ impl RegionOrders {
         let after = move || region_switch::step_down(&opened, history);
         Ok((answer, Some(Box::new(after))))
     }
+
+    /// See [`returning::order`].
+    pub(super) fn rejoin(
+        &self,
+        order: &RegionOrder,
+    ) -> Result<(Value, Option<Afterwards>), String> {
+        let (part, other) = self.other()?;
+        let mut answer = self.about(other);
+        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
+        if order.dry_run {
+            let found = returning::outlook(&self.opened, part, order.discard);
+            let fork = found.known.as_ref().map(|known| Lsn(known.fork));
+            let tail = fork.map_or(0, |fork| found.end.0.saturating_sub(fork.0));
+            let exported = found.exported.as_ref();
+            add(
+                &mut answer,
+                json!({
+                    "obstacles": found.obstacles,
+                    "fork_lsn": fork.map(|fork| fork.to_string()),
+                    "end_lsn": found.end.to_string(),
+                    "tail_bytes": tail,
+                    "exported_lsn": exported.map(|note| Lsn(note.tail.end).to_string()),
+                    "exported_file": exported.map(|note| note.file.clone()),
+                }),
+            );
+            return Ok((answer, None));
+        }
+        let id = towline_process::random::bytes();
+        let ordered = returning::order(&self.opened, part, order.discard, (&by(order), id))?;
+        add(
+            &mut answer,
+            json!({ "order": hexadecimal(&id), "fork_lsn": Lsn(ordered.fork).to_string() }),
+        );
+        let opened = Arc::clone(&self.opened);
+        Ok((answer, Some(Box::new(move || opened.driver.begins_return_with_others()))))
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn under_way() -> String {

@@ -1,0 +1,451 @@
+//! What the tail of an old live group's log did behind a fork: each persistent message that it
+//! added, and each one that it removed. Read from a log at rest, or beside a running process;
+//! nothing is changed.
+//!
+//! A message is named by its queue and its sequence. What removes it has no more than that, so its
+//! put is looked for in the log: all that was live at the fork has its content there, unless the
+//! extent was released since. The log is read three times or more: what ended, and what moved, is
+//! kept in memory, in slices of a bounded size, and messages are shown as their puts come by.
+//!
+//! Not here: what an operator does about them; ids of messages, which are in their content, of
+//! which nothing is known here. Invariants: a message is shown once for each change; what is shown
+//! as added and not removed again was on its queue at the end of the tail, and was not at the fork.
+
+mod steps;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use towline_core::object::Definition;
+use towline_core::{Header, Pages as Trust, QueueManager};
+use towline_log::offline::{self, Filter, Item};
+use towline_log::{Disk, LinuxDisk, LogError, LogId, Options, Recovery};
+use towline_types::{BodyLocation, Lsn};
+
+use steps::{LogStep, LogSteps, MessageKey, StepAt};
+
+/// Messages that ended in the tail, of which a slice of the work keeps the names: about 250 MiB.
+const ENDED_MAX: usize = 4_000_000;
+/// Moves in the whole log that are kept, about as much. More are refused.
+const MOVED_MAX: usize = 2_000_000;
+/// Findings that are told.
+const FINDINGS_MAX: usize = 20;
+
+/// What happened to a message in the tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TailChange {
+    /// It was put there, and is there at the end.
+    Added,
+    /// It was put there, and ended there again.
+    AddedAndRemoved(HowEnded),
+    /// It was there at the fork, and ended.
+    Removed(HowEnded),
+    /// It was there at the fork, and is on another queue now.
+    Moved,
+}
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HowEnded {
+    /// A consumer got it.
+    Got,
+    /// It expired.
+    Expired,
+    /// Its queue was cleared.
+    Cleared,
+    /// Its queue was deleted.
+    QueueDeleted,
+}
+
+impl HowEnded {
+    /// One word for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            HowEnded::Got => "got",
+            HowEnded::Expired => "expired",
+            HowEnded::Cleared => "cleared",
+            HowEnded::QueueDeleted => "queue deleted",
+        }
+    }
+}
+
+/// A message that the tail added or removed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TailMessage {
+    /// What happened.
+    pub change: TailChange,
+    /// The queue: where it is, or was last.
+    pub queue: String,
+    /// Its sequence there.
+    pub sequence: u64,
+    /// What its put said; `None`: that is not in the log any more.
+    pub put: Option<FoundPut>,
+}
+
+/// The put of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundPut {
+    /// Its position.
+    pub lsn: Lsn,
+    /// Its header.
+    pub header: Header,
+    /// Where its content is, in pieces.
+    pub body: Vec<BodyLocation>,
+}
+
+impl FoundPut {
+    /// Bytes of the content.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.body.iter().map(|piece| u64::from(piece.bytes)).sum()
+    }
+}
+
+/// All together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Divergence {
+    /// Where the tail begins.
+    pub fork: Lsn,
+    /// Where it ended when it was read.
+    pub end: Lsn,
+    /// Messages that are there at its end, and were not at the fork; their bytes.
+    pub added: (u64, u64),
+    /// Messages that were put in it and ended in it.
+    pub passed: (u64, u64),
+    /// Messages that were there at the fork, and ended; their bytes as far as they are known.
+    pub removed: (u64, u64),
+    /// Messages that were there at the fork, and are on another queue.
+    pub moved: (u64, u64),
+    /// Of those that ended or moved: their puts are not in the log any more.
+    pub unknown: u64,
+    /// Objects that were defined, altered or deleted.
+    pub objects: u64,
+    /// What of the log cannot be read: with any the list may not be complete.
+    pub findings: Vec<String>,
+}
+
+/// Why a tail cannot be listed.
+#[derive(Debug)]
+pub enum DivergenceError<E> {
+    /// The log cannot be read.
+    Log(LogError),
+    /// A record is not one of ours, or does not fit; in words.
+    Record(String),
+    /// More messages were moved than are kept.
+    TooMany,
+    /// The receiver refused a message.
+    Shown(E),
+}
+
+impl<E> fmt::Display for DivergenceError<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DivergenceError::Log(error) => error.fmt(out),
+            DivergenceError::Record(why) => out.write_str(why),
+            DivergenceError::TooMany => {
+                write!(out, "the log has more than {MOVED_MAX} moves of messages between queues")
+            }
+            DivergenceError::Shown(_) => out.write_str("the list was not shown to its end"),
+        }
+    }
+}
+
+/// Lists what the log in `folder` has behind `fork`.
+///
+/// # Errors
+/// [`DivergenceError`].
+pub fn list<E>(
+    folder: &Path,
+    fork: Lsn,
+    show: &mut dyn FnMut(&TailMessage) -> Result<(), E>,
+) -> Result<Divergence, DivergenceError<E>> {
+    let mut search = Search::new(folder, fork);
+    search.names = names_of_image(folder).map_err(DivergenceError::Log)?;
+    search.survey()?;
+    let slices = search.ended_count.div_ceil(ENDED_MAX).max(1) as u64;
+    for slice in 0..slices {
+        search.collect((slice, slices))?;
+        search.show((slice, slices), show)?;
+    }
+    Ok(search.found)
+}
+
+/// The first change behind `from` that an operator would miss if it were given up: of a message, or
+/// of an object. `None`: there is none.
+///
+/// # Errors
+/// Why that is not known.
+pub fn first_change(folder: &Path, from: Lsn) -> Result<Option<Lsn>, String> {
+    let mut first = None;
+    let mut steps = LogSteps::default();
+    let filter = Filter { from, ..Filter::default() };
+    let mut trouble = None;
+    let shown = offline::dump(folder, filter, &mut |item| {
+        if let Item::Finding(finding) = item
+            && !finding.what.is_harmless()
+            && finding.lsn >= from
+        {
+            trouble.get_or_insert(finding.to_string());
+        }
+        let taken = steps.take(item, &mut |StepAt { at, step, .. }| {
+            if at >= from && step.is_missed() {
+                first.get_or_insert(at);
+            }
+        });
+        if let Err(why) = taken {
+            trouble.get_or_insert(why);
+        }
+    });
+    shown.map_err(|error| error.to_string())?;
+    match (first, trouble) {
+        (Some(first), _) => Ok(Some(first)),
+        (None, Some(why)) => Err(why),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The names of queues as of the newest image, if there is one.
+fn names_of_image(folder: &Path) -> Result<HashMap<u32, String>, LogError> {
+    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(folder)?);
+    let recovery = Recovery::open(disk, Options::default(), LogId(0))?;
+    let Some(image) = recovery.image() else { return Ok(HashMap::new()) };
+    // An image begins with its position.
+    let content = image.bytes.get(size_of::<u64>()..).unwrap_or_default();
+    let restored = QueueManager::restore(content, towline_core::Limits::default(), Trust::Ignored);
+    let Ok(restored) = restored else { return Ok(HashMap::new()) };
+    let local = restored.rules.definitions().filter_map(|definition| match definition {
+        Definition::Local(queue) => Some((queue.id.0, queue.name.clone())),
+        Definition::Alias(_) | Definition::Model(_) | Definition::QueueManager(_) => None,
+    });
+    Ok(local.collect())
+}
+
+/// A queue that lost all of its messages before a sequence.
+#[derive(Clone, Copy)]
+struct Emptied {
+    queue: u32,
+    upto: u64,
+    how: HowEnded,
+}
+
+/// What is done with a step of the log.
+type EachStep<'s, 'a, E> =
+    &'s mut dyn FnMut(&mut Search<'a>, StepAt) -> Result<(), DivergenceError<E>>;
+
+struct Search<'a> {
+    folder: &'a Path,
+    fork: Lsn,
+    names: HashMap<u32, String>,
+    /// Where a message went, and when.
+    moves: HashMap<MessageKey, (MessageKey, Lsn)>,
+    /// The same, backwards.
+    came_from: HashMap<MessageKey, MessageKey>,
+    emptied: Vec<Emptied>,
+    ended_count: usize,
+    /// Of one slice: what ended in the tail, and was not shown yet.
+    ended: HashMap<MessageKey, HowEnded>,
+    /// Of one slice: messages of queues that were emptied that were gone before, or are shown.
+    gone: HashSet<MessageKey>,
+    /// Messages that moved, and are shown.
+    told: HashSet<MessageKey>,
+    found: Divergence,
+}
+
+impl<'a> Search<'a> {
+    fn new(folder: &'a Path, fork: Lsn) -> Search<'a> {
+        Search {
+            folder,
+            fork,
+            names: HashMap::new(),
+            moves: HashMap::new(),
+            came_from: HashMap::new(),
+            emptied: Vec::new(),
+            ended_count: 0,
+            ended: HashMap::new(),
+            gone: HashSet::new(),
+            told: HashSet::new(),
+            found: Divergence { fork, end: fork, ..Divergence::default() },
+        }
+    }
+
+    /// Goes over all of the log.
+    fn walk<E>(&mut self, each: EachStep<'_, 'a, E>) -> Result<(), DivergenceError<E>> {
+        let (mut steps, mut result, mut end) = (LogSteps::default(), Ok(()), self.fork);
+        let mut findings = Vec::new();
+        let folder = self.folder;
+        let dumped = offline::dump(folder, Filter::default(), &mut |item| {
+            match item {
+                Item::Batch { lsn, bytes, .. } => end = end.max(lsn.after(bytes)),
+                Item::Finding(finding) if !finding.what.is_harmless() => {
+                    findings.push(finding.to_string());
+                }
+                Item::Image { .. }
+                | Item::Record { .. }
+                | Item::GivenUp { .. }
+                | Item::Finding(_)
+                | Item::Damaged(_) => {}
+            }
+            let taken = steps.take(item, &mut |step| {
+                if result.is_ok() {
+                    result = each(self, step);
+                }
+            });
+            if let (Err(why), true) = (taken, result.is_ok()) {
+                result = Err(DivergenceError::Record(why));
+            }
+        });
+        dumped.map_err(DivergenceError::Log)?;
+        result?;
+        findings.truncate(FINDINGS_MAX);
+        (self.found.findings, self.found.end) = (findings, end.max(self.found.end));
+        Ok(())
+    }
+
+    /// What moved, which queues were emptied, how much ended, how queues are called.
+    fn survey<E>(&mut self) -> Result<(), DivergenceError<E>> {
+        self.walk(&mut |search, StepAt { at, step, .. }| {
+            let is_tail = at >= search.fork;
+            match step {
+                LogStep::Moved { from, to } => {
+                    if search.moves.len() >= MOVED_MAX {
+                        return Err(DivergenceError::TooMany);
+                    }
+                    search.moves.insert(from, (to, at));
+                    search.came_from.insert(to, from);
+                }
+                LogStep::Ended { .. } => search.ended_count += usize::from(is_tail),
+                LogStep::Emptied { queue, upto, how } if is_tail => {
+                    search.emptied.push(Emptied { queue, upto, how });
+                    search.found.objects += u64::from(how == HowEnded::QueueDeleted);
+                }
+                LogStep::Defined { queue } => {
+                    search.names.extend(queue);
+                    search.found.objects += u64::from(is_tail);
+                }
+                LogStep::Undefined => search.found.objects += u64::from(is_tail),
+                LogStep::Emptied { .. } | LogStep::Put { .. } | LogStep::Operations => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// The name under which a message was put.
+    fn root(&self, key: MessageKey) -> MessageKey {
+        let mut root = key;
+        while let Some(before) = self.came_from.get(&root) {
+            root = *before;
+        }
+        root
+    }
+
+    fn is_of(&self, key: MessageKey, (slice, slices): (u64, u64)) -> bool {
+        slices == 1 || self.root(key).sequence % slices == slice
+    }
+
+    /// What of a slice ended in the tail, and what of the queues that were emptied was gone before.
+    fn collect<E>(&mut self, slice: (u64, u64)) -> Result<(), DivergenceError<E>> {
+        self.ended.clear();
+        self.gone.clear();
+        let concerned: HashSet<u32> = self.emptied.iter().map(|emptied| emptied.queue).collect();
+        self.walk(&mut |search, StepAt { at, step, .. }| {
+            let key = match step {
+                LogStep::Ended { key, .. } => key,
+                LogStep::Moved { from, .. } => from,
+                LogStep::Put { .. }
+                | LogStep::Emptied { .. }
+                | LogStep::Defined { .. }
+                | LogStep::Undefined
+                | LogStep::Operations => return Ok(()),
+            };
+            if !search.is_of(key, slice) {
+                return Ok(());
+            }
+            if let LogStep::Ended { key, how } = step
+                && at >= search.fork
+            {
+                search.ended.insert(key, how);
+            }
+            if concerned.contains(&key.queue) {
+                search.gone.insert(key);
+            }
+            Ok(())
+        })
+    }
+
+    /// Shows the messages of a slice, as their puts come by.
+    fn show<E>(
+        &mut self,
+        slice: (u64, u64),
+        show: &mut dyn FnMut(&TailMessage) -> Result<(), E>,
+    ) -> Result<(), DivergenceError<E>> {
+        self.walk(&mut |search, StepAt { at, lsn, step }| {
+            let LogStep::Put { key, carried, header, body } = step else { return Ok(()) };
+            if !header.persistent || !search.is_of(key, slice) {
+                return Ok(());
+            }
+            let is_new = at >= search.fork && !carried;
+            let Some((change, last)) = search.outcome(key, is_new) else { return Ok(()) };
+            let put = FoundPut { lsn, header: *header, body };
+            search.tell(change, last, Some(put), show)
+        })?;
+        // What is left was put in a part of the log that is not there any more.
+        let left: Vec<_> = self.ended.drain().collect();
+        for (key, how) in left {
+            self.tell(TailChange::Removed(how), key, None, show)?;
+        }
+        Ok(())
+    }
+
+    /// What became of a message that was put as `key`; `None`: nothing of account, or it was shown.
+    fn outcome(&mut self, key: MessageKey, is_new: bool) -> Option<(TailChange, MessageKey)> {
+        let (mut last, mut has_moved) = (key, false);
+        while let Some((to, at)) = self.moves.get(&last) {
+            (last, has_moved) = (*to, has_moved || *at >= self.fork);
+        }
+        let how = self.ended.remove(&last).or_else(|| self.emptied_with(last));
+        match (is_new, how) {
+            (true, None) => Some((TailChange::Added, last)),
+            (true, Some(how)) => Some((TailChange::AddedAndRemoved(how), last)),
+            (false, Some(how)) => Some((TailChange::Removed(how), last)),
+            // Its put may come by twice, when it was carried forward.
+            (false, None) if has_moved && self.told.insert(key) => Some((TailChange::Moved, last)),
+            (false, None) => None,
+        }
+    }
+
+    /// Whether a message went with all others of its queue, in the tail.
+    fn emptied_with(&mut self, key: MessageKey) -> Option<HowEnded> {
+        let mut emptied = self.emptied.iter();
+        let with = emptied.find(|it| it.queue == key.queue && key.sequence < it.upto)?;
+        let how = with.how;
+        self.gone.insert(key).then_some(how)
+    }
+
+    fn tell<E>(
+        &mut self,
+        change: TailChange,
+        last: MessageKey,
+        put: Option<FoundPut>,
+        show: &mut dyn FnMut(&TailMessage) -> Result<(), E>,
+    ) -> Result<(), DivergenceError<E>> {
+        let name = self.names.get(&last.queue).cloned();
+        let queue = name.unwrap_or_else(|| format!("queue {}", last.queue));
+        let message = TailMessage { change, queue, sequence: last.sequence, put };
+        let bytes = message.put.as_ref().map_or(0, FoundPut::bytes);
+        let counts = match change {
+            TailChange::Added => &mut self.found.added,
+            TailChange::AddedAndRemoved(_) => &mut self.found.passed,
+            TailChange::Removed(_) => &mut self.found.removed,
+            TailChange::Moved => &mut self.found.moved,
+        };
+        (counts.0, counts.1) = (counts.0 + 1, counts.1 + bytes);
+        self.found.unknown += u64::from(message.put.is_none());
+        show(&message).map_err(DivergenceError::Shown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

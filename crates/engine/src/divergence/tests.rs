@@ -1,0 +1,174 @@
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use towline_core::{
+    Body, CommitId, DeadLetter, DeadLetterReason, Fact, Message, MessageSequence, QueueId, record,
+};
+use towline_log::testing::{LOG_ID, Watch};
+use towline_log::{Disk, Log, Urgency};
+use towline_types::{Payload, Time};
+
+use super::*;
+
+/// A log that is written run by run.
+struct Written {
+    folder: tempfile::TempDir,
+    watch: Arc<Watch>,
+    log: Log,
+}
+
+impl Written {
+    fn new() -> Written {
+        let folder = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder.path()).unwrap());
+        let options = Options { extent_bytes: 1 << 20, ..Options::default() };
+        let watch = Watch::new();
+        let listener: Arc<dyn towline_log::Listener> = Arc::clone(&watch) as _;
+        let log = Recovery::open(disk, options, LOG_ID).unwrap().start(listener).unwrap();
+        Written { folder, watch, log }
+    }
+
+    fn run(&self, facts: &[Fact]) -> Lsn {
+        let mut appender = self.log.appender();
+        for (number, fact) in facts.iter().enumerate() {
+            let mut bytes = Vec::new();
+            record::encode(fact, number + 1 == facts.len(), &mut bytes);
+            appender.record(bytes.len(), |out| out.extend_from_slice(&bytes));
+        }
+        let end = appender.commit(Urgency::Forced).unwrap();
+        self.watch.wait_durable(end);
+        end
+    }
+
+    /// What happened behind `fork`: the change, queue and sequence, in order of sequences.
+    fn listed(&self, fork: Lsn) -> (Vec<(TailChange, String, u64)>, Divergence) {
+        let mut listed = Vec::new();
+        let found = list::<Infallible>(self.folder.path(), fork, &mut |message| {
+            listed.push((message.change, message.queue.clone(), message.sequence));
+            Ok(())
+        });
+        listed.sort_by_key(|(_, _, sequence)| *sequence);
+        (listed, found.unwrap())
+    }
+}
+
+fn put(queue: u32, sequence: u64) -> Fact {
+    let header = Header { persistent: true, put_at: Time(7), ..Header::default() };
+    let body = Body::Incoming(Payload::from(Bytes::from(vec![1; 100])));
+    let message = Message { header, body, backout_count: 0, dead_letter: None };
+    Fact::Put {
+        queue: QueueId(queue),
+        sequence: MessageSequence(sequence),
+        carried: false,
+        message: Box::new(message),
+    }
+}
+
+fn got(queue: u32, sequence: u64) -> Fact {
+    Fact::Got { queue: QueueId(queue), sequence: MessageSequence(sequence) }
+}
+
+fn moved((from, sequence): (u32, u64), (to, new_sequence): (u32, u64)) -> Fact {
+    let dead_letter = DeadLetter {
+        reason: DeadLetterReason::Rejected,
+        origin: "Q".into(),
+        origin_id: QueueId(from),
+        moved_at: Time(8),
+    };
+    Fact::Moved {
+        from: QueueId(from),
+        sequence: MessageSequence(sequence),
+        to: QueueId(to),
+        new_sequence: MessageSequence(new_sequence),
+        order: None,
+        dead_letter: Box::new(dead_letter),
+    }
+}
+
+#[test]
+fn each_message_that_the_tail_added_or_removed_is_listed_once() {
+    let written = Written::new();
+    written.run(&[put(1, 1), put(1, 2), put(1, 3), put(1, 4)]);
+    written.run(&[got(1, 1)]);
+    let fork = written.run(&[moved((1, 2), (2, 5))]);
+    assert_eq!(written.listed(fork).0, []);
+    assert_eq!(first_change(written.folder.path(), fork), Ok(None));
+    written.run(&[put(1, 6), got(1, 3)]);
+    let later = written.run(&[put(1, 7), put(1, 8)]);
+    written.run(&[got(1, 7)]);
+    written.run(&[got(2, 5)]);
+    written.run(&[moved((1, 4), (2, 9)), moved((1, 8), (2, 10))]);
+    let (listed, found) = written.listed(fork);
+    let [one, two] = ["queue 1", "queue 2"].map(str::to_owned);
+    let got = HowEnded::Got;
+    assert_eq!(
+        listed,
+        [
+            (TailChange::Removed(got), one.clone(), 3),
+            (TailChange::Removed(got), two.clone(), 5),
+            (TailChange::Added, one.clone(), 6),
+            (TailChange::AddedAndRemoved(got), one, 7),
+            (TailChange::Moved, two.clone(), 9),
+            (TailChange::Added, two, 10),
+        ]
+    );
+    assert_eq!((found.added, found.passed), ((2, 200), (1, 100)));
+    assert_eq!((found.removed, found.moved), ((2, 200), (1, 100)));
+    assert!(found.end > later && found.findings.is_empty() && found.unknown == 0);
+    let first = first_change(written.folder.path(), fork).unwrap();
+    assert!(first.is_some_and(|first| first >= fork && first < later), "{first:?}");
+    assert_eq!(first_change(written.folder.path(), found.end), Ok(None));
+    written.log.shutdown();
+}
+
+#[test]
+fn what_went_with_its_queue_is_listed_and_what_was_gone_before_is_not() {
+    let written = Written::new();
+    written.run(&[put(1, 1), put(1, 2), put(2, 3)]);
+    let fork = written.run(&[got(1, 1)]);
+    written.run(&[put(1, 4)]);
+    let upto = MessageSequence(5);
+    written.run(&[Fact::Cleared { queue: QueueId(1), upto }]);
+    written.run(&[put(1, 6)]);
+    written.run(&[Fact::Deleted { queue: QueueId(2) }]);
+    let (listed, found) = written.listed(fork);
+    let [one, two] = ["queue 1", "queue 2"].map(str::to_owned);
+    assert_eq!(
+        listed,
+        [
+            (TailChange::Removed(HowEnded::Cleared), one.clone(), 2),
+            (TailChange::Removed(HowEnded::QueueDeleted), two, 3),
+            (TailChange::AddedAndRemoved(HowEnded::Cleared), one.clone(), 4),
+            (TailChange::Added, one, 6),
+        ]
+    );
+    assert_eq!(found.objects, 1);
+    written.log.shutdown();
+}
+
+#[test]
+fn a_commit_in_parts_counts_when_it_is_completed() {
+    let written = Written::new();
+    written.run(&[put(1, 1)]);
+    let commit = CommitId(9);
+    let part = |operations| Fact::Part { commit, operations };
+    // Its first part is before the fork, and never happened there.
+    let fork = written.run(&[part(2), put(1, 0), put(1, 1), part(0)]);
+    assert_eq!(written.listed(fork).0, []);
+    written.run(&[part(1), got(1, 1), part(0)]);
+    assert_eq!(written.listed(fork).0, []);
+    assert_eq!(first_change(written.folder.path(), fork), Ok(None));
+    written.run(&[Fact::Completed { commit, operations: 3, first: MessageSequence(20) }]);
+    let (listed, _) = written.listed(fork);
+    let one = "queue 1".to_owned();
+    assert_eq!(
+        listed,
+        [
+            (TailChange::Removed(HowEnded::Got), one.clone(), 1),
+            (TailChange::Added, one.clone(), 20),
+            (TailChange::Added, one, 21),
+        ]
+    );
+    assert!(first_change(written.folder.path(), fork).unwrap().is_some());
+    written.log.shutdown();
+}

@@ -1,0 +1,112 @@
+//! A start carries out the order to return: it cuts the log off at the fork, and is a recovery
+//! member.
+//!
+//! The order is kept in the data folder, and the process that got it has ended. This one looks
+//! whether it can be carried out, and does so before the log is opened. So nothing comes between
+//! the look and the cut: what was put since the tail was exported is found, and refuses the order.
+//!
+//! Not here: the order (`returning`), the cut itself (`towline_log::cut_back`). Invariants: before
+//! anything is cut it is known that a start can go on with what is left; what was cut is cut in all
+//! of it before the log is opened; the hard state says recovery before that too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use towline_admin::catalogue::{REGION_RETURN_REFUSED, REGION_RETURNED};
+use towline_engine::{StartError, divergence, inspection};
+use towline_log::cut_back::{CutError, CutView, cut_back, last_upto};
+use towline_log::{Disk, LinuxDisk, LogError, REBUILD_MARKER};
+use towline_logging::log as say;
+use towline_os::fs;
+use towline_replication::hard_state_file::HardStateFile;
+use towline_replication::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage};
+use towline_standby::Home;
+use towline_types::Lsn;
+
+/// Whether an order can be carried out with the log in `data`, and gives up no more than it says.
+pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
+    let home = Home::single(data);
+    let folder = home.log_folder();
+    let (fork, end) = (Lsn(order.fork), order.tail.end);
+    let disk = LinuxDisk::read_only(folder).map_err(|error| error.to_string())?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    if end != ALL {
+        if let Some(at) = divergence::first_change(folder, Lsn(end))? {
+            return Err(format!(
+                "the log went on at {at}, and its tail was looked at up to {} only: export it again",
+                Lsn(end)
+            ));
+        }
+        let last = last_upto(&disk, Lsn(end)).map_err(gone)?;
+        if last.end > fork && !order.tail.has(last.term, last.index) {
+            return Err("its tail is not the one that was exported, but that of another active \
+                        instance: export it here too"
+                .to_owned());
+        }
+    }
+    if fs::try_exists(home.rebuild_marker()).map_err(|error| error.to_string())? {
+        return Err(format!(
+            "its queues are to be rebuilt first ({REBUILD_MARKER}): start it again"
+        ));
+    }
+    let (view, keep) = CutView::of(&disk, fork).map_err(gone)?;
+    let view: Arc<dyn Disk> = Arc::new(view);
+    inspection::can_start_at(&view, keep.end).map_err(|why| {
+        format!(
+            "the log cannot be cut off at {fork}: {why}. It needs a copy of the live group's log: \
+             empty the data folder"
+        )
+    })
+}
+
+fn gone(error: CutError) -> String {
+    format!("{error}. It needs a copy of the live group's log: empty the data folder")
+}
+
+/// Carries out the order to return that was given to this instance, if there is one. Before the log
+/// is opened.
+///
+/// # Errors
+/// The disk failed: the next start goes on.
+pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
+    let Some(kept) = return_order::kept(data).map_err(StartError::Folder)? else { return Ok(()) };
+    let keep = |stage| {
+        let now = KeptReturn { order: kept.order.clone(), stage };
+        return_order::keep(data, &now).map_err(StartError::Folder)
+    };
+    match kept.stage {
+        ReturnStage::Done | ReturnStage::Refused(_) => return Ok(()),
+        ReturnStage::Cutting => {}
+        ReturnStage::Ordered => {
+            if let Err(why) = check(data, &kept.order) {
+                say(&REGION_RETURN_REFUSED, &[&why]);
+                return keep(ReturnStage::Refused(why));
+            }
+            keep(ReturnStage::Cutting)?;
+        }
+    }
+    let home = Home::single(data);
+    let disk: Arc<dyn Disk> =
+        Arc::new(LinuxDisk::open(home.log_folder()).map_err(StartError::Log)?);
+    let last = cut_back(&disk, Lsn(kept.order.fork)).map_err(|error| match error {
+        CutError::Log(error) => StartError::Log(error),
+        // It was looked at before anything was cut.
+        CutError::WithinBatch(_) | CutError::Gone => {
+            let error = std::io::Error::other(error);
+            StartError::Log(LogError::io("cut the log off", "log", error))
+        }
+    })?;
+    drop(disk);
+    let file = HardStateFile::of(data);
+    let hard_state = file.read().map_err(StartError::Folder)?.unwrap_or_default().returned(last);
+    // What is noted as committed counts beside the hard state: it must be no more than is there.
+    file.note_durably(&hard_state).map_err(StartError::Folder)?;
+    file.write(&hard_state).map_err(StartError::Folder)?;
+    return_order::forget_fork(data).map_err(StartError::Folder)?;
+    keep(ReturnStage::Done)?;
+    say(&REGION_RETURNED, &[&last.end.to_string(), &last.index.to_string()]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

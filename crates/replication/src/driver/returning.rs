@@ -1,0 +1,196 @@
+//! The order to return as a recovery group, as the driver of one member knows it: kept in the data
+//! folder, said to each other member until it has returned too, and taken from one that has.
+//!
+//! Not here: what an order does (the next start), whether a group has something to return from
+//! (`region_part`). Invariants: an order is durable before the process ends for it; one that is
+//! refused is not taken again; a log that has the history of an order takes no such order.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use towline_admin::catalogue::REGION_RETURN_ORDERED;
+use towline_group::Mode;
+use towline_link::Peer;
+use towline_logging::log as say;
+use towline_os::sync::Mutex;
+use towline_types::{HistoryId, Lsn, Time};
+
+use super::Driver;
+use crate::lifecycle::EndReason;
+use crate::return_order::{self, KeptReturn, ReturnOrder, ReturnStage};
+
+/// A peer that has not answered is asked again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+/// The others have so long to keep the order.
+const OTHERS_MAX: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(crate) struct ReturnOrders {
+    /// Some peer is not known to have returned.
+    owes: AtomicBool,
+    state: Mutex<ReturnState>,
+}
+
+struct ReturnState {
+    kept: Option<KeptReturn>,
+    /// By peer: it is not known to have returned.
+    owed: Vec<bool>,
+    said_at: Time,
+}
+
+impl ReturnOrders {
+    /// As it is kept beside `file`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn beside(file: &Path, members: usize) -> io::Result<ReturnOrders> {
+        let kept = return_order::kept(file.parent().unwrap_or(file))?;
+        let owes =
+            AtomicBool::new(kept.as_ref().is_some_and(|kept| kept.stage == ReturnStage::Done));
+        let state = ReturnState { kept, owed: vec![true; members], said_at: Time::ZERO };
+        Ok(ReturnOrders { owes, state: Mutex::new(state) })
+    }
+}
+
+impl Driver {
+    /// Keeps the order to return, durably. [`Driver::begins_return_with_others`] has it carried
+    /// out.
+    ///
+    /// # Errors
+    /// This member is of no live group, its log has the history of the order, or the disk failed.
+    pub fn order_return(&self, order: ReturnOrder) -> Result<(), String> {
+        if self.mode() != Mode::Voting {
+            return Err("this instance is not one of a live group".to_owned());
+        }
+        if self.knows_history(HistoryId(order.history)) {
+            return Err("the log of this instance has the history of the other group".to_owned());
+        }
+        let mut state = self.region.returning.state.lock();
+        let kept = KeptReturn { order, stage: ReturnStage::Ordered };
+        let written = return_order::keep(self.folder(), &kept);
+        written.map_err(|error| format!("the order cannot be kept: {error}"))?;
+        let fork = Lsn(kept.order.fork).to_string();
+        let by = kept.order.by.clone();
+        state.kept = Some(kept);
+        drop(state);
+        say(&REGION_RETURN_ORDERED, &[&fork, &by]);
+        Ok(())
+    }
+
+    /// The same, once the others that are connected have the order too: they would elect one that
+    /// serves clients meanwhile.
+    pub fn begins_return_with_others(&self) {
+        let order = self.kept_return().map(|kept| kept.order);
+        let this = self.this();
+        let others: Vec<Peer> = (0..self.names().len()).filter(|peer| *peer != this).collect();
+        self.ask_for_stands();
+        if let Some(order) = &order {
+            others.iter().for_each(|peer| self.say_return(*peer, order));
+        }
+        let has_it = |peer: &Peer| {
+            let stands = self.stands();
+            let stand = stands.get(*peer).and_then(Option::as_ref);
+            !self.is_connected(*peer) || stand.is_some_and(|it| it.returns || it.mode != "voting")
+        };
+        self.wait_until(OTHERS_MAX, || others.iter().all(has_it));
+        self.begins_return();
+    }
+
+    /// Whether the next start is to look at an order.
+    pub(super) fn is_to_return(&self) -> bool {
+        self.kept_return().is_some_and(|kept| kept.stage == ReturnStage::Ordered)
+    }
+
+    /// The process ends, so that the next start carries out the order that was kept.
+    fn begins_return(&self) {
+        let mut core = self.core.lock();
+        self.ends(&mut core, EndReason::ChangesPart);
+        drop(core);
+        self.after();
+    }
+
+    /// The order that is kept here, if one is.
+    pub fn kept_return(&self) -> Option<KeptReturn> {
+        self.region.returning.state.lock().kept.clone()
+    }
+
+    /// A peer that has returned says so, and that this one is to.
+    pub(super) fn takes_return(&self, order: ReturnOrder) {
+        let known = self.kept_return();
+        let is_known = known.is_some_and(|known| known.order.id == order.id);
+        if is_known || self.mode() != Mode::Voting {
+            return;
+        }
+        match self.order_return(order) {
+            Ok(()) => self.begins_return(),
+            Err(why) => tracing::warn!(why, "an order to return was not taken"),
+        }
+    }
+
+    /// Says the order to those that are not known to have returned.
+    pub(super) fn say_return_again(&self) {
+        if !self.region.returning.owes.load(Ordering::SeqCst) || self.mode() != Mode::Recovery {
+            return;
+        }
+        let now = self.now();
+        let mut state = self.region.returning.state.lock();
+        if now.since(state.said_at) < AGAIN {
+            return;
+        }
+        state.said_at = now;
+        let this = self.this();
+        let is_owed = |peer: &Peer| *peer != this && state.owed.get(*peer) == Some(&true);
+        let owed: Vec<Peer> = (0..state.owed.len()).filter(is_owed).collect();
+        let order = state.kept.as_ref().map(|kept| kept.order.clone());
+        drop(state);
+        let Some(order) = order.filter(|_| !owed.is_empty()) else {
+            return self.region.returning.owes.store(false, Ordering::SeqCst);
+        };
+        owed.into_iter().for_each(|peer| self.say_return(peer, &order));
+    }
+
+    /// A connection with a peer is new: it hears the order before anything else, if it is not known
+    /// to have returned.
+    pub(super) fn say_return_first(&self, peer: Peer) {
+        if !self.region.returning.owes.load(Ordering::SeqCst) || self.mode() != Mode::Recovery {
+            return;
+        }
+        let state = self.region.returning.state.lock();
+        let is_owed = state.owed.get(peer) == Some(&true);
+        let order = state.kept.as_ref().map(|kept| kept.order.clone()).filter(|_| is_owed);
+        drop(state);
+        if let Some(order) = order {
+            self.say_return(peer, &order);
+        }
+    }
+
+    /// A peer said in which mode it is.
+    pub(super) fn notes_return(&self, peer: Peer, mode: &str) {
+        let mut state = self.region.returning.state.lock();
+        if let Some(owed) = state.owed.get_mut(peer) {
+            *owed = mode == "voting";
+        }
+    }
+
+    /// Whether this instance returned, and it is not known yet that the others that are connected,
+    /// and a majority, did: until then it takes nothing of the live group, whose log would have
+    /// them give up what they have without a look.
+    pub(crate) fn awaits_returns(&self) -> bool {
+        if !self.region.returning.owes.load(Ordering::SeqCst) || self.is_alone() {
+            return false;
+        }
+        let state = self.region.returning.state.lock();
+        let this = self.this();
+        let others = (0..state.owed.len()).filter(|peer| *peer != this);
+        let (owed, returned): (Vec<Peer>, Vec<Peer>) =
+            others.partition(|peer| state.owed.get(*peer) == Some(&true));
+        let majority = state.owed.len() / 2 + 1;
+        drop(state);
+        returned.len() + 1 < majority || owed.iter().any(|peer| self.is_connected(*peer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

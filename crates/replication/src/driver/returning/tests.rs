@@ -1,0 +1,99 @@
+use towline_group::HardState;
+use towline_link::Peer;
+use towline_log::{Disk, MemoryDisk};
+
+use super::super::tests::one_of;
+use super::super::{Driver, MemberStand};
+use super::*;
+use crate::return_order::TailEnd;
+
+const LACKED: HistoryId = HistoryId([9; 16]);
+
+struct Rig {
+    driver: std::sync::Arc<Driver>,
+    ended: towline_os::sync::mpsc::Receiver<EndReason>,
+    folder: tempfile::TempDir,
+}
+
+/// The first of three members, in this mode; an order is kept with this stage.
+fn member(mode: Mode, stage: Option<ReturnStage>) -> Rig {
+    let disk = std::sync::Arc::new(MemoryDisk::new()) as std::sync::Arc<dyn Disk>;
+    let folder = tempfile::tempdir().unwrap();
+    if let Some(stage) = stage {
+        return_order::keep(folder.path(), &KeptReturn { order: order(1), stage }).unwrap();
+    }
+    let hard_state = HardState { may_vote: true, knows_term: true, mode, ..HardState::default() };
+    let (driver, ended) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+    Rig { driver, ended, folder }
+}
+
+fn order(name: u8) -> ReturnOrder {
+    let (id, history) = ([name; 16], LACKED.0);
+    ReturnOrder { id, fork: 4_096, history, tail: TailEnd::all(), by: "me".into() }
+}
+
+impl Rig {
+    fn kept(&self) -> Option<KeptReturn> {
+        return_order::kept(self.folder.path()).unwrap()
+    }
+
+    fn says(&self, peer: Peer, mode: &str) {
+        let stand = MemberStand { mode: mode.into(), ..MemberStand::default() };
+        self.driver.notes_return(peer, &stand.mode);
+    }
+}
+
+#[test]
+fn a_member_of_a_live_group_keeps_the_order_that_it_hears_and_ends() {
+    let rig = member(Mode::Voting, None);
+    rig.driver.takes_return(order(1));
+    let kept = KeptReturn { order: order(1), stage: ReturnStage::Ordered };
+    assert_eq!((rig.kept(), rig.driver.kept_return()), (Some(kept.clone()), Some(kept)));
+    assert_eq!(rig.ended.try_recv(), Ok(EndReason::ChangesPart));
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn an_order_that_was_refused_is_not_taken_again_and_another_one_is() {
+    let rig = member(Mode::Voting, Some(ReturnStage::Refused("why".into())));
+    rig.driver.takes_return(order(1));
+    assert!(rig.ended.try_recv().is_err());
+    rig.driver.takes_return(order(2));
+    assert_eq!(rig.ended.try_recv(), Ok(EndReason::ChangesPart));
+    assert_eq!(rig.kept().unwrap().order, order(2));
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn a_log_with_the_history_and_a_recovery_member_take_no_order() {
+    let rig = member(Mode::Voting, None);
+    rig.driver.histories_begun(std::iter::once(LACKED));
+    rig.driver.takes_return(order(1));
+    assert!(rig.driver.order_return(order(1)).unwrap_err().contains("has the history"));
+    let follows = member(Mode::Recovery, None);
+    follows.driver.takes_return(order(1));
+    assert!(follows.driver.order_return(order(1)).unwrap_err().contains("not one of a live"));
+    for rig in [rig, follows] {
+        assert_eq!(rig.kept(), None);
+        assert!(rig.ended.try_recv().is_err());
+        rig.driver.log().shutdown();
+    }
+}
+
+#[test]
+fn one_that_returned_takes_nothing_of_the_live_group_before_a_majority_has() {
+    let rig = member(Mode::Recovery, Some(ReturnStage::Done));
+    assert!(rig.driver.awaits_returns());
+    rig.says(1, "voting");
+    assert!(rig.driver.awaits_returns());
+    rig.says(2, "recovery");
+    assert!(!rig.driver.awaits_returns(), "the third one is away");
+    rig.says(1, "recovery");
+    rig.driver.tick();
+    assert!(!rig.driver.awaits_returns());
+    let never = member(Mode::Recovery, None);
+    assert!(!never.driver.awaits_returns());
+    for rig in [rig, never] {
+        rig.driver.log().shutdown();
+    }
+}

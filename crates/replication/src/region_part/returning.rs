@@ -1,0 +1,87 @@
+//! The other group went on in a newer history, and this one is live: where both logs part is kept
+//! for the operator. A group with nothing behind that position follows without an order.
+//!
+//! Not here: the order (`driver::returning`) and how it is carried out (`towline_replica`).
+//! Invariant: a group with a history that the other one does not have never returns by itself.
+
+use std::sync::Arc;
+
+use towline_admin::catalogue::REGION_RETURNS_ALONE;
+use towline_group::Mode;
+use towline_logging::log as say;
+use towline_os::thread::Builder;
+use towline_types::Lsn;
+
+use super::{KnownRegion, RegionHost, RegionPart};
+use crate::driver::Driver;
+use crate::region_meeting::{RegionSaid, fork_of};
+use crate::return_order::{self, KnownFork, ReturnOrder, TailEnd};
+
+impl RegionPart {
+    /// Where the other group went on without this one, as it said to this process last; `None`: it
+    /// has not, or both logs are one.
+    pub fn known_fork(&self) -> Option<KnownFork> {
+        let known = self.known.lock();
+        known.fork.clone().filter(|_| known.partition.is_some())
+    }
+
+    /// Both logs are one: what was kept of a fork is of before.
+    pub(super) fn forgets_fork(&self, known: &mut KnownRegion) {
+        if known.fork.take().is_some()
+            && let Err(error) = return_order::forget_fork(self.driver.folder())
+        {
+            tracing::warn!(%error, "a fork that is none any more cannot be forgotten");
+        }
+    }
+
+    /// Both groups said of their logs how they stand.
+    pub(super) fn notes_fork(&self, own: &RegionSaid, other: &RegionSaid) {
+        if self.driver.mode() != Mode::Voting {
+            return;
+        }
+        let Some(found) = fork_of(own, other) else { return };
+        let mut known = self.known.lock();
+        if known.fork.as_ref() == Some(&found) {
+            return;
+        }
+        known.fork = Some(found.clone());
+        drop(known);
+        if let Err(error) = return_order::keep_fork(self.driver.folder(), &found) {
+            // It is heard of again with the next connection, and by the next process.
+            tracing::warn!(%error, "the fork of both logs cannot be kept");
+        }
+        if !found.is_old {
+            return;
+        }
+        let (driver, host) = (Arc::clone(&self.driver), Arc::clone(&self.host));
+        let body = move || return_if_nothing_is_lost(&driver, host.as_ref(), &found);
+        if let Err(error) = Builder::new().name("region-return".into()).spawn(body) {
+            tracing::warn!(%error, "no thread to look at the end of the log");
+        }
+    }
+}
+
+/// The start looks once more: what is put meanwhile is not given up.
+fn return_if_nothing_is_lost(driver: &Driver, host: &dyn RegionHost, known: &KnownFork) {
+    let fork = Lsn(known.fork);
+    match host.has_changes_behind(fork) {
+        Ok(false) => {}
+        Ok(true) => return,
+        Err(why) => return tracing::info!(why, "the end of the log cannot be looked at"),
+    }
+    let [one, other] = [host.drawn(), host.drawn()].map(u64::to_le_bytes);
+    let mut id = [0; 16];
+    let (first, second) = id.split_at_mut(8);
+    first.copy_from_slice(&one);
+    second.copy_from_slice(&other);
+    let tail = TailEnd { end: known.fork, terms: Vec::new() };
+    let by = "this group, which lost nothing".to_owned();
+    let order = ReturnOrder { id, fork: known.fork, history: known.history, tail, by };
+    match driver.order_return(order) {
+        Ok(()) => {
+            say(&REGION_RETURNS_ALONE, &[&fork.to_string(), &known.other]);
+            driver.begins_return_with_others();
+        }
+        Err(why) => tracing::info!(why, "this group does not return by itself"),
+    }
+}
