@@ -85,8 +85,8 @@ pub fn mutual_client(
     client
 }
 
-/// Gathers what the first handshake of a process needs of chance: 60 ms of work, once (the jitter of
-/// the processor, as AWS-LC has it). Whoever serves clients lets another thread do that before.
+/// Gathers the entropy that the first handshake of a process needs: 60 ms of work, once (the jitter
+/// of the processor, as AWS-LC has it). A server lets another thread do that before.
 pub fn gather_entropy() {
     // A failure is that of the first handshake, which says so.
     let _failure = default_provider().secure_random.fill(&mut [0; 32]);
