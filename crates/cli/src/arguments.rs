@@ -14,8 +14,8 @@ pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
 pub(crate) use region::{
-    Region, RegionChange, RegionDivergence, RegionFailover, RegionPlan, RegionPutAgain,
-    RegionRejoin,
+    Region, RegionChange, RegionDivergence, RegionFailover, RegionFence, RegionPlan,
+    RegionPutAgain, RegionRejoin,
 };
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server

@@ -42,6 +42,16 @@ impl Instance {
         self.rules.close_for_switch(to)
     }
 
+    /// See [`towline_core::QueueManager::fence`].
+    pub fn fence(&mut self, why: &str) {
+        self.rules.fence(why);
+    }
+
+    /// See [`towline_core::QueueManager::lift_fence`].
+    pub fn lift_fence(&mut self) {
+        self.rules.lift_fence();
+    }
+
     fn check_not_stalled(&self) -> Result<(), Refusal> {
         if self.is_stalled() {
             return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });

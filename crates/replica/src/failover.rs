@@ -43,6 +43,8 @@ pub struct FailoverOutlook {
     pub live: Lsn,
     /// How old that is, milliseconds.
     pub heard_ms: u64,
+    /// The live group said that it is fenced, and that this is the end of its log.
+    pub live_is_still: bool,
     /// The promotion that is under way already.
     pub under_way: Option<HistoryId>,
 }
@@ -80,7 +82,9 @@ pub fn outlook(opened: &OpenReplica, group: &GroupConfig, force: bool) -> Failov
     let mut found = of_stands(driver, &stands, has_histories, group);
     let named = driver.names().iter().zip(&stands);
     let mut relays = named.filter(|(_, stand)| stand.as_ref().is_some_and(|it| it.hears_live));
-    if let Some((relay, _)) = relays.next() {
+    // Nothing more comes of a group that stands still.
+    let is_still = found.live_is_still && found.lost_bytes() == 0;
+    if let (Some((relay, _)), false) = (relays.next(), is_still) {
         let why = format!(
             "the live group is connected with instance '{relay}' now: 'towline region switch' at its \
              active instance loses nothing"
@@ -147,11 +151,27 @@ fn of_stands(
     let heard = known().map(|(_, stand)| stand.live).filter(|live| live.committed > 0);
     if let Some(newest) = heard.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
         (found.live, found.heard_ms) = (Lsn(newest.committed), newest.age_ms);
+        found.live_is_still = newest.is_still;
     }
-    found.notes.push(
-        "messages that were removed at the live group in the part that is lost come back".into(),
-    );
+    found.notes.push(note_of_loss(&found));
     found
+}
+
+fn note_of_loss(found: &FailoverOutlook) -> String {
+    let heard = found.heard_ms / 1_000;
+    match (found.live_is_still, found.lost_bytes()) {
+        (true, 0) => format!(
+            "the live group said {heard} s ago that it is fenced, and this group has all of its log: \
+             nothing is lost, unless it was unfenced since"
+        ),
+        (true, lost) => format!(
+            "the live group said {heard} s ago that it is fenced, and this group lacks {lost} bytes \
+             of its log: wait for them if the link stands"
+        ),
+        (false, _) => {
+            "messages that were removed at the live group in the part that is lost come back".into()
+        }
+    }
 }
 
 /// Promotes this group. `by`: the user that ordered it. Yields when an instance serves.
@@ -221,12 +241,7 @@ fn drawn(stands: &[Option<MemberStand>]) -> HistoryId {
 fn marked(driver: &Driver, order: &PromotionOrder) -> Vec<(Peer, MemberStand)> {
     let stands = driver.stands().into_iter().enumerate();
     let known = stands.filter_map(|(peer, stand)| Some((peer, stand?)));
-    let is_marked = |stand: &MemberStand| {
-        stand.mode == "promoting" && stand.marked_for == order.history.0
-            // It learned from the log that the history has begun.
-            || stand.mode == "voting"
-    };
-    known.filter(|(_, stand)| is_marked(stand)).collect()
+    known.filter(|(_, stand)| stand.has_heard(order.history)).collect()
 }
 
 fn until_marked(driver: &Driver, order: &PromotionOrder, left: impl Fn() -> Duration) -> bool {
@@ -282,4 +297,21 @@ fn in_doubt(driver: &Driver, order: &PromotionOrder, why: &str) -> String {
         order.history,
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_live_group_that_is_fenced_nothing_is_lost_once_all_of_its_log_is_here() {
+        let note = |live_is_still, live, kept| {
+            let (live, kept) = (Lsn(live), Lsn(kept));
+            note_of_loss(&FailoverOutlook { live_is_still, live, kept, ..Default::default() })
+        };
+        assert!(note(true, 100, 100).contains("nothing is lost"));
+        assert!(note(true, 100, 160).contains("nothing is lost"), "more was appended here");
+        assert!(note(true, 100, 60).contains("lacks 40 bytes"));
+        assert!(note(false, 100, 100).contains("come back"), "it goes on");
+    }
 }

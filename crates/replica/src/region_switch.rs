@@ -98,6 +98,10 @@ pub fn outlook(opened: &OpenReplica, part: &RegionPart, group: &GroupConfig) -> 
         });
         return found;
     };
+    if driver.is_fenced() {
+        found.obstacles.push(format!("{}: see 'towline status --groups'", driver.fence_why()));
+        return found;
+    }
     let view = part.view();
     found.obstacles = obstacles(&view, door);
     found.obstacles.extend(too_few(driver, part));
@@ -274,14 +278,22 @@ impl Switch<'_> {
         let is_applied = || self.door.look(|instance| instance.histories().get(history).is_some());
         if !self.driver.wait_until(left(), || is_applied() || !self.driver.leads()) || !is_applied()
         {
-            return Err("it is not committed in this group".into());
+            return Err(format!(
+                "its last batch is decided, and not known to be committed in this group: as the next \
+                 active instance has it or not, group '{}' is live, or this one goes on",
+                self.to
+            ));
         }
         let at = place_of_history(self.driver, history).ok_or("it is not found in this log")?;
         let has_all = || self.recovery_point() >= at.end || self.part.has_taken_over(history);
         let ends = || has_all() || !self.driver.leads();
         match self.driver.wait_until(left(), ends) && has_all() {
             true => Ok(()),
-            false => Err(self.behind()),
+            false => Err(format!(
+                "{}: its last batch is committed here, and group '{}' serves as soon as it has that",
+                self.behind(),
+                self.to
+            )),
         }
     }
 

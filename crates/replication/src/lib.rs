@@ -36,6 +36,7 @@ pub mod disk_condition;
 pub mod disk_probe;
 pub mod disk_watch;
 pub mod driver;
+pub mod fence;
 mod followed_histories;
 pub mod frames;
 pub mod hand_over;

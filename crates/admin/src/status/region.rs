@@ -138,6 +138,11 @@ pub struct OtherRegionStatus {
     pub clock_ahead_us: i64,
     /// Addresses of the first listener that clients are given, in order; empty: none are.
     pub advertised: Vec<String>,
+    /// All of this is as this instance of the own group reported it, which has the link; empty: as
+    /// this one knows it.
+    pub heard_from: String,
+    /// How long ago that was, milliseconds.
+    pub heard_age_ms: u64,
 }
 
 /// What one group says of itself to the other region: the instance that has the link says it.
@@ -161,6 +166,35 @@ pub struct RegionConditionStatus {
     pub log_bytes: u64,
     /// Bytes that are free in the file system of its log.
     pub free_bytes: u64,
+    /// Up to where it has committed, `<a:b:c:d>`.
+    pub committed_lsn: String,
+    /// It is fenced, and all that it decided is committed: its log goes on no further.
+    pub is_still: bool,
+}
+
+/// A live group that serves nobody: it was superseded, or an operator fenced it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegionFenceStatus {
+    /// Why, in words.
+    pub why: String,
+    /// What to do about it.
+    pub what_to_do: String,
+    /// The group that took over; empty: none is known to have.
+    pub superseded_by: String,
+    /// The first history of that group that this log does not have.
+    pub history: String,
+    /// Where both logs part, `<a:b:c:d>`.
+    pub fork: String,
+    /// The user that ordered it; empty: it is not ordered.
+    pub ordered_by: String,
+    /// Why, as that user said.
+    pub reason: String,
+    /// Since when, milliseconds since the Unix epoch, as the instance that found out or was asked
+    /// had it.
+    pub since: u64,
+    /// Whether all that was decided before it is committed.
+    pub is_still: bool,
 }
 
 /// What is the matter with the other region.

@@ -46,6 +46,16 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
         line(&mut text, &columns);
     }
     line(&mut text, "");
+    if let Some(fence) = &group.fence {
+        row(&mut text, "Fenced", &cut(&printable(&fence.why), TEXT));
+        for part in wrapped(&fence.what_to_do, TEXT - 3) {
+            row(&mut text, "", &format!("-> {}", printable(&part)));
+        }
+    }
+    if !other.heard_from.is_empty() {
+        let (from, seconds) = (printable(&other.heard_from), other.heard_age_ms / 1_000);
+        row(&mut text, "As heard", &cut(&format!("from instance {from} {seconds} s ago"), TEXT));
+    }
     link(&mut text, other);
     if receives {
         received(&mut text, other);
@@ -53,7 +63,7 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
         at_risk(&mut text, other);
     }
     rebase(&mut text, other);
-    if !other.reason.is_empty() {
+    if !other.reason.is_empty() && group.fence.is_none() {
         row(&mut text, "Reason", &cut(&printable(&other.reason), TEXT));
     }
     for difference in &other.differences {
@@ -134,6 +144,21 @@ fn rebase(text: &mut String, other: &OtherRegionStatus) {
     }
 }
 
+/// A text in lines of at most so many characters, but for longer words.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn milliseconds(us: u64) -> String {
     format!("{}.{} ms", us / 1_000, us % 1_000 / 100)
 }
@@ -141,6 +166,7 @@ fn milliseconds(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::RegionFenceStatus;
 
     fn live() -> GroupStatus {
         let other = OtherRegionStatus {
@@ -205,5 +231,27 @@ mod tests {
         let text = regions_table(&group).unwrap();
         assert!(text.contains("not known before") && text.contains("short retry timer"), "{text}");
         assert!(text.contains("no       ?             ?"), "{text}");
+    }
+
+    #[test]
+    fn a_fenced_group_shows_why_and_what_to_do_and_who_told_it_of_the_other_one() {
+        let mut group = live();
+        let why = "this group serves no client: an operator fenced it";
+        let what_to_do = "'towline region unfence' takes it back; 'towline region failover' at the \
+                          other group has that one serve";
+        let fence = RegionFenceStatus {
+            why: why.into(),
+            what_to_do: what_to_do.into(),
+            ..RegionFenceStatus::default()
+        };
+        (group.group_role, group.fence) = ("fenced".into(), Some(fence));
+        let other = group.other_region.as_mut().unwrap();
+        (other.heard_from, other.heard_age_ms) = ("b".into(), 900);
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in [why, "-> 'towline region unfence' takes it back;", "from instance b 0 s ago"] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+        assert!(text.contains("WEST                 fenced    yes"), "{text}");
     }
 }

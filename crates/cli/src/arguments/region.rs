@@ -50,6 +50,13 @@ pub(crate) enum Region {
     /// Ordered at one instance; the others of its group do the same
     #[command(after_help = CHANGE_EXIT_CODES)]
     Rejoin(RegionRejoin),
+    /// Have this live group serve nobody, durably, until it is unfenced: before a fail-over, or to
+    /// isolate it. Ordered at any of its instances
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Fence(RegionFence),
+    /// Take `towline region fence` back
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Unfence(RegionChange),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
@@ -127,6 +134,15 @@ pub(crate) struct RegionRejoin {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct RegionFence {
+    /// Why, for clients and for the status: at most 100 characters
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) change: RegionChange,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct RegionPlan {
     /// Persistent messages put per second
     #[arg(long, value_name = "N", value_parser = rate)]
@@ -178,6 +194,8 @@ impl Region {
             Region::Divergence(arguments) => arguments.place.json,
             Region::PutAgain(arguments) => arguments.reach.json,
             Region::Rejoin(arguments) => arguments.change.here.json,
+            Region::Fence(arguments) => arguments.change.here.json,
+            Region::Unfence(arguments) => arguments.here.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

@@ -22,12 +22,12 @@ use crate::{progress, show};
 /// What the instance answers to a dry run.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Outlook {
-    group: String,
-    other: String,
+pub(super) struct Outlook {
+    pub(super) group: String,
+    pub(super) other: String,
     instance: String,
-    obstacles: Vec<String>,
-    notes: Vec<String>,
+    pub(super) obstacles: Vec<String>,
+    pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     non_persistent: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +47,7 @@ struct Loss {
     kept_lsn: String,
     bytes: u64,
     heard_ms: u64,
+    live_is_still: bool,
 }
 
 /// What came of it.
@@ -68,9 +69,9 @@ struct ChangeResult {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Step {
-    step: String,
-    ms: u64,
+pub(super) struct Step {
+    pub(super) step: String,
+    pub(super) ms: u64,
 }
 
 /// Runs `towline region failover`.
@@ -115,8 +116,8 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     };
     if let Some(why) = &result.in_doubt {
         return Err(Failure::Failed(format!(
-            "the switch to group {other} is in doubt: {why}. Its last batch is decided: group {other} \
-             serves as soon as it has that; if its region is lost, order `towline region failover` here"
+            "the switch to group {other} is in doubt: {why}; if the region of group {other} is lost, \
+             order `towline region failover` here"
         )));
     }
     let began = Instant::now();
@@ -147,7 +148,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
 }
 
 /// Shows what is to be expected. `None`: that was all that was asked for.
-fn looked_at(
+pub(super) fn looked_at(
     arguments: &RegionChange,
     order: &Value,
     lines: impl Fn(&Outlook) -> Vec<String>,
@@ -185,6 +186,11 @@ fn failover_lines(outlook: &Outlook) -> Vec<String> {
         None => {
             "  lost: not known: no instance here has heard the live group since it started".into()
         }
+        Some(Loss { bytes: 0, live_is_still: true, live_lsn, heard_ms, .. }) => format!(
+            "  lost: nothing: live is fenced, its log ends at {live_lsn}, and that is here; it said so \
+             {} s ago",
+            heard_ms / 1_000
+        ),
         Some(loss) => format!(
             "  lost: {} of log that live was known to have ({}), and what it committed in the last \
              {} s",
@@ -215,7 +221,7 @@ fn switch_lines(outlook: &Outlook) -> Vec<String> {
     lines
 }
 
-fn with(order: &Value, more: Value) -> Value {
+pub(super) fn with(order: &Value, more: Value) -> Value {
     let mut all = order.clone();
     if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
         all.extend(more);

@@ -1,12 +1,13 @@
 //! Commands for two regions.
 //!
 //! Reading order: `change` (roles), `check`, `divergence` (what an old live group has), `exported`
-//! (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the table).
+//! (the file of that), `put_again`, `rejoin`, `fence`; `sizing` (the formulas), `plan` (the table).
 
 mod change;
 mod check;
 mod divergence;
 mod exported;
+mod fence;
 mod plan;
 mod put_again;
 mod rejoin;
@@ -24,6 +25,8 @@ pub(crate) fn run(command: &Region) -> Result<(), Failure> {
         Region::Divergence(arguments) => divergence::run(arguments),
         Region::PutAgain(arguments) => put_again::run(arguments),
         Region::Rejoin(arguments) => rejoin::run(arguments),
+        Region::Fence(arguments) => fence::fence(arguments),
+        Region::Unfence(arguments) => fence::unfence(arguments),
         Region::Plan(arguments) => plan::run(arguments),
     }
 }

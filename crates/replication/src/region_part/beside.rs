@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use towline_admin::status::RegionConditionStatus;
+use towline_link::LinkId;
 use towline_region::wire::KIND_CONDITION;
 
 use super::RegionPart;
@@ -26,6 +27,34 @@ impl RegionPart {
             // One that is not taken is followed by the next.
             link.send(KIND_CONDITION, body);
         }
+    }
+
+    /// The other group said how it is.
+    pub(super) fn hears_condition(&self, link: LinkId, body: &[u8]) {
+        self.conditions.hears(body, self.driver.now(), self.host.wall());
+        // Of a live group that puts nothing no batch comes: it is heard of all the same.
+        let is_of_live = self.receiving().link().is_some_and(|of_live| of_live.id() == link);
+        if let Some(heard) = self.condition().filter(|_| is_of_live) {
+            let RegionConditionStatus { committed_lsn, is_still, .. } = &heard.condition;
+            if let Ok(committed) = committed_lsn.parse() {
+                self.driver.heard_live(committed, Some(*is_still));
+            }
+        }
+    }
+
+    /// Whether the live group ships to this instance.
+    pub fn receives(&self) -> bool {
+        self.receiving().view().connected
+    }
+
+    /// Why this group serves nobody, if it is fenced.
+    pub fn fence_why(&self) -> Option<String> {
+        self.driver.is_fenced().then(|| self.driver.fence_why())
+    }
+
+    /// Whether the other group took over from this one.
+    pub fn is_superseded(&self) -> bool {
+        self.driver.superseded().is_some()
     }
 
     /// How the other group is, as it said last.

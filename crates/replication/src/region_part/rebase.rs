@@ -90,7 +90,7 @@ impl RegionPart {
     /// Whether this instance takes a copy of the log of one that says this of itself.
     pub(super) fn admits_copy(&self, hello: &RegionHello) -> Result<(), String> {
         let (own, other) = (self.said(), RegionSaid::decode(&hello.sections)?);
-        if let Err(refusal) = meet(&other, &own) {
+        if let Err(refusal) = meet(&other, &own, &|| false) {
             let why = refusal.why.clone();
             self.keep_refusal(refusal);
             return Err(why);

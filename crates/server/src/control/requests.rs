@@ -3,7 +3,8 @@
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
-//! `{"do":"region_rejoin"}`; the answer is `{"ok":...}` or `{"error":"..."}`.
+//! `{"do":"region_rejoin"}`, `{"do":"region_unfence"}` and, with `"reason"`,
+//! `{"do":"region_fence"}`; the answer is `{"ok":...}` or `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,10 @@ enum Request {
     RegionFailover(RegionOrder),
     /// This region, which was live, is to follow the other one.
     RegionRejoin(RegionOrder),
+    /// This region, which is live, is to serve nobody.
+    RegionFence(RegionOrder),
+    /// It is to serve again.
+    RegionUnfence(RegionOrder),
 }
 
 /// How a change of roles is ordered.
@@ -61,6 +66,9 @@ pub(crate) struct RegionOrder {
     /// A return: what is behind the fork may go without an export.
     #[serde(default)]
     pub(crate) discard: bool,
+    /// A fence: why.
+    #[serde(default)]
+    pub(crate) reason: String,
 }
 
 /// What is to happen once an answer is written, or could not be.
@@ -119,6 +127,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_rejoin(&self, _order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Has this region, which is live, serve nobody, or again.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_fence(&self, _order: &RegionOrder, _is_on: bool) -> Result<Value, String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -217,6 +233,14 @@ impl ControlDesk {
             Request::RegionFailover(order) => {
                 let promoted = self.opened().and_then(|instance| instance.region_failover(&order));
                 return (promoted.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionFence(order) => {
+                let fenced = self.opened().and_then(|it| it.region_fence(&order, true));
+                return (fenced.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionUnfence(order) => {
+                let lifted = self.opened().and_then(|it| it.region_fence(&order, false));
+                return (lifted.map_or_else(|why| refusal(&why), done), None);
             }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self

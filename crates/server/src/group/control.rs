@@ -52,6 +52,10 @@ impl ControlledInstance for GroupControl {
         self.region.rejoin(order)
     }
 
+    fn region_fence(&self, order: &RegionOrder, is_on: bool) -> Result<Value, String> {
+        self.region.fence(order, is_on)
+    }
+
     fn can_restart(&self) -> Result<(), String> {
         Ok(())
     }

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
 //! clients), [`addresses`] (where else clients find the queue manager), [`listener_handover`] (its
-//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_orders`] (changes
-//! of roles), [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`],
+//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_reports`] (what
+//! is said of both), [`region_orders`] (changes of roles), [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: from its data folder to its door (`towline_replica`), its part in the group
@@ -18,6 +18,7 @@ mod host;
 mod listener_handover;
 mod region;
 mod region_orders;
+mod region_reports;
 mod report;
 mod run;
 mod status;

@@ -1,9 +1,8 @@
 //! Changes of roles of two regions, as an administrator orders them at the control socket: what is
 //! to be expected (`dry_run`), or what came of it, as JSON.
 //!
-//! Not here: the changes themselves (`towline_replica::failover`, `region_switch`, `returning`).
-//! Invariant: one
-//! order at a time in a process.
+//! Not here: the changes themselves (`towline_replica::failover`, `region_switch`, `returning`,
+//! `fence_order`). Invariant: one order at a time in a process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use towline_config::GroupConfig;
 use towline_replica::region_switch::{self, SwitchDone, SwitchEnd};
-use towline_replica::{OpenReplica, failover, returning};
+use towline_replica::{OpenReplica, failover, fence_order, returning};
 use towline_replication::region_part::RegionPart;
 use towline_types::Lsn;
 
@@ -81,6 +80,7 @@ impl RegionOrders {
                         "live_lsn": found.live.to_string(),
                         "kept_lsn": found.kept.to_string(),
                         "bytes": found.lost_bytes(),
+                        "live_is_still": found.live_is_still,
                         "heard_ms": found.heard_ms,
                     },
                 }),
@@ -137,6 +137,41 @@ impl RegionOrders {
         let opened = Arc::clone(&self.opened);
         let after = move || region_switch::step_down(&opened, history);
         Ok((answer, Some(Box::new(after))))
+    }
+
+    /// See [`fence_order::order`].
+    pub(super) fn fence(&self, order: &RegionOrder, is_on: bool) -> Result<Value, String> {
+        let (part, other) = self.other()?;
+        let mut answer = self.about(other);
+        let of = (&*self.opened, &**part);
+        if order.dry_run {
+            let found = fence_order::outlook(of, &self.group, is_on);
+            add(
+                &mut answer,
+                json!({
+                    "obstacles": found.obstacles,
+                    "notes": found.notes,
+                    "reached": found.reached,
+                }),
+            );
+            return Ok(answer);
+        }
+        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
+        let reason = order.reason.chars().filter(|letter| !letter.is_control());
+        let (by, reason) = (by(order), reason.collect::<String>());
+        let about = ((by.as_str(), reason.as_str()), longest(order));
+        let done = fence_order::order(of, &self.group, is_on, about)?;
+        add(
+            &mut answer,
+            json!({
+                "fenced": is_on,
+                "kept_by": done.kept_by,
+                "not_reached": done.not_reached,
+                "end_lsn": done.end.map(|end| end.to_string()),
+                "steps": steps(&done.steps),
+            }),
+        );
+        Ok(answer)
     }
 
     /// See [`returning::order`].

@@ -19,6 +19,7 @@ use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
 use super::region;
 use super::region_orders::RegionOrders;
+use super::region_reports;
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::endpoints::{listen, listen_locally, local_kind};
@@ -188,8 +189,8 @@ async fn serve(
     if let Some(region) = &region {
         entrance.view.set_region(Arc::clone(region));
         addresses.set_region(Arc::clone(region));
-        tasks.spawn(addresses.tell());
-        tasks.spawn(region::tell(Arc::clone(region), entrance.view.clone()));
+        let view = entrance.view.clone();
+        tasks.spawn(region_reports::say(Arc::clone(region), view, Arc::clone(&addresses)));
     }
     let desk = of_process.control.desk();
     desk.runs(Arc::new(GroupControl {

@@ -133,7 +133,7 @@ impl View {
                 }
                 Where::NoActive => false,
             };
-            if served {
+            if served && !self.driver.is_fenced() {
                 return;
             }
             tokio::select! {
@@ -159,7 +159,8 @@ impl View {
 
     /// Reports to the others what this instance, which is active, knows of all.
     pub(crate) fn tell(&self) {
-        let Some(links) = self.driver.links().filter(|_| self.driver.leads()) else { return };
+        let tells = self.driver.leads() || self.driver.relays();
+        let Some(links) = self.driver.links().filter(|_| tells) else { return };
         let Ok(rows) = serde_json::to_vec(&self.group().instances) else { return };
         let this = self.driver.this();
         for peer in (0..self.config.member.len()).filter(|peer| *peer != this) {
@@ -171,7 +172,7 @@ impl View {
     /// The active instance reported this.
     pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
         let progress = self.driver.group();
-        if progress.leader != Some(member_of(peer)) {
+        if first_of(&progress) != Some(peer) {
             return;
         }
         match serde_json::from_slice::<Vec<InstanceStatus>>(body) {
@@ -188,7 +189,7 @@ impl View {
     fn apply_report(&self, rows: &mut [InstanceStatus], progress: &Progress) {
         let this = self.driver.this();
         let report = self.told.lock();
-        let active = progress.leader.map(peer_of);
+        let active = first_of(progress);
         let Some(report) = report.as_ref().filter(|report| report.holds(active, progress.term))
         else {
             return;
@@ -327,6 +328,11 @@ fn bytes_sent(link: &LinkState) -> u64 {
     link.sent_wire_bytes
 }
 
+/// The instance that reports of all: the active one; in recovery the one to which live ships.
+fn first_of(progress: &Progress) -> Option<Peer> {
+    progress.leader.or(progress.relay).map(peer_of)
+}
+
 /// A relay knows of the others what a leader knows.
 fn leads_or_relays(progress: &Progress, this: Peer) -> bool {
     progress.role == Role::Leader || progress.relay == Some(member_of(this))
@@ -390,7 +396,9 @@ impl GroupView for View {
         let mut instances: Vec<InstanceStatus> = (0..self.config.member.len())
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
-        if progress.role != Role::Leader && progress.leader.is_some() && !stood_still {
+        let first = first_of(&progress);
+        let is_led = first.is_some_and(|first| first != self.driver.this());
+        if progress.role != Role::Leader && is_led && !stood_still {
             self.apply_report(&mut instances, &progress);
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
@@ -414,6 +422,7 @@ impl GroupView for View {
             catch_up_lsn: progress.base.end.to_string(),
             group_name: self.config.name.clone(),
             group_role: match progress.mode {
+                Mode::Voting if self.driver.is_fenced() => "fenced".into(),
                 Mode::Voting => "live".into(),
                 Mode::Recovery => "recovery".into(),
                 Mode::Promoting => "pending_live".into(),
@@ -425,7 +434,8 @@ impl GroupView for View {
                 .map(|(part, recovery)| region::status(part, recovery, when)),
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
-            serving: here || follows,
+            serving: (here || follows) && !self.driver.is_fenced(),
+            fence: region::fence(&self.driver),
             sync_overdue_ms: disk_watch::own(&self.driver).sync_overdue_ms,
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
@@ -440,6 +450,9 @@ impl GroupView for View {
         };
         if let (Some(part), Some(mut other)) = (self.region.get(), group.other_region.take()) {
             other.here = region::condition(part, &self.driver, &group);
+            if let Some(reported) = self.addresses.reported() {
+                other = reported;
+            }
             other.advertised = self.addresses.advertised();
             group.other_region = Some(other);
         }
