@@ -124,4 +124,15 @@ entries! {
                                       '{group}' lacks: this group follows it without an order.",
         "The other group was promoted while this one was away, and this one has put, removed and \
          defined nothing since.";
+    REGION_DRILL_RETURNS = "TWL4471I" "This group became live by a drill, and switches back to \
+                                      group '{group}' in {seconds} s: ordered by {by}.",
+        "So it stands in the log, since the drill began. Any change of roles before that \
+         ends the drill. TWL4434I follows.";
+    REGION_DRILL_STAYS = "TWL4472W" "The drill does not go back to group '{group}': {reason}. This \
+                                     group stays live.",
+        "It was tried for as long as a drill may take. 'towline region switch --dry-run' lists what \
+         stands in the way; order 'towline region switch' here when nothing does.";
+    METRICS_NOT_SERVED = "TWL4481W" "The metrics are not served at {address} yet: {reason}.",
+        "Another program may have that address (metrics.address). It is tried again each second; \
+         clients of the queue manager notice nothing.";
 }

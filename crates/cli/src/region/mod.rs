@@ -1,15 +1,19 @@
 //! Commands for two regions.
 //!
-//! Reading order: `change` (roles), `check`, `divergence` (what an old live group has), `exported`
-//! (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the table).
+//! Reading order: `change` (roles), `check`, `drill` and its `probe`, `divergence` (what an old
+//! live group has), `exported` (the file of that), `put_again`, `rejoin`, `report`; `sizing` (the
+//! formulas), `plan` (the table).
 
 mod change;
 mod check;
 mod divergence;
+mod drill;
 mod exported;
 mod plan;
+mod probe;
 mod put_again;
 mod rejoin;
+mod report;
 mod sizing;
 
 use crate::arguments::Region;
@@ -19,11 +23,13 @@ use crate::failure::Failure;
 pub(crate) fn run(command: &Region) -> Result<(), Failure> {
     match command {
         Region::Switch(arguments) => change::switch(arguments),
+        Region::Drill(arguments) => drill::run(arguments),
         Region::Failover(arguments) => change::failover(arguments),
         Region::Check(arguments) => check::run(&arguments.reach),
         Region::Divergence(arguments) => divergence::run(arguments),
         Region::PutAgain(arguments) => put_again::run(arguments),
         Region::Rejoin(arguments) => rejoin::run(arguments),
+        Region::Report(arguments) => report::run(arguments),
         Region::Plan(arguments) => plan::run(arguments),
     }
 }

@@ -3,7 +3,8 @@
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
-//! `{"do":"region_rejoin"}`; the answer is `{"ok":...}` or `{"error":"..."}`.
+//! `{"do":"region_rejoin"}`; `{"do":"region_report","report":{...}}`; the answer is `{"ok":...}` or
+//! `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,10 @@ enum Request {
     RegionFailover(RegionOrder),
     /// This region, which was live, is to follow the other one.
     RegionRejoin(RegionOrder),
+    /// To keep a report of a change of roles that the command completed.
+    RegionReport {
+        report: Value,
+    },
 }
 
 /// How a change of roles is ordered.
@@ -55,6 +60,9 @@ pub(crate) struct RegionOrder {
     /// How long it may take.
     #[serde(default)]
     pub(crate) timeout_ms: u64,
+    /// A switch: it is a drill, and the other group switches back after so many seconds.
+    #[serde(default)]
+    pub(crate) back_after_s: Option<u64>,
     /// A fail-over: although the live group ships to this one.
     #[serde(default)]
     pub(crate) force: bool,
@@ -119,6 +127,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_rejoin(&self, _order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Keeps a report of a change of roles.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_report(&self, _report: Value) -> Result<Value, String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -217,6 +233,10 @@ impl ControlDesk {
             Request::RegionFailover(order) => {
                 let promoted = self.opened().and_then(|instance| instance.region_failover(&order));
                 return (promoted.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionReport { report } => {
+                let kept = self.opened().and_then(|instance| instance.region_report(report));
+                return (kept.map_or_else(|why| refusal(&why), done), None);
             }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self

@@ -21,7 +21,7 @@ pub(super) struct GroupControl {
     pub(crate) driver: Arc<Driver>,
     pub(crate) opened: Arc<OpenReplica>,
     pub(crate) view: Arc<dyn GroupView>,
-    pub(super) region: RegionOrders,
+    pub(super) region: Arc<RegionOrders>,
 }
 
 impl ControlledInstance for GroupControl {
@@ -50,6 +50,10 @@ impl ControlledInstance for GroupControl {
 
     fn region_rejoin(&self, order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
         self.region.rejoin(order)
+    }
+
+    fn region_report(&self, report: Value) -> Result<Value, String> {
+        self.region.report(report)
     }
 
     fn can_restart(&self) -> Result<(), String> {
