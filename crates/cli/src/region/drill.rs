@@ -37,8 +37,8 @@ use crate::{progress, show};
 const QUEUE: &str = "SYSTEM.REGION.DRILL";
 /// An answer to the probe is waited for so long: then it tries the next address.
 const PROBE_MAX: Duration = Duration::from_secs(2);
-/// The other group tries to go back for so long behind its time; looked for a little longer here.
-const BACK_MAX: Duration = Duration::from_secs(60);
+/// The first put of the probe is waited for so long, before anything is changed.
+const FIRST_PUT_MAX: Duration = Duration::from_secs(30);
 
 /// Runs the command.
 pub(super) fn run(arguments: &RegionDrill) -> Result<(), Failure> {
@@ -191,7 +191,7 @@ impl Drill<'_> {
     fn run(mut self) -> Result<(), Failure> {
         let here = &self.arguments.here;
         let longest = Duration::from_secs_f64(here.timeout);
-        if !self.probe.until_confirmed(Patience::of(longest.min(BACK_MAX))) {
+        if !self.probe.until_confirmed(Patience::of(longest.min(FIRST_PUT_MAX))) {
             let trouble = self.probe.seen().trouble;
             return Err(Failure::Failed(format!("nothing was changed: no put: {trouble}")));
         }
@@ -202,7 +202,12 @@ impl Drill<'_> {
         let mut result = match result {
             Err(AskError::Lost { .. }) => ChangeResult::default(),
             // It is refused, or taken back: the reason says so, and where the report is.
-            answered => answered?,
+            Err(refused) => {
+                let seen = self.probe.end();
+                self.counted(&seen);
+                return Err(refused.into());
+            }
+            Ok(answered) => answered,
         };
         let mut report = result.report.take().unwrap_or_else(|| self.unheard());
         if let Some(why) = result.in_doubt.take() {
