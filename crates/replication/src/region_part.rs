@@ -22,8 +22,8 @@ use towline_admin::catalogue::REGION_PARTITIONED;
 use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_group::{Mode, ShippedAnswer};
 use towline_link::{
-    FrameCost, Intake, LinkId, LinkStream, RegionHello, RegionInbox, RegionLink, RegionLinkState,
-    RegionLinks, RegionSections,
+    FrameCost, Intake, LinkId, LinkStream, RegionDialler, RegionHello, RegionInbox, RegionLink,
+    RegionLinkState, RegionSections,
 };
 use towline_logging::log as say;
 use towline_os::sync::{Mutex, OnceLock};
@@ -138,7 +138,7 @@ pub struct RegionPart {
     pub(crate) shipping: Mutex<ShippingSeat>,
     giving: OnceLock<Arc<Giving>>,
     taking: Arc<Taking>,
-    links: OnceLock<Arc<RegionLinks>>,
+    links: OnceLock<Arc<dyn RegionDialler>>,
     pub(crate) known: Mutex<KnownRegion>,
     conditions: RegionConditions,
     /// More is at risk than the objective allows.
@@ -227,7 +227,7 @@ impl RegionPart {
     ///
     /// # Errors
     /// There is no thread.
-    pub fn start(self: &Arc<Self>, links: Arc<RegionLinks>) -> std::io::Result<()> {
+    pub fn start(self: &Arc<Self>, links: Arc<dyn RegionDialler>) -> std::io::Result<()> {
         assert!(self.links.set(links).is_ok(), "the links to the other region are set once");
         self.driver.set_region(Arc::clone(self) as Arc<dyn RegionEvents>);
         let receives = Arc::clone(self);
@@ -353,7 +353,7 @@ impl RegionPart {
         self.receiving.wait()
     }
 
-    pub(crate) fn links(&self) -> &Arc<RegionLinks> {
+    pub(crate) fn links(&self) -> &Arc<dyn RegionDialler> {
         self.links.wait()
     }
 

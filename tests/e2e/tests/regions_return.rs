@@ -50,7 +50,8 @@ fn fail_over(regions: &mut Regions, size: usize, tail: impl Fn(&Regions) -> Try)
     for at in 0..size {
         regions.kill(WEST, at)?;
     }
-    let said = regions.site(EAST, size - 1).runs(&["region", "failover", "--yes", "--json"], 0);
+    let said =
+        regions.site(EAST, size - 1).runs(&["region", "failover", "--yes", "--force", "--json"], 0);
     said.map_err(|error| regions.explained(&error.to_string()))?;
     let new = format!("new {}", "x".repeat(NEW_BYTES));
     put(regions, EAST, 400, &new)

@@ -27,7 +27,7 @@ impl RegionPart {
         let host = GivingHost {
             open: Box::new(move || {
                 let part = opens.upgrade().ok_or_else(over)?;
-                region_giving::open(part.links())
+                region_giving::open(part.links().as_ref())
             }),
             is_needed: Box::new(move |hello| {
                 let part = needs.upgrade().ok_or_else(over)?;
@@ -104,7 +104,7 @@ impl RegionPart {
     /// A stream for a copy stands.
     pub(super) fn takes_copy(&self, hello: &RegionHello, stream: LinkStream) {
         let Ok(other) = RegionSaid::decode(&hello.sections) else { return };
-        let handle = towline_os::task::handle_of(self.links().streams());
+        let handle = self.links().streams();
         let (taking, drawn) = (Arc::clone(&self.taking), self.host.drawn());
         let body = move || taking.take(Patient { stream, handle }, &other.histories, drawn);
         if let Err(error) = Builder::new().name("region-rebase".into()).spawn(body) {
