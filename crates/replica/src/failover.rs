@@ -17,8 +17,7 @@ use towline_group::may_begin_behind;
 use towline_link::{Peer, Where};
 use towline_os::time::Instant;
 use towline_replication::driver::{Driver, MemberStand, PromotionOrder};
-use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
-use towline_types::{HistoryId, Lsn};
+use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn};
 
 use crate::open::OpenReplica;
 
@@ -58,15 +57,28 @@ impl FailoverOutlook {
     }
 }
 
-/// A promotion that is done.
+/// How a promotion went that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailoverDone {
-    /// The history that has begun.
+pub struct FailoverCourse {
+    /// The history that begins.
     pub history: HistoryId,
-    /// The instance that serves.
+    /// The instance that serves; empty: none yet.
     pub active: String,
     /// Each step, and when it was done: milliseconds since the order.
     pub steps: Vec<(&'static str, u64)>,
+    /// As it was when it was ordered.
+    pub outlook: FailoverOutlook,
+}
+
+/// What becomes of a fail-over.
+#[derive(Debug)]
+pub enum FailoverEnd {
+    /// Nothing was begun: why.
+    Refused(String),
+    /// Members are marked, and none serves yet: why. It goes on by itself.
+    InDoubt(FailoverCourse, String),
+    /// An instance serves.
+    Done(FailoverCourse),
 }
 
 /// Looks where each member stands.
@@ -174,58 +186,76 @@ fn note_of_loss(found: &FailoverOutlook) -> String {
     }
 }
 
-/// Promotes this group. `by`: the user that ordered it. Yields when an instance serves.
-///
-/// # Errors
-/// Why not. After `most` without an active instance: which members are marked.
+/// Promotes this group. `by`: the user that ordered it. Returns when an instance serves, or after
+/// `most`.
 pub fn fail_over(
     opened: &OpenReplica,
     group: &GroupConfig,
     by: &str,
     (most, force): (Duration, bool),
-) -> Result<FailoverDone, String> {
+) -> FailoverEnd {
     let began = Instant::now();
     let left = || most.saturating_sub(began.elapsed());
     let driver = &opened.driver;
     let found = outlook(opened, group, force);
     if !found.obstacles.is_empty() {
-        return Err(found.obstacles.join("; "));
+        return FailoverEnd::Refused(found.obstacles.join("; "));
     }
     if left().is_zero() {
         let why = "the time-out was over when the members had said where they stand: nothing was \
                    changed; give more time";
-        return Err(why.to_owned());
+        return FailoverEnd::Refused(why.to_owned());
     }
     let stands = driver.stands();
-    let mut cause = format!("fail-over, ordered by {by} at instance '{}'", group.instance);
-    cause.truncate(cause.floor_char_boundary(HISTORY_CAUSE_BYTES_MAX));
+    let (by, instance) = (by.to_owned(), group.instance.clone());
+    let cause = ChangeCause { kind: ChangeKind::Failover, by, instance }.to_string();
     let history = found.under_way.unwrap_or_else(|| drawn(&stands));
     let order = PromotionOrder { history, cause };
     if !driver.mark(order.clone(), driver.is_alone()) && found.under_way.is_none() {
-        return Err("this instance does not take part in a promotion any more".into());
+        let why = "this instance does not take part in a promotion any more";
+        return FailoverEnd::Refused(why.to_owned());
     }
     let ms = || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let mut steps = Vec::new();
-    if !until_marked(driver, &order, left) {
-        return Err(in_doubt(driver, &order, "too few members are marked"));
+    let steps = vec![("asked", ms())];
+    let mut course = FailoverCourse { history, active: String::new(), steps, outlook: found };
+    match promoted(driver, &order, left, |step| course.steps.push((step, ms()))) {
+        Ok(active) => {
+            driver.name(active).clone_into(&mut course.active);
+            FailoverEnd::Done(course)
+        }
+        Err(why) => FailoverEnd::InDoubt(course, in_doubt(driver, &order, why)),
     }
-    steps.push(("marked", ms()));
+}
+
+/// Waits until a majority is marked and one of them serves: that one. `step`: it has come so far.
+///
+/// # Errors
+/// What did not come about in time.
+fn promoted(
+    driver: &Driver,
+    order: &PromotionOrder,
+    left: impl Fn() -> Duration,
+    mut step: impl FnMut(&'static str),
+) -> Result<Peer, &'static str> {
+    if !until_marked(driver, order, &left) {
+        return Err("too few members are marked");
+    }
+    step("marked");
     if !driver.is_alone() {
-        let candidate = with_most(driver, &order);
+        let candidate = with_most(driver, order);
         match candidate == driver.this() {
             true => drop(driver.mark(order.clone(), true)),
-            false => driver.say_promotion(candidate, &order, true),
+            false => driver.say_promotion(candidate, order, true),
         }
     }
     if !driver.wait_until(left(), || driver.active_peer().is_some()) {
-        return Err(in_doubt(driver, &order, "none was elected"));
+        return Err("none was elected");
     }
-    steps.push(("elected", ms()));
-    let Some(active) = until_served(driver, left) else {
-        return Err(in_doubt(driver, &order, "the one that was elected does not serve yet"));
-    };
-    steps.push(("serving", ms()));
-    Ok(FailoverDone { history, active: driver.name(active).to_owned(), steps })
+    step("elected");
+    let active = until_served(driver, &left);
+    let active = active.ok_or("the one that was elected does not serve yet")?;
+    step("serving");
+    Ok(active)
 }
 
 /// A name for a history that begins behind all terms that the members know.

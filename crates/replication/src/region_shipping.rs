@@ -80,6 +80,8 @@ pub struct ShippingView {
     pub point: RecoveryPoint,
     /// Bytes of batches sent since this instance became active, before compression.
     pub sent_bytes: u64,
+    /// Frames in which they were sent.
+    pub sent_frames: u64,
 }
 
 /// See the module.
@@ -99,6 +101,7 @@ struct ShippingState {
     is_known: bool,
     ended: Option<ShippingEnd>,
     sent_bytes: u64,
+    sent_frames: u64,
     ending: bool,
 }
 
@@ -138,6 +141,7 @@ impl Shipping {
             is_known: false,
             ended: None,
             sent_bytes: 0,
+            sent_frames: 0,
             ending: false,
         };
         let (has_news, news) = (AtomicBool::new(false), Condvar::new());
@@ -303,6 +307,7 @@ impl Shipping {
             exposure: state.backlog.exposure(now),
             point: state.point,
             sent_bytes: state.sent_bytes,
+            sent_frames: state.sent_frames,
         }
     }
 
@@ -368,6 +373,7 @@ impl Shipping {
         let (head, parts) = frame.encode();
         let taken = open.link.send(KIND_BATCHES, FrameBody { head, parts });
         state.sent_bytes += bytes;
+        state.sent_frames += 1;
         // Refused, it is lost: the next link begins where the other region then is.
         taken || self.give_up(&mut state, not_taken())
     }

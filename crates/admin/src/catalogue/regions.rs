@@ -148,4 +148,15 @@ entries! {
     REGION_FENCE_NOT_KEPT = "TWL4474E" "That this group is fenced cannot be written down: {reason}.",
         "No client is served by this process. The next one would not know of it before it has heard \
          it again: free space in the data folder, and order it again.";
+    REGION_DRILL_RETURNS = "TWL4465I" "This group became live by a drill, and switches back to \
+                                      group '{group}' in {seconds} s: ordered by {by}.",
+        "So it stands in the log, since the drill began. Any change of roles before that \
+         ends the drill. TWL4434I follows.";
+    REGION_DRILL_STAYS = "TWL4466W" "The drill does not go back to group '{group}': {reason}. This \
+                                     group stays live.",
+        "It was tried for as long as a drill may take. 'towline region switch --dry-run' lists what \
+         stands in the way; order 'towline region switch' here when nothing does.";
+    METRICS_NOT_SERVED = "TWL4491W" "The metrics are not served at {address} yet: {reason}.",
+        "Another program may have that address (metrics.address). It is tried again each second; \
+         clients of the queue manager notice nothing.";
 }

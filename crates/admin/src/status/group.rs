@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::region::{OtherRegionStatus, RegionFenceStatus};
+use super::region::{OtherRegionStatus, RegionFenceStatus, RoleChangeRow};
 
 /// Native HA: this instance, and its group as it sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +61,12 @@ pub struct GroupStatus {
     /// The group of the other region, when one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_region: Option<OtherRegionStatus>,
+    /// The newest history of the log of this instance, 32 hexadecimal digits; empty: it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub history: String,
+    /// The newest changes of roles in the log of this instance, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub role_changes: Vec<RoleChangeRow>,
 }
 
 /// What an instance is.

@@ -5,7 +5,7 @@
 
 use towline_types::{CivilTime, Time};
 
-use super::{GroupStatus, OtherRegionState, OtherRegionStatus};
+use super::{GroupStatus, OtherRegionState, OtherRegionStatus, RegionIntervalStatus};
 use crate::text::{count, cut, line, printable, row};
 
 /// Characters of a line's text behind its name.
@@ -69,7 +69,72 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
     for difference in &other.differences {
         row(&mut text, "Differs", &cut(&printable(difference), TEXT));
     }
+    if let Some(interval) = &other.interval {
+        interval_rows(&mut text, interval);
+    }
+    role_changes(&mut text, group);
     Some(text)
+}
+
+/// The last interval: the rows that IBM MQ's sample shows, in its words and order, with a rate
+/// where something was counted.
+fn interval_rows(text: &mut String, interval: &RegionIntervalStatus) {
+    let us = interval.interval_us.max(1);
+    let length = format!("{}.{:03} s", us / 1_000_000, us % 1_000_000 / 1_000);
+    line(text, "");
+    let ago = count(interval.ended_ms_ago / 1_000, 7);
+    line(text, &format!("RECOVERY, interval of {length}, ended {ago} s ago"));
+    let each_second = |bytes: u64| {
+        let rate = u128::from(bytes) * 1_000_000 / u128::from(us);
+        format!("{bytes:>20} {:>15}/s", u64::try_from(rate).unwrap_or(u64::MAX))
+    };
+    let plain = |value: u64| format!("{value:>20}");
+    let trip = interval.round_trip_average_us;
+    let rows = [
+        ("Log bytes sent", each_second(interval.log_bytes_sent)),
+        ("Backlog bytes", plain(interval.backlog_bytes)),
+        ("Backlog average bytes", plain(interval.backlog_average_bytes)),
+        (
+            "Average network round trip time",
+            trip.map_or("                   ?".into(), |us| plain(us) + " us"),
+        ),
+        ("Compressed log bytes sent", each_second(interval.compressed_log_bytes_sent)),
+        ("Log data average compression time", plain(interval.compression_average_us) + " us"),
+        ("Log bytes decompressed", each_second(interval.log_bytes_decompressed)),
+        ("Log data average decompression time", plain(interval.decompression_average_us) + " us"),
+        ("Rebase count", plain(interval.rebase_count)),
+        ("Recovery LSN", format!("{} {}", interval.recovery_lsn, interval.recovery_lsn_hex)),
+    ];
+    for (name, value) in rows {
+        line(text, &format!("{name:<36} {}", cut(&printable(&value), 43)));
+    }
+}
+
+/// The newest changes of roles, as the log of this instance has them.
+fn role_changes(text: &mut String, group: &GroupStatus) {
+    if group.role_changes.is_empty() {
+        return;
+    }
+    line(text, "");
+    line(text, "ROLE CHANGE          WHAT          FROM          TO            ORDERED BY");
+    for change in &group.role_changes {
+        let at = CivilTime::of(Time(change.began_at.saturating_mul(1_000))).to_string();
+        // To the second.
+        let at = at.get(..19).unwrap_or(&at).replace('T', " ");
+        let or = |text: &str, other: &str| match text {
+            "" => other.to_owned(),
+            text => printable(text),
+        };
+        let what = or(&change.kind, "?").replace('_', " ");
+        let [from, to] = [or(&change.from, "?"), or(&change.live, "?")].map(|it| cut(&it, 13));
+        let by = match change.by.as_str() {
+            // What this program did not write is shown as it stands there.
+            "" => printable(&change.cause),
+            by => format!("{} at {}", printable(by), printable(&change.instance)),
+        };
+        let row = format!("{at}  {what:<12}  {from:<13} {to:<13} {}", cut(&by, 16));
+        line(text, row.trim_end());
+    }
 }
 
 fn link(text: &mut String, other: &OtherRegionStatus) {
@@ -220,6 +285,69 @@ mod tests {
         let text = regions_table(&group).unwrap();
         assert!(text.contains("WEST                 recovery  yes      no         1206"), "{text}");
         assert!(text.contains("Live had") && !text.contains("At risk"), "{text}");
+    }
+
+    #[test]
+    fn changes_of_roles_are_shown_with_what_was_ordered_by_whom_and_from_where_to_where() {
+        use crate::status::RoleChangeRow;
+
+        let mut group = live();
+        assert!(!regions_table(&group).unwrap().contains("ROLE CHANGE"));
+        let known = RoleChangeRow {
+            from: "EAST".into(),
+            live: "WEST".into(),
+            kind: "drill_return".into(),
+            by: "root".into(),
+            instance: "a".into(),
+            began_at: 1_795_792_800_999,
+            ..RoleChangeRow::default()
+        };
+        let other =
+            RoleChangeRow { live: "W".repeat(48), cause: "\u{1b}[2Jx".into(), ..known.clone() };
+        let other =
+            RoleChangeRow { kind: String::new(), by: String::new(), from: String::new(), ..other };
+        group.role_changes = vec![known, other];
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let row = "2026-11-27 15:20:00  drill return  EAST          WEST          root at a";
+        assert!(text.contains(row), "{text}");
+        assert!(
+            text.contains("  ?             ?             WWWWWW…WWWWWW")
+                && !text.contains('\u{1b}')
+        );
+    }
+
+    #[test]
+    fn the_last_interval_has_the_rows_of_ibm_mq_in_its_order_after_its_real_length() {
+        let mut group = live();
+        group.other_region.as_mut().unwrap().interval = Some(RegionIntervalStatus {
+            interval_us: 10_000_400,
+            log_bytes_sent: 620_335_104,
+            backlog_bytes: 462_823_424,
+            backlog_average_bytes: 211_347_208,
+            round_trip_average_us: Some(40_000),
+            compressed_log_bytes_sent: 15_062_664,
+            recovery_lsn: "<0:1157:41026:59250>".into(),
+            recovery_lsn_hex: "0x00000485a042e772".into(),
+            ..RegionIntervalStatus::default()
+        });
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("RECOVERY, interval of 10.000 s"), "{text}");
+        let names = [
+            "\nLog bytes sent                                  620335104        62031029/s",
+            "\nBacklog bytes ",
+            "\nBacklog average bytes ",
+            "\nAverage network round trip time ",
+            "\nCompressed log bytes sent ",
+            "\nLog data average compression time ",
+            "\nLog bytes decompressed ",
+            "\nLog data average decompression time ",
+            "\nRebase count ",
+            "\nRecovery LSN                         <0:1157:41026:59250> 0x00000485a042e772\n",
+        ];
+        let places: Vec<_> = names.iter().map(|name| text.find(name)).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
 //! `{"do":"region_rejoin"}`, `{"do":"region_unfence"}` and, with `"reason"`,
-//! `{"do":"region_fence"}`; the answer is `{"ok":...}` or `{"error":"..."}`.
+//! `{"do":"region_fence"}`; `{"do":"region_report","report":{...}}`; the answer is `{"ok":...}` or
+//! `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -45,6 +46,10 @@ enum Request {
     RegionFence(RegionOrder),
     /// It is to serve again.
     RegionUnfence(RegionOrder),
+    /// To keep a report of a change of roles that the command completed.
+    RegionReport {
+        report: Value,
+    },
 }
 
 /// How a change of roles is ordered.
@@ -60,6 +65,9 @@ pub(crate) struct RegionOrder {
     /// How long it may take.
     #[serde(default)]
     pub(crate) timeout_ms: u64,
+    /// A switch: it is a drill, and the other group switches back after so many seconds.
+    #[serde(default)]
+    pub(crate) back_after_s: Option<u64>,
     /// A fail-over: although the live group ships to this one.
     #[serde(default)]
     pub(crate) force: bool,
@@ -135,6 +143,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_fence(&self, _order: &RegionOrder, _is_on: bool) -> Result<Value, String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Keeps a report of a change of roles.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_report(&self, _report: Value) -> Result<Value, String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -241,6 +257,10 @@ impl ControlDesk {
             Request::RegionUnfence(order) => {
                 let lifted = self.opened().and_then(|it| it.region_fence(&order, false));
                 return (lifted.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionReport { report } => {
+                let kept = self.opened().and_then(|instance| instance.region_report(report));
+                return (kept.map_or_else(|why| refusal(&why), done), None);
             }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self

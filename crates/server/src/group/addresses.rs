@@ -15,6 +15,7 @@
 //! redirect of a client that asks for it inside a group (`towline_replication::redirect`).
 //! Invariant: nothing here waits for another instance, or for the other region.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,10 @@ pub(crate) struct ClientAddresses {
     /// The traffic with the other region, if there is one.
     region: OnceLock<Arc<RegionPart>>,
     told: Mutex<Option<ToldReport>>,
+    /// Clients sent to the live group.
+    redirects: AtomicU64,
+    /// Clients of a recovery group that got a reason and no address.
+    turned_away: AtomicU64,
 }
 
 /// Those of one listener.
@@ -99,6 +104,8 @@ impl ClientAddresses {
             own: GroupClients::own(group, &config.listener),
             region: OnceLock::new(),
             told: Mutex::default(),
+            redirects: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
         })
     }
 
@@ -143,6 +150,12 @@ impl ClientAddresses {
         self.list(0).unwrap_or_default().iter().map(ToString::to_string).collect()
     }
 
+    /// Clients sent to the live group, and closed with a reason alone, since the process started.
+    pub(super) fn sent_away(&self) -> (u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.redirects), of(&self.turned_away))
+    }
+
     /// Why a client that came to this listener (`None`: the local socket) is not served here.
     pub(crate) fn turned_away(&self, listener: Option<usize>) -> TurnedAway {
         if !self.serves_nobody() {
@@ -161,12 +174,14 @@ impl ClientAddresses {
         });
         match found {
             Some(address) => {
+                self.redirects.fetch_add(1, Ordering::Relaxed);
                 let there = address.to_string();
                 let why =
                     format!("group '{name}' is in recovery; group '{other}' is live, at {there}");
                 TurnedAway::To { elsewhere: elsewhere(address), why }
             }
             None => {
+                self.turned_away.fetch_add(1, Ordering::Relaxed);
                 let known = match live {
                     Some(_) => "where clients find that is not known here (group.recovery.clients)",
                     None => "that group is not connected now",

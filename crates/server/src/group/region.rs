@@ -142,6 +142,7 @@ pub(super) fn status(
         backlog_age_us: ships.exposure.age_us,
         rpo_bytes: recovery.rpo_bytes,
         rpo_s: recovery.rpo_s,
+        rto_s: recovery.rto_s,
         misses_rpo: view.misses_rpo,
         recovery_lsn: if receives { promotable } else { *point }.place.end.to_string(),
         received_lsn: point.received.to_string(),

@@ -15,11 +15,12 @@ use super::active::{self, Serving};
 use super::address_watch;
 use super::addresses::{ClientAddresses, ListenerAddresses};
 use super::control::GroupControl;
+use super::drill_return;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
 use super::region;
 use super::region_orders::RegionOrders;
-use super::region_reports;
+use super::region_tasks;
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::endpoints::{listen, listen_locally, local_kind};
@@ -187,17 +188,15 @@ async fn serve(
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
     if let Some(region) = &region {
-        entrance.view.set_region(Arc::clone(region));
-        addresses.set_region(Arc::clone(region));
-        let view = entrance.view.clone();
-        tasks.spawn(region_reports::say(Arc::clone(region), view, Arc::clone(&addresses)));
+        region_tasks::start(&mut tasks, (args, config), &entrance.view, &addresses, region);
     }
     let desk = of_process.control.desk();
+    let orders = Arc::new(RegionOrders::new(args, opened, group, region.clone()));
     desk.runs(Arc::new(GroupControl {
         driver: Arc::clone(driver),
         opened: Arc::clone(opened),
         view: entrance.view.clone(),
-        region: RegionOrders::new(opened, group, region.clone()),
+        region: Arc::clone(&orders),
     }));
     // Not before: a command that asks this folder for its instance must not be led to the active
     // one.
@@ -217,6 +216,7 @@ async fn serve(
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
+    let region = region.map(|part| (part, orders));
     let running = None;
     let mut attending = Attending { args, parts, view, admission, events, tasks, region, running };
     loop {
@@ -275,8 +275,8 @@ struct Attending<'a> {
     admission: Arc<Admission>,
     events: UnboundedSender<Event>,
     tasks: JoinSet<()>,
-    /// The traffic with the other region, if there is one.
-    region: Option<Arc<RegionPart>>,
+    /// The traffic with the other region, if there is one, and changes of roles.
+    region: Option<(Arc<RegionPart>, Arc<RegionOrders>)>,
     /// The instance, once this one is active.
     running: Option<RunningInstance>,
 }
@@ -305,8 +305,10 @@ impl Attending<'_> {
                 floating.hold(move || leading.group().role == Role::Leader);
                 serve_as_active(&mut self.tasks, config, opened, &self.view);
                 self.running = Some(running);
-                if let Some(region) = &self.region {
-                    region.serve_as_live().map_err(RunError::System)?;
+                if let Some((part, orders)) = &self.region {
+                    part.serve_as_live().map_err(RunError::System)?;
+                    let name = config.group.as_ref().map_or("", |group| group.name.as_str());
+                    drill_return::watch(opened, orders, name).map_err(RunError::System)?;
                 }
             }
             Event::EndReason(
@@ -387,7 +389,7 @@ impl Attending<'_> {
 
     /// What clients were given is on its way to the other region by now, if that is there.
     fn leave_region(&self) {
-        self.region.iter().for_each(|region| region.end());
+        self.region.iter().for_each(|(part, _)| part.end());
     }
 
     /// The clients got their close: waits for connections to end and accepts no new client.

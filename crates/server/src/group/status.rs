@@ -11,6 +11,7 @@ use towline_group::{Mode, PeerProgress, Progress, Role};
 
 use super::addresses::ClientAddresses;
 use super::region;
+use super::region_intervals;
 use super::report::{Report, Stand};
 use towline_config::GroupConfig;
 use towline_engine::GroupView;
@@ -20,6 +21,7 @@ use towline_replication::disk_condition::DiskCondition;
 use towline_replication::disk_watch;
 use towline_replication::driver::Driver;
 use towline_replication::frames::{KIND_ROWS, member_of, peer_of};
+use towline_replication::region_intervals::SentIntervals;
 use towline_replication::region_part::RegionPart;
 use towline_types::Lsn;
 
@@ -40,6 +42,8 @@ pub(crate) struct View {
     region: OnceLock<Arc<RegionPart>>,
     /// Where clients find the queue manager.
     addresses: Arc<ClientAddresses>,
+    /// What was sent to the other region in the last interval.
+    pub(super) sent: Arc<SentIntervals>,
 }
 
 /// What the active instance reported of all instances.
@@ -107,6 +111,7 @@ impl View {
             told: Mutex::new(None),
             region: OnceLock::new(),
             addresses,
+            sent: Arc::default(),
         }
     }
 
@@ -453,8 +458,14 @@ impl GroupView for View {
             if let Some(reported) = self.addresses.reported() {
                 other = reported;
             }
+            let histories = part.histories();
             other.advertised = self.addresses.advertised();
+            (other.redirects, other.turned_away) = self.addresses.sent_away();
+            other.interval = region_intervals::status(&self.sent, self.driver.now());
+            other.role_changes = histories.count().saturating_sub(1);
             group.other_region = Some(other);
+            group.history = histories.newest().map(|it| it.id.to_string()).unwrap_or_default();
+            group.role_changes = towline_node::role_changes(&histories);
         }
         group
     }
