@@ -144,17 +144,7 @@ pub fn order(
     if left().is_zero() {
         return Err("the time-out was over before anything was changed: give more time".to_owned());
     }
-    let Some(of) = driver.newest_begun() else { return Err("the log has no history".to_owned()) };
-    let before = driver.kept_fence().order.filter(|order| order.of == of.0);
-    driver.order_fence(FenceOrder {
-        of: of.0,
-        number: before.map_or(0, |order| order.number).saturating_add(1),
-        id: towline_process::random::bytes(),
-        is_on,
-        by: by.to_owned(),
-        reason: reason.chars().take(REASON_CHARACTERS_MAX).collect(),
-        at_ms: opened.clock.wall().as_millis(),
-    })?;
+    driver.order_fence(new_order(opened, is_on, (by, reason))?)?;
     let mut steps = vec![("kept", ms())];
     let has_order = driver.kept_fence().mark().order;
     let has_it = |stand: &MemberStand| stand.fence.order == has_order;
@@ -199,6 +189,26 @@ pub fn order(
         end: (is_on && is_done)
             .then(|| Lsn(stands.iter().flatten().map(|it| it.last_end).max().unwrap_or(0))),
         steps,
+    })
+}
+
+/// The order, behind that which this instance knows.
+fn new_order(
+    opened: &OpenReplica,
+    is_on: bool,
+    (by, reason): (&str, &str),
+) -> Result<FenceOrder, String> {
+    let driver = &opened.driver;
+    let Some(of) = driver.newest_begun() else { return Err("the log has no history".to_owned()) };
+    let before = driver.kept_fence().order.filter(|order| order.of == of.0);
+    Ok(FenceOrder {
+        of: of.0,
+        number: before.map_or(0, |order| order.number).saturating_add(1),
+        id: towline_process::random::bytes(),
+        is_on,
+        by: by.to_owned(),
+        reason: reason.chars().take(REASON_CHARACTERS_MAX).collect(),
+        at_ms: opened.clock.wall().as_millis(),
     })
 }
 

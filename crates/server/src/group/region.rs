@@ -71,9 +71,7 @@ pub(super) fn says_it_follows(
 ) -> bool {
     if driver.is_fenced() {
         say(&GROUP_STARTS_FENCED, &[&group.name, &args.name, &driver.fence_why()]);
-        if !was_printed {
-            process::say(&format!("fenced {}: group {} serves no client", args.name, group.name));
-        }
+        // It is printed by what awaits `ready`, as when it is fenced a moment later.
         return true;
     }
     let follows = driver.mode() == Mode::Recovery;

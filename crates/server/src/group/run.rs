@@ -262,7 +262,16 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_pri
 
 /// Reports that clients can connect, when they are served for the first time.
 async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
-    view.until_served().await;
+    let was_printed = reexec::ready_was_printed();
+    tokio::select! {
+        () = view.until_served() => {}
+        () = view.until_fenced() => {
+            if !was_printed {
+                process::say(&format!("fenced {}: it serves no client", args.name));
+            }
+            view.until_served().await;
+        }
+    }
     welcome(&args, &urls, view.clock(), reexec::ready_was_printed());
     view.ready_is_told();
 }

@@ -148,6 +148,15 @@ impl View {
         }
     }
 
+    /// Waits until this group is fenced.
+    pub(crate) async fn until_fenced(&self) {
+        /// Nothing else says it here.
+        const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+        while !self.driver.is_fenced() {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
     /// Whether `ready` was printed.
     pub(crate) fn was_ready_told(&self) -> bool {
         self.ready_printed.load(Ordering::SeqCst)
