@@ -3,7 +3,7 @@
 //! recovery instance), and what both find out is kept for the status.
 //!
 //! Reading order: [`RegionPart::start`], [`RegionPart::serve_as_live`] (this instance became
-//! active), the [`RegionInbox`] (the link), `region_watch` (what is looked at as time passes).
+//! active), `intake` (the link), `region_watch` (what is looked at as time passes).
 //!
 //! Not here: whether two groups fit (`region_meeting`), connections (`towline_link`), what is done
 //! with batches (`region_shipping`, `region_receiving`), changes of roles (`region_hand_over`: the
@@ -17,19 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use towline_admin::catalogue::REGION_PARTITIONED;
 use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_group::{Mode, ShippedAnswer};
-use towline_link::{
-    FrameCost, Intake, LinkId, LinkStream, RegionHello, RegionInbox, RegionLink, RegionLinkState,
-    RegionLinks, RegionSections,
-};
+use towline_link::{RegionLink, RegionLinkState, RegionLinks};
 use towline_logging::log as say;
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
-pub use towline_region::Counts;
-use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
+pub use towline_region::{Counts, SyncPolicy, SyncState};
 use towline_region::{RecoveryPoint, Refusal, ReportPolicy};
 use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
 
@@ -199,6 +194,7 @@ impl RegionPart {
         let policy = ReportPolicy {
             interval: part.terms.recovery.status_interval(),
             threshold_bytes: part.terms.recovery.status_commit_threshold_bytes,
+            is_awaited: false,
         };
         let (of_link, of_refusal) = (Arc::downgrade(&part), Arc::downgrade(&part));
         let receiving = ReceivingHost {
@@ -246,7 +242,9 @@ impl RegionPart {
         if !self.terms.recovery.enabled {
             return Ok(());
         }
-        let shipping = Some(self.start_shipping()?);
+        let shipping = self.start_shipping()?;
+        shipping.waits_by(self.sync_gate());
+        let shipping = Some(shipping);
         let mut seat = self.shipping.lock();
         assert!(seat.shipping.is_none() || seat.hands_over, "it becomes active once");
         let before = std::mem::replace(&mut *seat, ShippingSeat { shipping, hands_over: false });
@@ -275,7 +273,13 @@ impl RegionPart {
         let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
         let runs = Arc::clone(&shipping);
         let body = move || {
-            let gather = |moment| ships.driver.pause(moment);
+            // A reply that waits for the other region would wait for this moment too.
+            let gathers = !ships.terms.recovery.sync_replication;
+            let gather = |moment| {
+                if gathers {
+                    ships.driver.pause(moment)
+                }
+            };
             runs.run(gather, || ships.look(&mut watch, &runs));
         };
         Builder::new().name("region-ship".into()).spawn(body)?;
@@ -301,6 +305,7 @@ impl RegionPart {
         });
         if let Some(view) = seen {
             self.begin_history_if_due();
+            self.watch_gate(shipping);
             if let Some(giving) = self.giving.get() {
                 giving.watch(&view, self.host.percent_full());
             }
@@ -510,92 +515,6 @@ impl RegionEvents for RegionPart {
     }
 }
 
-impl RegionInbox for RegionPart {
-    fn hello(&self) -> RegionSections {
-        self.said().encode()
-    }
-
-    fn greets(&self, incoming: bool, hello: &RegionHello) -> Result<(), String> {
-        let other = RegionSaid::decode(&hello.sections)?;
-        if incoming && self.driver.is_copying() {
-            return Err("this instance gets a copy of the log of its group".into());
-        }
-        if incoming && self.driver.awaits_returns() {
-            return Err("not all instances of this group that are connected have returned".into());
-        }
-        if let Err(refusal) = self.judge(incoming, &other) {
-            let why = refusal.why.clone();
-            self.keep_refusal(refusal);
-            return Err(why);
-        }
-        let ships = self.shipping().filter(|_| !incoming);
-        if let Some(Err(end)) = ships.map(|shipping| shipping.start(&other.position)) {
-            self.keep_end(&end);
-            if end == ShippingEnd::NeedsCopy {
-                self.lacks(hello, &other);
-            }
-            return Err(end.to_string());
-        }
-        Ok(())
-    }
-
-    fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {
-        match RegionSaid::decode(&hello.sections) {
-            Ok(other) if incoming => {
-                self.taking.is_not_needed();
-                self.receiving().opened(link, other.histories);
-            }
-            Ok(other) => self.ships_on(link, &other),
-            Err(why) => link.close(&why),
-        }
-    }
-
-    fn frame(
-        &self,
-        link: LinkId,
-        kind: u8,
-        body: Bytes,
-        cost: FrameCost,
-    ) -> Result<Intake, String> {
-        if kind == KIND_CONDITION {
-            self.conditions.hears(&body, self.driver.now(), self.host.wall());
-            return Ok(Intake::More);
-        }
-        if kind == KIND_BATCHES {
-            return Ok(self.receiving().frame(link, body, cost));
-        }
-        if let Some(shipping) = self.shipping()
-            && let Err(end) = shipping.frame(link, kind, &body, self.driver.now())
-        {
-            self.keep_end(&end);
-            return Err(end.to_string());
-        }
-        Ok(Intake::More)
-    }
-
-    fn writable(&self, _link: LinkId) {
-        if let Some(shipping) = self.shipping() {
-            shipping.wake();
-        }
-    }
-
-    fn closed(&self, link: LinkId, _why: &str) {
-        self.known.lock().awaits_history.take_if(|waiting| waiting.id() == link);
-        self.receiving().closed(link);
-        if let Some(shipping) = self.shipping() {
-            shipping.closed(link);
-        }
-    }
-
-    fn admits(&self, hello: &RegionHello) -> Result<(), String> {
-        self.admits_copy(hello)
-    }
-
-    fn stream(&self, hello: &RegionHello, stream: LinkStream) {
-        self.takes_copy(hello, stream);
-    }
-}
-
 /// What is committed here, and so what a promotion keeps.
 fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
     let place = ShippedLog::committed(driver);
@@ -603,5 +522,7 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
 }
 
 mod beside;
+mod intake;
 mod rebase;
 mod returning;
+mod synchronous;

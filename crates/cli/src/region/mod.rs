@@ -1,8 +1,9 @@
 //! Commands for two regions.
 //!
-//! Reading order: `change` (roles), `check`, `divergence` (what an old live group has), `exported`
+//! Reading order: `change` (roles), `alone` (replies), `check`, `divergence` (what an old live group has), `exported`
 //! (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the table).
 
+mod alone;
 mod change;
 mod check;
 mod divergence;
@@ -20,6 +21,7 @@ pub(crate) fn run(command: &Region) -> Result<(), Failure> {
     match command {
         Region::Switch(arguments) => change::switch(arguments),
         Region::Failover(arguments) => change::failover(arguments),
+        Region::Alone(arguments) => alone::run(arguments),
         Region::Check(arguments) => check::run(&arguments.reach),
         Region::Divergence(arguments) => divergence::run(arguments),
         Region::PutAgain(arguments) => put_again::run(arguments),

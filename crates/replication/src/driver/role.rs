@@ -46,6 +46,19 @@ pub struct PromotionOrder {
     pub cause: String,
 }
 
+/// Whether the recovery group has all that live answered, as live said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LiveSync {
+    /// It has not, or it is not known: live answers without it.
+    #[default]
+    Not,
+    /// It had. Live goes on alone, after a while, when recovery is away.
+    Eventual,
+    /// It has. Live answers nothing that recovery lacks.
+    Strict,
+}
+
 /// What the live group said last of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct HeardLive {
@@ -53,6 +66,12 @@ pub struct HeardLive {
     pub committed: u64,
     /// Age of that news, milliseconds.
     pub age_ms: u64,
+    /// Of what it answered.
+    #[serde(default)]
+    pub sync: LiveSync,
+    /// Age of that, milliseconds; `None`: it was never said to this process.
+    #[serde(default)]
+    pub sync_age_ms: Option<u64>,
 }
 
 /// Where a member stands, as it answers another one.
@@ -122,6 +141,7 @@ struct RoleState {
     /// The newest that began, as far as is known here, in order.
     begun: Vec<HistoryId>,
     live: (Lsn, Time),
+    sync: Option<(LiveSync, Time)>,
     /// Number of the newest question, and the answers to it by peer.
     question: u64,
     answers: Vec<Option<MemberStand>>,
@@ -142,6 +162,7 @@ impl RoleOrders {
             ordered_at: Time::ZERO,
             begun: Vec::new(),
             live: (Lsn::ZERO, Time::ZERO),
+            sync: None,
             question: 0,
             answers: vec![None; members],
         };
@@ -326,10 +347,28 @@ impl Driver {
         self.role.state.lock().live = (committed, self.now());
     }
 
+    /// The live group said whether this one has all that it answered.
+    pub(crate) fn heard_sync(&self, sync: LiveSync) {
+        self.role.state.lock().sync = Some((sync, self.now()));
+    }
+
+    fn heard(&self) -> HeardLive {
+        let role = self.role.state.lock();
+        let ((live, heard_at), said) = (role.live, role.sync);
+        drop(role);
+        let now = self.now();
+        let ms = |at: Time| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        let (sync, said_at) = said.unzip();
+        HeardLive {
+            committed: live.0,
+            age_ms: ms(heard_at),
+            sync: sync.unwrap_or_default(),
+            sync_age_ms: said_at.map(ms),
+        }
+    }
+
     fn stand(&self) -> MemberStand {
         let (kept, last) = self.look(|core| (core.member.hard_state(), core.member.last()));
-        let (live, heard_at) = self.role.state.lock().live;
-        let age = self.now().since(heard_at).as_millis();
         let mode = match kept.mode {
             Mode::Voting => "voting",
             Mode::Recovery => "recovery",
@@ -345,7 +384,7 @@ impl Driver {
             serves: *self.place.borrow() == Where::Here,
             hears_live: self.relays(),
             returns: self.is_to_return(),
-            live: HeardLive { committed: live.0, age_ms: u64::try_from(age).unwrap_or(u64::MAX) },
+            live: self.heard(),
         }
     }
 

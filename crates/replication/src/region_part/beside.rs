@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use towline_admin::status::RegionConditionStatus;
 use towline_region::wire::KIND_CONDITION;
 
 use super::RegionPart;
+use crate::driver::LiveSync;
 use crate::region_clients::GroupClients;
 use crate::region_condition::{self, HeardCondition};
 
@@ -26,6 +28,23 @@ impl RegionPart {
             // One that is not taken is followed by the next.
             link.send(KIND_CONDITION, body);
         }
+    }
+
+    /// The other group says how it is.
+    pub(super) fn hears_condition(&self, body: &Bytes) {
+        self.conditions.hears(body, self.driver.now(), self.host.wall());
+        if !self.receiving().view().connected {
+            return;
+        }
+        let sync = self.conditions.heard().map(|heard| {
+            let RegionConditionStatus { sync_consistency, sync_covers, .. } = heard.condition;
+            match (sync_covers, sync_consistency.as_str()) {
+                (true, "strict") => LiveSync::Strict,
+                (true, "eventual") => LiveSync::Eventual,
+                (true | false, _) => LiveSync::Not,
+            }
+        });
+        self.driver.heard_sync(sync.unwrap_or_default());
     }
 
     /// How the other group is, as it said last.

@@ -3,7 +3,8 @@
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
-//! `{"do":"region_rejoin"}`; the answer is `{"ok":...}` or `{"error":"..."}`.
+//! `{"do":"region_rejoin"}`, and `{"do":"region_alone"}`; the answer is `{"ok":...}` or
+//! `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,8 @@ enum Request {
     RegionFailover(RegionOrder),
     /// This region, which was live, is to follow the other one.
     RegionRejoin(RegionOrder),
+    /// Replies are not to wait for the other region until it has caught up.
+    RegionAlone(RegionOrder),
 }
 
 /// How a change of roles is ordered.
@@ -119,6 +122,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_rejoin(&self, _order: &RegionOrder) -> Result<(Value, Option<Afterwards>), String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Has the active instance answer clients without the other region until that has caught up.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_alone(&self, _order: &RegionOrder) -> Result<Value, String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -217,6 +228,10 @@ impl ControlDesk {
             Request::RegionFailover(order) => {
                 let promoted = self.opened().and_then(|instance| instance.region_failover(&order));
                 return (promoted.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionAlone(order) => {
+                let ordered = self.opened().and_then(|instance| instance.region_alone(&order));
+                return (ordered.map_or_else(|why| refusal(&why), done), None);
             }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self

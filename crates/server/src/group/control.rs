@@ -52,6 +52,10 @@ impl ControlledInstance for GroupControl {
         self.region.rejoin(order)
     }
 
+    fn region_alone(&self, order: &RegionOrder) -> Result<Value, String> {
+        self.region.go_alone(order)
+    }
+
     fn can_restart(&self) -> Result<(), String> {
         Ok(())
     }

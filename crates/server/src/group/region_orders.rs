@@ -16,6 +16,7 @@ use towline_replica::{OpenReplica, failover, returning};
 use towline_replication::region_part::RegionPart;
 use towline_types::Lsn;
 
+use super::region;
 use crate::control::{Afterwards, RegionOrder};
 
 /// Characters of the name of the user that ordered it.
@@ -82,6 +83,7 @@ impl RegionOrders {
                         "kept_lsn": found.kept.to_string(),
                         "bytes": found.lost_bytes(),
                         "heard_ms": found.heard_ms,
+                        "sync": found.sync.0,
                     },
                 }),
             );
@@ -173,6 +175,18 @@ impl RegionOrders {
         );
         let opened = Arc::clone(&self.opened);
         Ok((answer, Some(Box::new(move || opened.driver.begins_return_with_others()))))
+    }
+
+    /// See [`RegionPart::go_alone`].
+    pub(super) fn go_alone(&self, order: &RegionOrder) -> Result<Value, String> {
+        let (part, other) = self.other()?;
+        let mut answer = self.about(other);
+        let sync = region::sync_status(part);
+        if !order.dry_run {
+            part.go_alone(&by(order))?;
+        }
+        add(&mut answer, json!({ "before": sync }));
+        Ok(answer)
     }
 }
 

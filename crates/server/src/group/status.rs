@@ -438,10 +438,12 @@ impl GroupView for View {
             },
             ..of_rows(instances, self.driver.this())
         };
-        if let (Some(part), Some(mut other)) = (self.region.get(), group.other_region.take()) {
-            other.here = region::condition(part, &self.driver, &group);
-            other.advertised = self.addresses.advertised();
-            group.other_region = Some(other);
+        if let Some(part) = self.region.get() {
+            let here = region::condition(part, &self.driver, &group);
+            if let Some(other) = &mut group.other_region {
+                other.here = here;
+                other.advertised = self.addresses.advertised();
+            }
         }
         group
     }

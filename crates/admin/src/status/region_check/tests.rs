@@ -15,6 +15,7 @@ fn condition(instance: &str) -> RegionConditionStatus {
         certificate_expires_s: NOW_MS / 1_000 + 365 * 86_400,
         log_bytes: 1_000_000,
         free_bytes: 5_000_000,
+        ..RegionConditionStatus::default()
     }
 }
 
@@ -185,4 +186,30 @@ fn a_text_of_another_instance_moves_no_cursor_and_breaks_no_column() {
     let text = region_findings_table(&found(&group));
     assert!(!text.contains('\u{1b}'), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn replies_that_do_not_wait_as_they_are_to_are_worth_a_look_on_either_side() {
+    for role in ["live", "recovery"] {
+        let say = |consistency: &str, state: &str, covers| {
+            let mut group = with(|other| {
+                let of_recovery = role == "recovery";
+                let live = match of_recovery {
+                    true => other.there.as_mut().unwrap(),
+                    false => &mut other.here,
+                };
+                live.sync_consistency = consistency.into();
+                (live.sync_state, live.sync_covers) = (state.into(), covers);
+            });
+            group.group_role = role.into();
+            wrong(&group)
+        };
+        assert_eq!(say("off", "off", false), []);
+        assert_eq!(say("strict", "in step", true), []);
+        let waits = say("strict", "waiting", true);
+        assert!(waits[0].text.contains("has all that was acknowledged"), "{waits:?}");
+        let alone = say("eventual", "alone", false);
+        assert!(alone[0].text.contains("is not in recovery"), "{alone:?}");
+        assert_eq!(alone[0].weight, FindingWeight::Warning);
+    }
 }
