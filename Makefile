@@ -12,7 +12,7 @@ export TOWLINE_BIN
 .DEFAULT_GOAL := help
 .PHONY: help run run-group quickstart build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
   loom sim mutants lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
-  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick lab-crr lab-crr-peers lab-crr-quick chaos
+  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick lab-crr lab-crr-peers lab-crr-sync lab-crr-quick chaos
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -178,6 +178,9 @@ lab-crr: lab-net ## two groups of three 40 ms apart, with and without replicatio
 
 lab-crr-peers: lab-net ## Artemis with and without its mirror over the same proxy (Maven; 7 min)
 	$(LAB_CRR) --name crr-peers --only artemis --rounds 3 $(CRR_KNOBS)
+
+lab-crr-sync: lab-net ## sync_replication against off, at 1, 5 and 40 ms between the regions (20 min)
+	$(LAB_CRR) --name crr-sync --only sync --rounds 3 $(CRR_KNOBS)
 
 lab-crr-quick: lab-net ## the same, small: does it run at all (4 min)
 	python3 -m unittest discover --quiet --start-directory lab

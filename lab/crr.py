@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 
-from crr_measure import PARTS, Lab
+from crr_measure import PARTS, SYNC, Lab
 from crr_mirror import MirrorLab
 from crr_report import report
 from failover import names
@@ -31,9 +31,9 @@ def arguments():
     parser.add_argument("--seconds", type=float, help="of each measurement of `fixed` [8, quick: 2]")
     parser.add_argument("--ladder-seconds", type=float, help="of each step of the ladder, after 2 s [3, quick: 2]")
     parser.add_argument("--cut-seconds", type=float, help="of the cut of `line` [60, quick: 15]")
-    parser.add_argument("--only", type=names((*PARTS, PEER)), default=list(PARTS),
-                        help=f"parts: {', '.join(PARTS)}; `fixed` and `backlog` need the ladder, and measure it. Or {PEER}: "
-                             "Artemis with and without its mirror (Maven)")
+    parser.add_argument("--only", type=names((*PARTS, SYNC, PEER)), default=list(PARTS),
+                        help=f"parts: {', '.join(PARTS)}; `fixed` and `backlog` need the ladder, and measure it. Or {SYNC}: "
+                             f"sync_replication against off at other round trips. Or {PEER}: Artemis with and without its mirror (Maven)")
     parser.add_argument("--quick", action="store_true", help="small: does it run at all; written to crr-quick")
     parser.add_argument("--keep", action="store_true", help="keep the pieces at the end")
     parser.add_argument("--name", help="lab/results/NAME.json and NAME.html [crr]")

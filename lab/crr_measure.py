@@ -19,6 +19,7 @@ from towlab.queue_manager import Failed
 from towlab.regions import EAST, Regions
 
 PARTS = ("ladder", "fixed", "backlog", "line")
+SYNC = "sync"  # a part of its own: --only sync
 SIZES = (2048, 20480)
 # What `towline load --entropy` calls them.
 PAYLOADS = ("text", "random")
@@ -42,6 +43,9 @@ RAISED, CLEARED = "TWL4406W", "TWL4407I"
 # Of a backlog that is gone while the load goes on: what is normal with the defaults.
 GONE_BYTES = 1 << 20
 POINTS = 240  # of a chart
+# Replies that wait for recovery: round trips between the regions in ms, clients, and the settings side by side.
+SYNC_RTT_MS, SYNC_CLIENTS, SYNC_SIZE = (1, 5, 40), (1, 64), 2048
+SYNC_MODES = {"off": {}, "strict": {"sync_replication": "true", "sync_consistency": '"strict"'}}
 
 
 class Lab:
@@ -64,7 +68,17 @@ class Lab:
             out += [(backlog_name(*key), key[3] + 8, lambda key=key: self.backlog(*key)) for key in self.backlogs()]
         if "line" in wanted:
             out.append(("line", 2.2 * self.args.cut_seconds + 60, self.line))
+        if SYNC in wanted:
+            out += [(sync_name(*key), self.args.seconds + WARMUP_S + 8, lambda key=key: self.sync(*key))
+                    for key in self.syncs()]
         return [(name, weight, lambda name=name, measure=measure: twice(name, measure)) for name, weight, measure in out]
+
+    def syncs(self):
+        """Round trip, clients, setting and round: both settings one after the other, in the other order in the next round."""
+        modes = tuple(SYNC_MODES)
+        return [(rtt, clients, mode, turn) for turn in range(self.args.rounds)
+                for rtt in (SYNC_RTT_MS[-1:] if self.args.quick else SYNC_RTT_MS) for clients in SYNC_CLIENTS
+                for mode in (modes if turn % 2 == 0 else modes[::-1])]
 
     def turn(self, turn):
         """One round: both ways one after the other, and in the other order in the next round."""
@@ -76,10 +90,10 @@ class Lab:
     def backlogs(self):
         return BACKLOGS[:3] if self.args.quick else BACKLOGS
 
-    def regions(self, mode="with", recovery=None):
+    def regions(self, mode="with", recovery=None, **more):
         folder = self.campaign.work / "now"
         shutil.rmtree(folder, ignore_errors=True)
-        return Regions(self.args.towline, folder, self.args.slow_net, mode == "with", recovery)
+        return Regions(self.args.towline, folder, self.args.slow_net, mode == "with", recovery, **more)
 
     def begin_load(self, regions, active, size, payload, clients, seconds, rate=None):
         """`towline load`, pairs, under way."""
@@ -161,6 +175,30 @@ class Lab:
             return {"offered": rate, "pairs": said["pairs"]["per_second"], "silent": watcher.silent,
                     "asked_s": max(one["asked_s"] for one in watcher.samples),
                     "interval": interval(watcher.samples, SAMPLE_S), **figures(rows), "points": thinned(rows)}
+        finally:
+            end(load)
+            regions.close()
+
+    def sync(self, rtt, clients, mode, _turn):
+        """Units of work of one message, put and got, as fast as they go: commits, and how long each takes."""
+        regions, load = self.regions("with", SYNC_MODES[mode], each_way_us=rtt * 500), None
+        try:
+            active = regions.start()
+            if mode != "off":
+                regions.west.until("replies in step", lambda: regions.seen(active).get("sync", {}).get("state") == "in step")
+            load = subprocess.Popen(
+                [self.args.towline, "load", "transaction", "--clients", str(clients), "--queue", "LAB", "--size",
+                 str(SYNC_SIZE), "--entropy", "random", "--persistent", "--warmup", str(WARMUP_S), "--seconds",
+                 str(self.args.seconds), "--quiet", "--json", "-", "--url", regions.west.url(active)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+            said = report(load)
+            sync = regions.seen(active).get("sync", {})
+            same(regions, active)
+            latency = next(one for one in said["latencies_us"] if one["of"] == "commit")
+            replies = sync.get("replies", {})
+            return {"commits": said["commits"]["per_second"], "p50": latency["p50"], "p99": latency["p99"],
+                    "state": sync.get("state"), "alone": sync.get("times_alone", 0),
+                    "mean_wait_us": replies.get("waited_us", 0) / max(1, replies.get("answered", 0))}
         finally:
             end(load)
             regions.close()
@@ -277,6 +315,10 @@ def fixed_name(size, payload, mode, turn):
 
 def backlog_name(settings, size, payload, _seconds):
     return f"backlog {settings} {size} {payload}"
+
+
+def sync_name(rtt, clients, mode, turn):
+    return f"sync {rtt} ms {clients} {mode} #{turn + 1}"
 
 
 def report(load):

@@ -3,8 +3,8 @@
 Ratios are made within a round, whose two pieces ran one after the other; their median counts.
 """
 
-from crr_measure import (LINE_BITS_PER_S, LINE_OVER, LINE_SIZE, LINE_UNDER, MODES, PAYLOADS, RPO_S, SHARE, SIZES,
-                         backlog_name, fixed_name, ladder_name)
+from crr_measure import (LINE_BITS_PER_S, LINE_OVER, LINE_SIZE, LINE_UNDER, MODES, PAYLOADS, RPO_S, SHARE, SIZES, SYNC,
+                         SYNC_CLIENTS, SYNC_MODES, SYNC_RTT_MS, backlog_name, fixed_name, ladder_name, sync_name)
 from crr_mirror import KB, mirror_rows
 from crr_published import BACKLOG_MB, BY, RATIO, SAMPLE, unit
 from towlab import chart
@@ -157,6 +157,32 @@ def line_rows(rows, results):
     rows.add(test, "RPO alarm rose and cleared", int(both), "", bar=(">=", 1))
 
 
+def sync_rows(rows, results):
+    """What it costs that replies wait for recovery."""
+    for rtt in SYNC_RTT_MS:
+        for clients in SYNC_CLIENTS:
+            found = {mode: [one for turn in range(results.rounds)
+                            if (one := results.done.get(sync_name(rtt, clients, mode, turn)))] for mode in SYNC_MODES}
+            if not any(found.values()):
+                continue
+            test = f"sync_replication, {rtt} ms, {clients} clients, 2 KB random"
+            for mode, rounds in found.items():
+                rows.add(test, f"{mode}: commits", [one["commits"] for one in rounds], "/s",
+                         others=max((one["others"] for one in rounds), default=None))
+                for part in ("p50", "p99"):
+                    rows.add(test, f"{mode}: commit, {part}", [one[part] / 1000 for one in rounds], "ms")
+            strict = found["strict"]
+            ratios = [one["commits"] / other["commits"] for one, other in zip(strict, found["off"])]
+            rows.add(test, "commits, strict : off", ratios, "")
+            rows.add(test, "commit p50, strict less off",
+                     [(one["p50"] - other["p50"]) / 1000 for one, other in zip(strict, found["off"])], "ms",
+                     note=f"the round trip is {rtt} ms")
+            rows.add(test, "a reply waited for recovery", [one["mean_wait_us"] / 1000 for one in strict], "ms",
+                     note="mean, as the status says")
+            rows.add(test, "not in step at the end, or alone meanwhile",
+                     sum(one["state"] != "in step" or one["alone"] > 0 for one in strict), "", bar=("<=", 0))
+
+
 def charts(only, results, backlogs):
     out, done = [], results.done
     for size in SIZES:
@@ -203,6 +229,8 @@ def report(args, done, machine, folder):
         backlog_rows(rows, results, backlogs)
     if "line" in args.only:
         line_rows(rows, results)
+    if SYNC in args.only:
+        sync_rows(rows, results)
     if "artemis" in args.only:
         mirror_rows(rows, args.rounds, done)
     again = {name: piece["again"] for name, piece in done.items() if "again" in piece}
@@ -220,6 +248,8 @@ def report(args, done, machine, folder):
              f"Medians of {args.rounds} rounds of {args.seconds:g} s after 2 s of warm-up, both ways one after the other. The "
              "ladder is drawn once: where it is flat it measures the processors of this machine, which with replication carry "
              "three more instances.",
+             "sync_replication: units of work of one message, put and got, with the replies of live waiting for recovery "
+             "(strict) and not, at other round trips; both settings one after the other in each round.",
              "Backlogs: what live's status says, and what is true: the position that live committed less the position that "
              "recovery has on the disks of its majority, both from the status of their own group, by one clock."]
     if set(args.only) == {"artemis"}:

@@ -11,7 +11,7 @@ import unittest
 import crr_measure
 import crr_published
 import crr_report
-from crr_measure import BACKLOGS, LADDER, MODES, PAYLOADS, SIZES, Lab, backlog_name, fixed_name, ladder_name
+from crr_measure import BACKLOGS, LADDER, MODES, PAYLOADS, SIZES, Lab, backlog_name, fixed_name, ladder_name, sync_name
 from towlab import backlog
 from towlab.queue_manager import Failed
 from towlab.regions import position
@@ -92,6 +92,11 @@ def results(rounds):
                     "cut": {"seconds": 60.0, "noticed_s": 2.1, "link_s": 2.0, "drain_s": 40.0, "line": 0.95, "pairs": 120.0, "worst": 1.5e8,
                             "puts": 7000, "removals": 10, "age_s": 61.0, "changed": False,
                             "alarm": {"raised": 10.1, "cleared": None}, "points": points}, "others": 0.0}
+    for turn in range(rounds):
+        done[sync_name(40, 1, "off", turn)] = {"commits": 800.0, "p50": 1_000, "p99": 3_000, "state": "off", "alone": 0,
+                                               "mean_wait_us": 0.0, "others": 0.0}
+        done[sync_name(40, 1, "strict", turn)] = {"commits": 24.0, "p50": 42_000, "p99": 45_000, "state": "in step", "alone": 0,
+                                                  "mean_wait_us": 41_000.0, "others": 0.0}
     return done
 
 
@@ -108,6 +113,12 @@ class Steps(unittest.TestCase):
         self.assertEqual(named[8:10], ["fixed 2048 text with #1", "fixed 2048 text without #1"])
         self.assertEqual(named[16:18], ["fixed 2048 text without #2", "fixed 2048 text with #2"])
         self.assertEqual([name for name, _, _ in self.lab(["line"]).steps()], ["line"])
+
+    def test_replies_that_wait_are_measured_beside_those_that_do_not(self):
+        named = [name for name, _, _ in self.lab(["sync"]).steps()]
+        self.assertEqual(len(named), 2 * 3 * 2 * 2)
+        self.assertEqual(named[:2], ["sync 1 ms 1 off #1", "sync 1 ms 1 strict #1"])
+        self.assertEqual(named[12:14], ["sync 1 ms 1 strict #2", "sync 1 ms 1 off #2"])
 
     def test_what_is_offered_is_a_share_of_the_lesser_saturation(self):
         done = results(1)
@@ -171,6 +182,13 @@ class Report(unittest.TestCase):
         tuned = [row for row in rows.rows if "1 MiB" in row["test"] and "Threshold" in row["test"] and row["published"]]
         self.assertEqual([row["published"] for row in tuned], [14])
         self.assertIn("growing number of clients", page)
+
+    def test_what_a_wait_costs_stands_beside_a_run_without_it(self):
+        rows, _ = self.written(["sync"])
+        found = {row["metric"]: row for row in rows.rows if row["test"].startswith("sync_replication, 40 ms, 1 clients")}
+        self.assertAlmostEqual(found["commits, strict : off"]["value"], 24 / 800)
+        self.assertAlmostEqual(found["commit p50, strict less off"]["value"], 41.0)
+        self.assertTrue(found["not in step at the end, or alone meanwhile"]["kept"])
 
     def test_an_alarm_that_did_not_clear_is_not_kept(self):
         rows, _ = self.written(["line"])

@@ -80,9 +80,10 @@ def front(base, group, name):
 
 
 class Regions:
-    """Both groups and the network between them. `enabled`: whether west ships its log; `recovery`: more of its settings."""
+    """Both groups and the network between them. `enabled`: whether west ships its log; `recovery`: more of its settings;
+    `each_way_us`: what the network between them takes."""
 
-    def __init__(self, binary, folder, slow_net, enabled=True, recovery=None):
+    def __init__(self, binary, folder, slow_net, enabled=True, recovery=None, each_way_us=EACH_WAY_US):
         folder = pathlib.Path(folder)
         self.enabled = enabled
         pairs = [(front(folder, group, name), f"{address(folder, group, name)}:{REGION_PORT}")
@@ -90,7 +91,7 @@ class Regions:
         self.net = SlowNet(slow_net, pairs)
         self.groups = []
         try:
-            self.net.order(f"delay {EACH_WAY_US}")
+            self.net.order(f"delay {each_way_us}")
             self.west = self.made(binary, folder, "WEST", "live", recovery)
             self.east = self.made(binary, folder, "EAST", "recovery", recovery)
         except BaseException:

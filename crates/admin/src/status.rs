@@ -17,7 +17,7 @@ pub use instances::group_table;
 pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
 pub use region::{
     HistoryRow, OtherRegionState, OtherRegionStatus, RegionConditionStatus, RegionFenceStatus,
-    RegionIntervalStatus, RegionStatus, RoleChangeRow,
+    RegionIntervalStatus, RegionStatus, RegionSyncStatus, ReplyWaitsStatus, RoleChangeRow,
 };
 pub use region_check::{
     FindingWeight, RegionFinding, nothing_stands, region_findings, region_findings_table,

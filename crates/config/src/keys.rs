@@ -95,6 +95,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "retry_reporting",
             "sync_replication",
             "sync_consistency",
+            "sync_wait_ms",
             "compression_threshold",
             "rpo_bytes",
             "rpo_s",

@@ -118,7 +118,7 @@ pub enum RetryReporting {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncConsistency {
-    /// They wait, and after a time live serves none.
+    /// They wait.
     #[default]
     Strict,
     /// Live goes on alone.
@@ -153,6 +153,9 @@ pub struct RecoveryConfig {
     pub sync_replication: bool,
     /// See [`SyncConsistency`].
     pub sync_consistency: SyncConsistency,
+    /// Milliseconds for which a reply waits for recovery, before live goes on alone (eventual) or
+    /// says that it waits (strict).
+    pub sync_wait_ms: u64,
     /// CompressionThreshold: bytes from which on what goes over the link is compressed; 0: never.
     pub compression_threshold: u64,
     /// Recovery point objective: bytes of log that may be at risk; 0: none.
@@ -187,6 +190,7 @@ impl Default for RecoveryConfig {
             retry_reporting: RetryReporting::Phase,
             sync_replication: false,
             sync_consistency: SyncConsistency::Strict,
+            sync_wait_ms: limits::REGION_SYNC_WAIT_MS_DEFAULT,
             compression_threshold: 64,
             rpo_bytes: 0,
             rpo_s: 0,
@@ -215,6 +219,18 @@ impl RecoveryConfig {
     #[must_use]
     pub fn long_retry_timer(&self) -> Duration {
         Duration::from_millis(self.long_retry_timer_ms)
+    }
+
+    /// See `sync_wait_ms`.
+    #[must_use]
+    pub fn sync_wait(&self) -> Duration {
+        Duration::from_millis(self.sync_wait_ms)
+    }
+
+    /// Whether replies of the live group wait for the other one.
+    #[must_use]
+    pub fn replies_wait(&self) -> bool {
+        self.enabled && self.sync_replication
     }
 
     /// Bytes of log that live keeps for a recovery group that is behind or away, before recovery is
@@ -251,6 +267,7 @@ impl RecoveryConfig {
             ("retry_reporting", reporting.to_owned()),
             ("sync_replication", self.sync_replication.to_string()),
             ("sync_consistency", consistency.to_owned()),
+            ("sync_wait_ms", self.sync_wait_ms.to_string()),
             ("compression_threshold", self.compression_threshold.to_string()),
             ("rpo_bytes", self.rpo_bytes.to_string()),
             ("rpo_s", self.rpo_s.to_string()),
@@ -312,6 +329,16 @@ impl RecoveryConfig {
         within(&of("long_retry_timer_ms"), self.long_retry_timer_ms, least, most)?;
         let most = limits::COMPRESSION_THRESHOLD_MAX;
         within(&of("compression_threshold"), self.compression_threshold, 0, most)?;
+        let (least, most) = (limits::REGION_SYNC_WAIT_MS_MIN, limits::REGION_SYNC_WAIT_MS_MAX);
+        within(&of("sync_wait_ms"), self.sync_wait_ms, least, most)?;
+        if self.sync_replication && !self.enabled {
+            return Err(
+                "group.recovery.sync_replication needs group.recovery.enabled: without a log \
+                        that is sent, no reply would ever go; set it to false to serve without the \
+                        other region"
+                    .to_owned(),
+            );
+        }
         let (least, most) = (limits::REGION_WINDOW_BYTES_MIN, limits::REGION_WINDOW_BYTES_MAX);
         within(&of("window_bytes"), self.window_bytes, least, most)
     }

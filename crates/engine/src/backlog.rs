@@ -18,7 +18,8 @@ use towline_types::limits;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Runs wait in the instance, because the log did not take them.
+    /// Runs wait in the instance, because the log did not take them, or so many replies that
+    /// wait for the other region.
     is_stalled: AtomicBool,
     /// The instance has work that waits while the log is behind.
     has_work: AtomicBool,
@@ -116,7 +117,8 @@ impl Backlog {
         drop(waker);
     }
 
-    /// Enters whether runs wait in the instance. True when they do not any more.
+    /// Enters whether runs, or too many replies, wait in the instance. True when they do not any
+    /// more.
     pub(crate) fn stalls(&self, is_stalled: bool) -> bool {
         let was = self.is_stalled.load(Ordering::Relaxed);
         if was != is_stalled {

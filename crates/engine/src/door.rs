@@ -64,6 +64,9 @@ pub struct Door {
     halted: AtomicBool,
     /// The position up to which the log is durable, as its writers reported.
     durable_upto: AtomicU64,
+    /// Up to where the other region has the log, as far as replies wait for that; all ones: they do
+    /// not.
+    region_upto: AtomicU64,
     /// The last report of the log about its free space, until the instance is stepped with it:
     /// `SPACE_*`.
     space_report: AtomicU8,
@@ -83,6 +86,8 @@ struct Inner {
     out: Outbound,
     /// The durable position that the instance was stepped with.
     durable_seen: u64,
+    /// The position of the other region that it was stepped with.
+    region_seen: u64,
     /// What the threads and tasks around the instance were last notified of.
     needs: InstanceNeeds,
     /// The format level of the log of which the operator knows.
@@ -105,6 +110,7 @@ impl Door {
             next_connection: 1,
             out: Outbound::default(),
             durable_seen: 0,
+            region_seen: u64::MAX,
             needs: InstanceNeeds::NONE,
             level_said,
         };
@@ -118,6 +124,7 @@ impl Door {
             wake_ups: WakeUps::new(),
             halted: AtomicBool::new(false),
             durable_upto: AtomicU64::new(0),
+            region_upto: AtomicU64::new(u64::MAX),
             space_report: AtomicU8::new(SPACE_NO_REPORT),
             log_caught_up: AtomicBool::new(false),
             backlog: Backlog::default(),
@@ -412,6 +419,11 @@ impl Door {
                 log(&FORMAT_LEVEL_RAISED, &[&level.to_string()]);
             }
         }
+        let region = self.region_upto.load(Ordering::SeqCst);
+        if region != inner.region_seen {
+            inner.region_seen = region;
+            after.join(self.step_locked(inner, now, None, Input::RegionHas(Lsn(region))));
+        }
         let report = self.space_report.swap(SPACE_NO_REPORT, Ordering::SeqCst);
         if report != SPACE_NO_REPORT {
             let full = Input::LogFull(report == SPACE_FULL);
@@ -455,7 +467,7 @@ impl Door {
         // Whoever reads standard error may be slow: they are logged when the lock is released.
         after.damaged.append(&mut out.damaged);
         after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
-        after.is_unstalled |= self.backlog.stalls(instance.waits_for_log());
+        after.is_unstalled |= self.backlog.stalls(instance.holds_clients_up());
         let has_work = instance.has_work_for_log();
         self.backlog.has_work(has_work);
         // What was written before that was not seen.

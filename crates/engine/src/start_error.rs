@@ -42,12 +42,6 @@ pub enum StartError {
         /// Name of the group.
         group: String,
     },
-    /// The configuration asks for what only a second region can give, and this program does not
-    /// send its log to one yet: to start without would be another thing than what was asked for.
-    RegionsNotYet {
-        /// The key, and its value.
-        asked: &'static str,
-    },
     /// The folder is that of an instance of a group, and no group is configured. Messages that it
     /// accepted alone would be cut off when it joins its group again.
     FolderOfGroup,
@@ -99,11 +93,6 @@ impl std::fmt::Display for StartError {
                  group is live: it is not a copy of another group's. A recovery group begins with \
                  an empty folder, and gets the log of the live group. If these are the messages of \
                  group '{group}' as the live one, configure role = \"live\""
-            ),
-            StartError::RegionsNotYet { asked } => write!(
-                out,
-                "{asked} is configured, and in this version no reply waits for another region: \
-                 it would promise what is not done; take it out of the configuration"
             ),
             StartError::FolderOfGroup => write!(
                 out,

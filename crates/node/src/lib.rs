@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`Request`] and [`Response`] (what a connection asks, and the answers), [`Front`]
 //! (one connection's AMQP machine translated into requests), [`Instance`] (decide, log, apply,
-//! dispatch), `pending` (replies wait for their log position), `live` (which extents still hold
-//! bodies).
+//! dispatch), `pending` (replies wait for their log position), `region_replies` (and for the other
+//! region, if that is configured), `live` (which extents still hold bodies).
 //!
 //! This crate opens no file and no socket and reads no clock and no random source. It knows the log
 //! only as a [`Journal`] that takes runs of facts and reports when they are durable.
@@ -19,6 +19,7 @@ mod journal;
 mod live;
 mod pending;
 mod region;
+mod region_replies;
 mod request;
 mod restart;
 mod selection;

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use towline_core::{ConnectionId, Fact};
+use towline_core::Fact;
 use towline_types::Lsn;
 
-use crate::request::Response;
+use crate::region_replies::ParkedReply;
 
 /// Facts that the vector keeps capacity for when there are none.
 const FACTS_KEPT: usize = 16_384;
@@ -22,7 +22,7 @@ pub(crate) struct Pending {
 struct Run {
     end: Lsn,
     facts: usize,
-    reply: Option<(ConnectionId, Response)>,
+    reply: Option<ParkedReply>,
 }
 
 /// A run that is durable, without its facts.
@@ -31,7 +31,7 @@ pub(crate) struct DurableRun {
     /// Where it ends in the log.
     pub(crate) end: Lsn,
     /// The reply that waited for it.
-    pub(crate) reply: Option<(ConnectionId, Response)>,
+    pub(crate) reply: Option<ParkedReply>,
 }
 
 impl Pending {
@@ -41,7 +41,7 @@ impl Pending {
         &mut self,
         end: Lsn,
         facts: impl Iterator<Item = Fact>,
-        reply: Option<(ConnectionId, Response)>,
+        reply: Option<ParkedReply>,
     ) {
         let before = self.facts.len();
         self.facts.extend(facts);

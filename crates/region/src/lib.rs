@@ -8,7 +8,8 @@
 //! believes of recovery ([`RecoveryPoint`]).
 //!
 //! Reading order: [`wire`] (bytes), [`Shipper`] (the live side), [`Reports`] (when recovery
-//! reports), [`Backlog`] (what would be lost now).
+//! reports), [`Backlog`] (what would be lost now), [`SyncGate`] (up to where replies may go that
+//! wait for recovery).
 //!
 //! Not here: sockets, TLS, compression (`link`), the recovery group's own replication (`group`),
 //! histories (`types`), the batches' content.
@@ -19,10 +20,12 @@ mod backlog;
 mod interval;
 mod reports;
 mod shipper;
+mod sync_gate;
 pub mod wire;
 
 pub use backlog::{Backlog, BacklogSample, Exposure};
 pub use interval::{RegionFigures, RegionInterval, RegionIntervals};
 pub use reports::{ReportPolicy, Reports};
 pub use shipper::{Send, Shipper, ShippingError};
+pub use sync_gate::{SyncGate, SyncPolicy, SyncSight, SyncState, SyncTurn, SyncView};
 pub use wire::{Counts, RecoveryPoint, Refusal};

@@ -6,6 +6,9 @@
 //! each StatusCommitThreshold bytes; that is the published behaviour, whose backlog is high by all
 //! that arrived since the last report.
 //!
+//! Where replies wait for recovery (SyncReplication) each advance is reported at once: a pause would
+//! be in each of them.
+//!
 //! Not here: what is in a report ([`RecoveryPoint`]). Time is an argument.
 
 use std::time::Duration;
@@ -29,11 +32,13 @@ pub struct ReportPolicy {
     /// StatusCommitThreshold: bytes of log after which a report does not wait for the interval; 0:
     /// it always does.
     pub threshold_bytes: u64,
+    /// Replies of the live group wait for it: each advance is reported at once.
+    pub is_awaited: bool,
 }
 
 impl Default for ReportPolicy {
     fn default() -> ReportPolicy {
-        ReportPolicy { interval: Duration::ZERO, threshold_bytes: 1 << 20 }
+        ReportPolicy { interval: Duration::ZERO, threshold_bytes: 1 << 20, is_awaited: false }
     }
 }
 
@@ -63,6 +68,9 @@ impl Reports {
     pub fn due(&self, point: &RecoveryPoint) -> Time {
         let Some((before, at)) = &self.reported else { return Time::ZERO };
         let advanced = point.place.end.0.saturating_sub(before.place.end.0);
+        if self.policy.is_awaited && advanced > 0 {
+            return Time::ZERO;
+        }
         let threshold = self.policy.threshold_bytes;
         if threshold > 0 && advanced >= threshold {
             return Time::ZERO;
@@ -120,13 +128,28 @@ mod tests {
     #[test]
     fn with_status_interval_a_report_waits_for_it_or_for_the_threshold() {
         let interval = Duration::from_secs(10);
-        let mut reports = Reports::new(ReportPolicy { interval, threshold_bytes: 0 });
+        let mut reports =
+            Reports::new(ReportPolicy { interval, threshold_bytes: 0, is_awaited: false });
         reports.reported(at(0), Time(0));
         assert_eq!(reports.due(&at(1 << 40)), Time(10_000 * MS), "the published default");
         assert_eq!(reports.due(&at(0)), Time(10_000 * MS), "whether anything moved or not");
-        let mut reports = Reports::new(ReportPolicy { interval, threshold_bytes: 1 << 20 });
+        let mut reports = Reports::new(ReportPolicy { interval, ..ReportPolicy::default() });
         reports.reported(at(0), Time(0));
         assert_eq!(reports.due(&at((1 << 20) - 1)), Time(10_000 * MS));
         assert_eq!(reports.due(&at(1 << 20)), Time::ZERO, "the published tuning");
+    }
+
+    #[test]
+    fn where_replies_wait_for_it_each_advance_is_reported_at_once() {
+        let interval = Duration::from_secs(10);
+        for interval in [Duration::ZERO, interval] {
+            let policy = ReportPolicy { interval, is_awaited: true, ..ReportPolicy::default() };
+            let mut reports = Reports::new(policy);
+            reports.measured(Duration::from_millis(40));
+            reports.reported(at(100), Time(10 * MS));
+            assert_eq!(reports.due(&at(101)), Time::ZERO);
+            let received = RecoveryPoint { received: Lsn(200), ..at(100) };
+            assert!(reports.due(&received) > Time(10 * MS), "none waits for that");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towline_admin::catalogue::GROUP_ACTIVE;
-use towline_config::Config;
+use towline_config::{Config, RecoveryConfig};
 use towline_engine::{AdminJobs, Door, GroupView, LogContext, OpenInstance, RunningInstance};
 use towline_log::{Listener, Space};
 use towline_logging::log as say;
@@ -53,6 +53,11 @@ impl<'a> ElectedInstance<'a> {
         let images = Arc::clone(&opened.images);
         let open = OpenInstance::of_leader(instance, config, context, log, images, opened.clock);
         let door = open.door();
+        let recovery = config.group.as_ref().and_then(|group| group.recovery.as_ref());
+        if recovery.is_some_and(RecoveryConfig::replies_wait) {
+            // Before the first client: what ships says later up to where they may go.
+            door.wait_for_region();
+        }
         door.set_listeners(listeners);
         door.set_group(group);
         door.set_repairs(Arc::new(GroupRepairs(Arc::clone(driver.repairs()))));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use towline_admin::status::ReplyWaitsStatus;
 use towline_engine::{Door, RepairDone, Repairs};
 use towline_log::{Listener, Space};
 use towline_node::Farewell;
@@ -54,6 +55,22 @@ impl ActiveInstance for ActiveDoor {
 
     fn raise_format_level(&self, to: u8) -> LevelRaise {
         self.0.raise_format_level(to)
+    }
+
+    fn region_has(&self, upto: Lsn) {
+        self.0.region_has(upto);
+    }
+
+    fn region_news(&self) {
+        self.0.region_news();
+    }
+
+    fn answered_alone_upto(&self) -> Option<Lsn> {
+        self.0.look(|instance| instance.answered_alone_upto())
+    }
+
+    fn reply_waits(&self) -> ReplyWaitsStatus {
+        self.0.look(|instance| instance.region_waits())
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {

@@ -16,7 +16,7 @@ use towline_config::GroupConfig;
 use towline_group::may_begin_behind;
 use towline_link::{Peer, Where};
 use towline_os::time::Instant;
-use towline_replication::driver::{Driver, MemberStand, PromotionOrder};
+use towline_replication::driver::{Driver, LiveSync, MemberStand, PromotionOrder};
 use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn};
 
 use crate::open::OpenReplica;
@@ -44,6 +44,9 @@ pub struct FailoverOutlook {
     pub heard_ms: u64,
     /// The live group said that it is fenced, and that this is the end of its log.
     pub live_is_still: bool,
+    /// Whether this group has all that live answered, as live said last; and how old that is,
+    /// milliseconds.
+    pub sync: (LiveSync, u64),
     /// The promotion that is under way already.
     pub under_way: Option<HistoryId>,
 }
@@ -165,6 +168,10 @@ fn of_stands(
         (found.live, found.heard_ms) = (Lsn(newest.committed), newest.age_ms);
         found.live_is_still = newest.is_still;
     }
+    let said = known().filter_map(|(_, stand)| Some((stand.live.sync, stand.live.sync_age_ms?)));
+    // The newest word counts, also if it says less.
+    found.sync = said.min_by_key(|(_, age_ms)| *age_ms).unwrap_or_default();
+    found.notes.extend(sync_note(found.sync));
     found.notes.push(note_of_loss(&found));
     found
 }
@@ -183,6 +190,24 @@ fn note_of_loss(found: &FailoverOutlook) -> String {
         (false, _) => {
             "messages that were removed at the live group in the part that is lost come back".into()
         }
+    }
+}
+
+/// What replies that wait for this group promise (SyncReplication).
+fn sync_note((sync, age_ms): (LiveSync, u64)) -> Option<String> {
+    let ago = age_ms / 1_000;
+    match sync {
+        LiveSync::Not => None,
+        LiveSync::Strict => Some(format!(
+            "sync_replication, strict: live said {ago} s ago that this group has all that it \
+             acknowledged, and it acknowledges nothing without this group. Nothing acknowledged is \
+             lost, unless it was configured otherwise, or ordered to go on alone, since then"
+        )),
+        LiveSync::Eventual => Some(format!(
+            "sync_replication, eventual: live said {ago} s ago that this group has all that it \
+             acknowledged. It goes on alone once this group has been away for sync_wait_ms: what it \
+             acknowledged from then on is lost"
+        )),
     }
 }
 

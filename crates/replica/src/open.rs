@@ -65,15 +65,6 @@ impl OpenReplica {
     }
 }
 
-/// Replies that wait for another region are refused: an acknowledgement would be without what it
-/// promises.
-fn refuse_synchronous(group: &GroupConfig) -> Result<(), StartError> {
-    match group.recovery.as_ref().is_some_and(|recovery| recovery.sync_replication) {
-        true => Err(StartError::RegionsNotYet { asked: "group.recovery.sync_replication" }),
-        false => Ok(()),
-    }
-}
-
 /// Goes on with what an earlier process has left for a start: a copy, a return.
 fn settle(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
@@ -122,7 +113,6 @@ pub fn open(
     wishes: StartOptions,
     (clock, start_before): (Clock, Option<u64>),
 ) -> Result<OpenReplica, StartError> {
-    refuse_synchronous(group)?;
     settle(data, group)?;
     let hard_state_file = HardStateFile::of(data);
     let made_ids = MadeIds::of(name, &group.name);

@@ -3,6 +3,7 @@
 //! Not here: clients, queues, or how the instance is locked: the caller of [`crate::driver`]
 //! provides all of that.
 
+use towline_admin::status::ReplyWaitsStatus;
 use towline_log::Space;
 use towline_types::{LevelRaise, Lsn};
 
@@ -39,6 +40,20 @@ pub trait ActiveInstance: Send + Sync {
     /// Raises the format level of the log to this one: all instances read it. Once it is on its way
     /// it is not decided again.
     fn raise_format_level(&self, to: u8) -> LevelRaise;
+
+    /// The other region has the log up to here, as far as replies wait for it; all ones: they do
+    /// not. Only a store.
+    fn region_has(&self, upto: Lsn);
+
+    /// Answers what that lets go.
+    fn region_news(&self);
+
+    /// Up to where something may have been answered that the other region does not have; `None`:
+    /// replies do not wait for it, or the instance does not know yet that they are to.
+    fn answered_alone_upto(&self) -> Option<Lsn>;
+
+    /// Replies that wait, or waited, for the other region.
+    fn reply_waits(&self) -> ReplyWaitsStatus;
 
     /// Runs `act` while no client decides anything; yields what it yields.
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool;

@@ -34,7 +34,7 @@ use crate::retention::Retention;
 use keep_hard_state::HardStateDurable;
 pub use log_ids::MadeIds;
 pub use region::RegionEvents;
-pub use role::{HeardLive, MemberStand, PromotionOrder};
+pub use role::{HeardLive, LiveSync, MemberStand, PromotionOrder};
 pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;

@@ -128,6 +128,15 @@ impl fmt::Display for RegionAgreementError {
 impl std::error::Error for RegionAgreementError {}
 
 impl RegionAgreement {
+    /// Whether replies of this group, while it is live, wait for what the other one reports.
+    #[must_use]
+    pub fn awaits_reports(&self) -> bool {
+        let waits = |(key, value): &(String, String)| {
+            key == "group.recovery.sync_replication" && value == "true"
+        };
+        self.values.iter().any(waits)
+    }
+
     /// That of an instance with this configuration; `recovery` is the table of `group`.
     #[must_use]
     pub fn of(

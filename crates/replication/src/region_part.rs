@@ -22,7 +22,7 @@ use towline_group::Mode;
 use towline_link::{RegionDialler, RegionLink, RegionLinkState};
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
-pub use towline_region::Counts;
+pub use towline_region::{Counts, SyncPolicy, SyncState};
 use towline_region::{RecoveryPoint, ReportPolicy};
 use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
@@ -204,6 +204,7 @@ impl RegionPart {
         let policy = ReportPolicy {
             interval: part.terms.recovery.status_interval(),
             threshold_bytes: part.terms.recovery.status_commit_threshold_bytes,
+            is_awaited: false,
         };
         let (of_link, of_refusal) = (Arc::downgrade(&part), Arc::downgrade(&part));
         let receiving = ReceivingHost {
@@ -251,7 +252,9 @@ impl RegionPart {
         if !self.terms.recovery.enabled {
             return Ok(());
         }
-        let shipping = Some(self.start_shipping()?);
+        let shipping = self.start_shipping()?;
+        shipping.waits_by(self.sync_gate());
+        let shipping = Some(shipping);
         let mut seat = self.shipping.lock();
         assert!(seat.shipping.is_none() || seat.hands_over, "it becomes active once");
         let before = std::mem::replace(&mut *seat, ShippingSeat { shipping, hands_over: false });
@@ -280,7 +283,13 @@ impl RegionPart {
         let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
         let runs = Arc::clone(&shipping);
         let body = move || {
-            let gather = |moment| ships.driver.pause(moment);
+            // A reply that waits for the other region would wait for this moment too.
+            let gathers = !ships.terms.recovery.sync_replication;
+            let gather = |moment| {
+                if gathers {
+                    ships.driver.pause(moment)
+                }
+            };
             runs.run(gather, || ships.look(&mut watch, &runs));
         };
         Builder::new().name("region-ship".into()).spawn(body)?;
@@ -306,6 +315,7 @@ impl RegionPart {
         });
         if let Some(view) = seen {
             self.begin_history_if_due();
+            self.watch_gate(shipping);
             if let Some(giving) = self.giving.get() {
                 giving.watch(&view, self.host.percent_full());
             }
@@ -422,3 +432,4 @@ mod inbox;
 mod other_said;
 mod rebase;
 mod returning;
+mod synchronous;

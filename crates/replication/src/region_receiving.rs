@@ -84,7 +84,8 @@ struct ReceivingState {
 }
 
 enum Arrival {
-    Opened(RegionLink, Histories),
+    /// Whether replies of the live group wait for what is reported.
+    Opened(RegionLink, Histories, bool),
     Frame(Bytes, FrameCost),
     Closed,
 }
@@ -117,12 +118,13 @@ impl Receiving {
         Receiving { driver, policy, host, state, news }
     }
 
-    /// The live group connected to this instance; its log has these histories.
-    pub fn opened(&self, link: RegionLink, histories: Histories) {
+    /// The live group connected to this instance; its log has these histories. `is_awaited`: its
+    /// replies wait for what is reported.
+    pub fn opened(&self, link: RegionLink, histories: Histories, is_awaited: bool) {
         let mut state = self.state.lock();
         state.forget_frames();
         state.newest = Some(Arc::clone(&link));
-        state.arrivals.push_back(Arrival::Opened(link, histories));
+        state.arrivals.push_back(Arrival::Opened(link, histories, is_awaited));
         self.wake(&mut state);
     }
 
@@ -243,7 +245,7 @@ impl Receiving {
 
     fn takes(&self, relayed: &mut Option<Relayed>, sums: &mut ReceivedSums, arrival: Arrival) {
         match arrival {
-            Arrival::Opened(link, histories) => {
+            Arrival::Opened(link, histories, is_awaited) => {
                 self.ends(relayed);
                 if let Err(error) = self.driver.follow(&histories) {
                     return link.close(&format!("its histories cannot be kept here: {error}"));
@@ -251,7 +253,7 @@ impl Receiving {
                 self.state.lock().view.connected = true;
                 *relayed = Some(Relayed {
                     link,
-                    reports: Reports::new(self.policy),
+                    reports: Reports::new(ReportPolicy { is_awaited, ..self.policy }),
                     pending: None,
                     began_behind: None,
                     is_over: false,

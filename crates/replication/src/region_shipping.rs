@@ -23,9 +23,10 @@ use towline_link::{FrameBody, LinkId, RegionLink};
 use towline_os::sync::{Condvar, Mutex};
 use towline_region::wire::{KIND_BATCHES, KIND_POINT, KIND_REFUSED};
 use towline_region::{
-    Backlog, BacklogSample, Counts, Exposure, RecoveryPoint, Refusal, Send, Shipper,
+    Backlog, BacklogSample, Counts, Exposure, RecoveryPoint, Refusal, Send, Shipper, SyncGate,
+    SyncSight, SyncTurn, SyncView,
 };
-use towline_types::{BatchPlace, Time};
+use towline_types::{BatchPlace, Lsn, Time};
 
 use crate::region_position::{PositionSums, RegionPosition, ShippedLog, ShippingStart};
 
@@ -82,6 +83,8 @@ pub struct ShippingView {
     pub sent_bytes: u64,
     /// Frames in which they were sent.
     pub sent_frames: u64,
+    /// Replies wait for it.
+    pub sync: Option<SyncView>,
 }
 
 /// See the module.
@@ -102,6 +105,10 @@ struct ShippingState {
     ended: Option<ShippingEnd>,
     sent_bytes: u64,
     sent_frames: u64,
+    /// Replies wait for the other region.
+    gate: Option<SyncGate>,
+    /// What the one that answers was told last.
+    released: Option<Lsn>,
     ending: bool,
 }
 
@@ -142,6 +149,8 @@ impl Shipping {
             ended: None,
             sent_bytes: 0,
             sent_frames: 0,
+            gate: None,
+            released: None,
             ending: false,
         };
         let (has_news, news) = (AtomicBool::new(false), Condvar::new());
@@ -234,7 +243,7 @@ impl Shipping {
     ) -> Result<(), ShippingEnd> {
         let fault = |error: &dyn fmt::Display| ShippingEnd::Fault(error.to_string());
         let mut state = self.state.lock();
-        let ShippingState { open, backlog, .. } = &mut *state;
+        let ShippingState { open, backlog, gate, .. } = &mut *state;
         let Some(open) = open.as_mut().filter(|open| open.link.id() == link) else {
             return Ok(());
         };
@@ -243,6 +252,9 @@ impl Shipping {
                 let point = RecoveryPoint::decode(body).map_err(|error| fault(&error))?;
                 open.shipper.point(point).map_err(|error| fault(&error))?;
                 backlog.reported(&point, now);
+                if let Some(gate) = gate {
+                    gate.reported(point.place.end);
+                }
                 open.reports = true;
                 (state.point, state.is_known) = (point, true);
                 drop(state);
@@ -308,7 +320,50 @@ impl Shipping {
             point: state.point,
             sent_bytes: state.sent_bytes,
             sent_frames: state.sent_frames,
+            sync: state.gate.as_ref().map(SyncGate::view),
         }
+    }
+
+    /// Replies wait for the other region from now on: until then they wait whatever it has.
+    pub fn waits_by(&self, gate: Option<SyncGate>) {
+        self.state.lock().gate = gate;
+    }
+
+    /// Tells up to where replies may go, under the lock: `store` must neither wait nor call back.
+    /// False: that is told already, or replies do not wait.
+    pub fn releases(&self, store: impl FnOnce(Lsn)) -> bool {
+        let mut state = self.state.lock();
+        let Some(upto) = state.gate.as_ref().map(SyncGate::released) else { return false };
+        let is_new = state.released.replace(upto) != Some(upto);
+        if is_new {
+            store(upto);
+        }
+        is_new
+    }
+
+    /// Looks whether replies wait, or wait no more: what the operator is to be told.
+    pub fn look_at_gate(&self, now: Time) -> Option<SyncTurn> {
+        let mut state = self.state.lock();
+        let is_in_touch = state.open.as_ref().is_some_and(|open| open.reports);
+        let age_us = state.backlog.exposure(now).age_us;
+        state.gate.as_mut()?.look(SyncSight { is_in_touch, age_us }, now)
+    }
+
+    /// Replies wait again, and it is not known up to where something was answered before.
+    pub fn wants_floor(&self) -> bool {
+        self.state.lock().gate.as_ref().is_some_and(SyncGate::wants_floor)
+    }
+
+    /// It is up to here.
+    pub fn answered_alone(&self, upto: Lsn) {
+        if let Some(gate) = &mut self.state.lock().gate {
+            gate.answered_alone(upto);
+        }
+    }
+
+    /// See [`SyncGate::order_alone`].
+    pub fn orders_alone(&self, now: Time) -> bool {
+        self.state.lock().gate.as_mut().is_some_and(|gate| gate.order_alone(now))
     }
 
     /// The backlog since the last call.

@@ -119,6 +119,18 @@ pub const REGION_WINDOW_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
 pub const REGION_WINDOW_BYTES_MIN: u64 = 64 * 1024;
 /// The most it can be: what waits in memory for one link.
 pub const REGION_WINDOW_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Replies that wait for the other region (SyncReplication) before nothing more that adds to the
+/// log is taken from clients: about 16 MiB. At a round trip of 100 ms it bounds the rate to a
+/// million commits a second.
+pub const REGION_REPLIES_WAITING_MAX: usize = 100_000;
+/// Time for which a reply waits for the other region by default, before live goes on alone
+/// (`sync_consistency = "eventual"`), or says that it waits (strict): milliseconds. Longer than
+/// a new active instance takes to connect.
+pub const REGION_SYNC_WAIT_MS_DEFAULT: u64 = 5_000;
+/// The least it can be: several round trips around the globe.
+pub const REGION_SYNC_WAIT_MS_MIN: u64 = 1_000;
+/// The most it can be: clients give up before.
+pub const REGION_SYNC_WAIT_MS_MAX: u64 = 600_000;
 /// Log that live keeps for recovery when neither `log_bytes_behind_max` nor `log_bytes_max` is
 /// configured: as much as for an instance of the group.
 pub const REGION_BEHIND_BYTES_DEFAULT: u64 = 16 * 1024 * 1024 * 1024;

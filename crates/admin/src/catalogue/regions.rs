@@ -41,6 +41,26 @@ entries! {
         "The other group was away, or behind, for too long. When the log that it lacks is reclaimed \
          it needs a copy of this one. More is kept with a greater log_bytes_behind_max of \
          [group.recovery], if the log has the space.";
+    REGION_SYNC_IN_STEP = "TWL4421I" "Group '{group}' has all that was acknowledged: replies to \
+                                      clients wait for its disks.",
+        "sync_replication: a fail-over loses nothing that was acknowledged. It follows the start of \
+         an active instance, and TWL4422W, TWL4423W or TWL4424W.";
+    REGION_SYNC_WITHHOLDS = "TWL4422W" "Nothing persistent has been acknowledged for {seconds} s: \
+                                        group '{group}' is away or behind, and replies wait for it.",
+        "sync_replication with sync_consistency = \"strict\". Clients stay connected, and get and put \
+         non-persistent messages as ever; puts and commits of persistent ones are stored here and \
+         not answered. 'towline status --groups' says what is the matter with the other group. If it \
+         does not come back, 'towline region alone' has this group serve without it, and a fail-over \
+         may lose from then on what was acknowledged.";
+    REGION_SYNC_ALONE = "TWL4423W" "Group '{group}' has been away or behind for {seconds} s: replies \
+                                    wait for it no longer.",
+        "sync_replication with sync_consistency = \"eventual\": what is acknowledged from here on is \
+         lost by a fail-over, until TWL4421I follows. Replies wait again when the other group is \
+         connected and has caught up.";
+    REGION_SYNC_ORDERED = "TWL4424W" "Replies do not wait for group '{group}' until it has caught \
+                                      up: ordered by {by}.",
+        "'towline region alone': what is acknowledged from here on is lost by a fail-over, until \
+         TWL4421I follows. The order ends with this active instance, too: the next one waits.";
     GROUP_FOLLOWS_REGION = "TWL4409I" "Group '{group}' of '{name}' is in recovery: it follows group \
                                        '{live}', and serves no client.",
         "The live group's active instance connects to an instance of this group and sends its log. \

@@ -137,6 +137,8 @@ pub struct OtherRegionStatus {
     pub promotable_lsn: String,
     /// When the log was that long, milliseconds since the Unix epoch; 0: not known.
     pub promotable_at: u64,
+    /// Replies that wait for it, on the live group's active instance.
+    pub sync: RegionSyncStatus,
     /// How the group of this instance is, as it reports to the other one.
     pub here: RegionConditionStatus,
     /// How the other group is, as it said last; none: it has not said it.
@@ -225,6 +227,13 @@ pub struct RegionConditionStatus {
     pub committed_lsn: String,
     /// It is fenced, and all that it decided is committed: its log goes on no further.
     pub is_still: bool,
+    /// Whether its replies wait for the other region: see [`RegionSyncStatus`]. A recovery group
+    /// says `off`.
+    pub sync_consistency: String,
+    /// The same.
+    pub sync_state: String,
+    /// The same.
+    pub sync_covers: bool,
 }
 
 /// A live group that serves nobody: it was superseded, or an operator fenced it.
@@ -250,6 +259,39 @@ pub struct RegionFenceStatus {
     pub since: u64,
     /// Whether all that was decided before it is committed.
     pub is_still: bool,
+}
+
+/// SyncReplication: replies that wait for the other region.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegionSyncStatus {
+    /// SyncConsistency: `off`, `strict`, `eventual`; empty: not known, or of a version before.
+    pub consistency: String,
+    /// `off`, `in step`, `waiting` (replies wait, and the other region is away or behind, or is not
+    /// known to have all that was answered), `alone` (replies do not wait for it).
+    pub state: String,
+    /// For how long it has been waiting, or alone, milliseconds; otherwise 0.
+    pub state_ms: u64,
+    /// Whether the other region has all that was answered: a fail-over would lose none of it.
+    pub covers: bool,
+    /// How often this instance went on alone since it became active.
+    pub times_alone: u64,
+    /// The replies.
+    pub replies: ReplyWaitsStatus,
+}
+
+/// Replies that waited for the other region since this instance became active.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplyWaitsStatus {
+    /// Those that wait now.
+    pub waiting: u64,
+    /// Those that waited, and went.
+    pub answered: u64,
+    /// How long all of them waited together, microseconds.
+    pub waited_us: u64,
+    /// How long the one waited that waited longest, microseconds.
+    pub waited_us_max: u64,
 }
 
 /// What is the matter with the other region.

@@ -63,6 +63,7 @@ pub fn region_findings(group: &GroupStatus, now_ms: u64) -> Option<Vec<RegionFin
     found.link(group, other);
     found.logs(group, other);
     found.lag(group, other);
+    found.sync(group, other);
     let sides = [(&group.group_name, Some(&other.here)), (&other.group_name, heard(other))];
     for (name, condition) in sides {
         found.quorum(name, condition);
@@ -280,6 +281,31 @@ impl RegionFindings {
                 self.fine("lag", format!("{text}; no objective (rpo_bytes, rpo_s) is configured"));
             }
             _ => self.fine("lag", format!("{text}, within the objective")),
+        }
+    }
+
+    /// Whether replies wait for recovery, as they are to.
+    fn sync(&mut self, group: &GroupStatus, other: &OtherRegionStatus) {
+        let live = if receives(group) { heard(other) } else { Some(&other.here) };
+        let Some(live) = live else { return };
+        let RegionConditionStatus { sync_consistency, sync_state, sync_covers, .. } = live;
+        let text = match sync_consistency.as_str() {
+            // Also of a version that knows no other.
+            "" | "off" => return self.fine("replies", "they wait for no other region".to_owned()),
+            how => format!("{how}: {sync_state}"),
+        };
+        match sync_state.as_str() {
+            "in step" => self.fine("replies", text),
+            _ if *sync_covers => self.warns(
+                "replies",
+                format!("{text}; recovery has all that was acknowledged"),
+                "see the link and the lag: clients are not answered meanwhile",
+            ),
+            _ => self.warns(
+                "replies",
+                format!("{text}; some that was acknowledged is not in recovery"),
+                "wait until recovery has caught up: a fail-over would lose it, a switch does not",
+            ),
         }
     }
 

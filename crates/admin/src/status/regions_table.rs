@@ -5,7 +5,9 @@
 
 use towline_types::{CivilTime, Time};
 
-use super::{GroupStatus, OtherRegionState, OtherRegionStatus, RegionIntervalStatus};
+use super::{
+    GroupStatus, OtherRegionState, OtherRegionStatus, RegionIntervalStatus, RegionSyncStatus,
+};
 use crate::text::{count, cut, line, printable, row};
 
 /// Characters of a line's text behind its name.
@@ -166,6 +168,7 @@ fn at_risk(text: &mut String, other: &OtherRegionStatus) {
         let met = if other.misses_rpo { "MISSED" } else { "met" };
         row(text, "Objective", &format!("{}: {met}", objectives.join(", ")));
     }
+    sync(text, other);
     row(text, "RCOVLSN", &cut(&printable(&other.recovery_lsn), TEXT));
     let sent = format!(
         "{} bytes of log, {} bytes over the link",
@@ -173,6 +176,34 @@ fn at_risk(text: &mut String, other: &OtherRegionStatus) {
         count(other.wire_bytes_sent, 11)
     );
     row(text, "Sent", &sent);
+}
+
+/// Replies that wait for the other group.
+fn sync(text: &mut String, other: &OtherRegionStatus) {
+    let RegionSyncStatus { consistency, state, state_ms, covers, replies, .. } = &other.sync;
+    if matches!(consistency.as_str(), "" | "off") {
+        return;
+    }
+    let is_in_step = state == "in step";
+    let lasts = match is_in_step {
+        true => String::new(),
+        false => format!(" for {} s", state_ms / 1_000),
+    };
+    let covered = match (covers, is_in_step) {
+        (true, true) => "",
+        (true, false) => "; nothing acknowledged is missing there",
+        (false, _) => "; MISSING THERE: some that was acknowledged",
+    };
+    let words = format!("{}, {}{lasts}{covered}", printable(consistency), printable(state));
+    row(text, "Replies", &cut(&words, TEXT));
+    let mean = replies.waited_us.checked_div(replies.answered).unwrap_or(0);
+    let [waiting, answered] = [replies.waiting, replies.answered].map(|it| count(it, 7));
+    let waits = format!(
+        "{waiting} wait, {answered} waited {}, at most {}",
+        milliseconds(mean),
+        milliseconds(replies.waited_us_max)
+    );
+    row(text, "", &cut(&waits, TEXT));
 }
 
 fn received(text: &mut String, other: &OtherRegionStatus) {
@@ -231,7 +262,7 @@ fn milliseconds(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::RegionFenceStatus;
+    use crate::status::{RegionFenceStatus, ReplyWaitsStatus};
 
     fn live() -> GroupStatus {
         let other = OtherRegionStatus {
@@ -276,6 +307,38 @@ mod tests {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert_eq!(regions_table(&GroupStatus::default()), None);
+    }
+
+    #[test]
+    fn replies_that_wait_are_shown_with_what_a_fail_over_would_lose_of_them() {
+        let mut group = live();
+        let other = group.other_region.as_mut().unwrap();
+        other.sync = RegionSyncStatus {
+            consistency: "strict".into(),
+            state: "waiting".into(),
+            state_ms: 65_000,
+            covers: true,
+            times_alone: 0,
+            replies: ReplyWaitsStatus {
+                waiting: 12,
+                answered: 1_000,
+                waited_us: 40_100_000,
+                waited_us_max: 65_400,
+            },
+        };
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.contains("strict, waiting for 65 s; nothing acknowledged is missing"),
+            "{text}"
+        );
+        assert!(text.contains("1000 waited 40.1 ms, at most 65.4 ms"), "{text}");
+        let other = group.other_region.as_mut().unwrap();
+        (other.sync.state, other.sync.covers) = ("in step".into(), true);
+        assert!(regions_table(&group).unwrap().contains("strict, in step\n"));
+        let other = group.other_region.as_mut().unwrap();
+        (other.sync.state, other.sync.covers) = ("alone".into(), false);
+        assert!(regions_table(&group).unwrap().contains("MISSING THERE"));
     }
 
     #[test]

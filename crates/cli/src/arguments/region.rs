@@ -48,6 +48,10 @@ pub(crate) enum Region {
     /// clocks, space for a rebase, versions, configuration
     #[command(after_help = CHECK_EXIT_CODES)]
     Check(RegionCheck),
+    /// Have the live group answer its clients without the other region until that has caught up
+    /// (sync_replication): ordered at its active instance
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Alone(RegionChange),
     /// List what this old live group's log added and removed since another group was promoted
     #[command(after_help = DIVERGENCE_EXIT_CODES)]
     Divergence(RegionDivergence),
@@ -270,6 +274,7 @@ impl Region {
             Region::Switch(arguments) => arguments.here.json,
             Region::Drill(arguments) => arguments.here.json,
             Region::Failover(arguments) => arguments.change.here.json,
+            Region::Alone(arguments) => arguments.here.json,
             Region::Check(arguments) => arguments.reach.json,
             Region::Divergence(arguments) => arguments.place.json,
             Region::PutAgain(arguments) => arguments.reach.json,

@@ -1,9 +1,10 @@
 //! Commands for two regions.
 //!
-//! Reading order: `change` (roles), `check`, `drill` and its `probe`, `divergence` (what an old
-//! live group has), `exported` (the file of that), `put_again`, `rejoin`, `fence`, `report`;
-//! `sizing` (the formulas), `plan` (the table).
+//! Reading order: `change` (roles), `alone` (replies), `check`, `drill` and its `probe`,
+//! `divergence` (what an old live group has), `exported` (the file of that), `put_again`, `rejoin`,
+//! `fence`, `report`; `sizing` (the formulas), `plan` (the table).
 
+mod alone;
 mod change;
 mod check;
 mod divergence;
@@ -26,6 +27,7 @@ pub(crate) fn run(command: &Region) -> Result<(), Failure> {
         Region::Switch(arguments) => change::switch(arguments),
         Region::Drill(arguments) => drill::run(arguments),
         Region::Failover(arguments) => change::failover(arguments),
+        Region::Alone(arguments) => alone::run(arguments),
         Region::Check(arguments) => check::run(&arguments.reach),
         Region::Divergence(arguments) => divergence::run(arguments),
         Region::PutAgain(arguments) => put_again::run(arguments),

@@ -208,3 +208,21 @@ fn the_reference_has_the_defaults_and_ranges_of_group_and_recovery() {
     let keys: Vec<&str> = rows("`[group.recovery]`").iter().map(|[key, ..]| *key).collect();
     assert_eq!(keys.len(), 18, "{keys:?}");
 }
+
+#[test]
+fn replies_wait_only_for_a_group_that_is_sent_the_log() {
+    let waits = |keys: &str| group(&recovery(keys)).recovery.unwrap();
+    assert!(!waits("").replies_wait());
+    let strict = waits("sync_replication = true");
+    assert!(strict.replies_wait());
+    assert_eq!(strict.sync_consistency, SyncConsistency::Strict);
+    assert_eq!(strict.sync_wait(), Duration::from_secs(5));
+    let eventual = waits("sync_replication = true\nsync_consistency = \"eventual\"");
+    assert_eq!(eventual.sync_consistency, SyncConsistency::Eventual);
+    let why = refusal(&recovery("sync_replication = true\nenabled = false"));
+    assert!(why.contains("sync_replication needs group.recovery.enabled"), "{why}");
+    for wait in ["999", "600001"] {
+        let why = refusal(&recovery(&format!("sync_wait_ms = {wait}")));
+        assert!(why.contains("group.recovery.sync_wait_ms"), "{why}");
+    }
+}

@@ -2,6 +2,8 @@
 //!
 //! Not here: when (the daemon says so).
 
+use std::sync::atomic::Ordering;
+
 use towline_core::{BeginHistory, Refusal};
 use towline_node::{Farewell, Input};
 use towline_types::{HistoryId, LevelRaise, Lsn};
@@ -32,6 +34,27 @@ impl Door {
         });
         // There is no free space, which is reported.
         raised.unwrap_or(LevelRaise::Refused)
+    }
+
+    /// From now on replies wait for the other region too: see [`Instance::wait_for_region`].
+    pub fn wait_for_region(&self) {
+        self.with_inner(|inner| {
+            inner.instance.wait_for_region();
+            inner.region_seen = 0;
+            self.region_upto.store(0, Ordering::SeqCst);
+        });
+    }
+
+    /// The other region has the log up to here; all ones: it is not waited for. Only a store: the
+    /// caller goes on with [`Door::region_news`].
+    pub fn region_has(&self, upto: Lsn) {
+        self.region_upto.store(upto.0, Ordering::SeqCst);
+    }
+
+    /// Answers what that lets go. A thread that holds the lock meanwhile does it when it leaves.
+    pub fn region_news(&self) {
+        self.inner.post();
+        self.take_reports();
     }
 
     /// Begins a history, for the daemon: see [`Instance::begin_history`].

@@ -486,6 +486,7 @@ impl Instance {
         self.holdings.doomed.take(connection);
         self.annotated.end_connection(connection);
         self.leave_container(connection);
+        self.region_replies.leave(connection);
         self.connections.remove(&connection);
     }
 

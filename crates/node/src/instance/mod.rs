@@ -4,6 +4,7 @@
 //! Invariants: a fact that goes to the log is applied when the log is durable up to its run, never
 //! before; the reply to a forced run waits with it; applying follows log order.
 
+mod answers;
 mod client_work;
 mod commit_space;
 mod containers;
@@ -39,6 +40,7 @@ use crate::damaged::DamagedMessages;
 use crate::journal::{Journal, NotAppended};
 use crate::live::LiveExtents;
 use crate::pending::{DurableRun, Pending};
+use crate::region_replies::{ParkedReply, RegionReplies};
 use crate::request::{Request, Response};
 use crate::selection::{Contents, FetchTicket};
 
@@ -50,6 +52,7 @@ pub struct Instance {
     decision: Decision,
     outputs: Outputs,
     pending: Pending,
+    region_replies: RegionReplies,
     durable: Lsn,
     applied: Lsn,
     durable_facts: Vec<Fact>,
@@ -84,7 +87,7 @@ struct StalledRun {
     facts: Vec<Fact>,
     logged: usize,
     durability: Durability,
-    reply: Option<(ConnectionId, Response)>,
+    reply: Option<ParkedReply>,
 }
 
 impl StalledRun {
@@ -140,6 +143,7 @@ impl Instance {
             decision: Decision::on_behalf_of(Principal::Internal),
             outputs: Outputs::default(),
             pending: Pending::default(),
+            region_replies: RegionReplies::default(),
             durable: Lsn::ZERO,
             applied: Lsn::ZERO,
             durable_facts: Vec::new(),
@@ -165,11 +169,15 @@ impl Instance {
 
     /// The one way in.
     pub fn step(&mut self, now: Time, input: Input<'_>, journal: &dyn Journal, out: &mut Outbound) {
+        self.region_replies.step_begins(now);
         match input {
             Input::Requests { connection, requests } => {
                 self.requests(now, connection, requests, journal, out);
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
+            Input::RegionHas(upto) => {
+                self.region_replies.release(upto, self.durable, &mut out.routed);
+            }
             Input::Content { ticket, content } => {
                 // One that cannot be read, of a message with no known location at the moment: it
                 // may have been logged again and be on a page since. The waiting consumer asks once
@@ -306,12 +314,13 @@ impl Instance {
         self.rules.body_of(queue, sequence)
     }
 
-    /// Runs that are decided and not durable yet, and commits of which not all is carried out; but
-    /// for those that wait for space in the log.
+    /// Runs that are decided and not durable yet, or not answered because the other region does not
+    /// have them yet, and commits of which not all is carried out; but for those that wait for
+    /// space in the log.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
         let waiting = self.stalled.len() + self.client_work.len();
-        let parts = usize::from(self.rules.has_parts());
+        let parts = usize::from(self.rules.has_parts()) + self.region_replies.len();
         self.pending.len() + parts + if self.log_is_full() { 0 } else { waiting }
     }
 
@@ -331,8 +340,8 @@ impl Instance {
             // A client that saw this run could lose it otherwise: the log may end before it.
             assert!(end <= self.durable, "a run is applied before it is durable");
             self.applied = self.applied.max(end);
-            if let Some((connection, response)) = reply {
-                out.routed.push(RoutedResponse { connection, response });
+            if let Some(reply) = reply {
+                self.region_replies.route(end, reply, &mut out.routed);
             }
         }
         self.durable_facts = reusable(facts);
@@ -341,40 +350,6 @@ impl Instance {
 
     pub(crate) fn is_quiescing(&self) -> bool {
         self.quiescing
-    }
-
-    /// Answers when what was decided about objects is durable: what was opened, or shown, stays.
-    /// Messages on their way are not waited for: the answer says nothing of them, and their disk
-    /// may be slow.
-    pub(crate) fn answer_defined(
-        &mut self,
-        connection: ConnectionId,
-        response: Response,
-        journal: &dyn Journal,
-        out: &mut Outbound,
-    ) {
-        if self.rules.has_definitions_on_their_way() {
-            return self.answer_durable(connection, response, journal, out);
-        }
-        out.routed.push(RoutedResponse { connection, response });
-    }
-
-    /// Answers when everything decided so far is durable: what was confirmed stays.
-    pub(crate) fn answer_durable(
-        &mut self,
-        connection: ConnectionId,
-        response: Response,
-        journal: &dyn Journal,
-        out: &mut Outbound,
-    ) {
-        if self.something_is_on_its_way() {
-            let facts = Vec::new();
-            let durability = Durability::Memory;
-            let reply = Some((connection, response));
-            self.log_run(StalledRun { facts, logged: 0, durability, reply }, journal);
-        } else {
-            out.routed.push(RoutedResponse { connection, response });
-        }
     }
 
     /// Carries out what was decided without a waiting caller.
@@ -421,6 +396,11 @@ impl Instance {
             durability @ (Durability::Lazy | Durability::Forced) => {
                 let waits = durability == Durability::Forced;
                 let parked = if waits { reply.take() } else { None };
+                let parked = parked.map(|(connection, response)| ParkedReply {
+                    connection,
+                    response,
+                    confirms: true,
+                });
                 let logged = decision.logged;
                 let facts = std::mem::take(&mut decision.facts);
                 let run = StalledRun { facts, logged, durability, reply: parked };

@@ -27,6 +27,9 @@ pub enum Input<'a> {
     },
     /// The log is durable up to here.
     Durable(Lsn),
+    /// The other region has the log up to here, or is not waited for ([`u64::MAX`]): see
+    /// [`Instance::wait_for_region`](super::Instance::wait_for_region).
+    RegionHas(Lsn),
     /// A [`Fetch`] was carried out; `None`: the body cannot be read.
     Content {
         /// From the fetch.

@@ -23,6 +23,7 @@ mod selection;
 mod steps;
 mod supply;
 mod text;
+mod two_regions;
 mod units;
 mod waiting;
 mod window;

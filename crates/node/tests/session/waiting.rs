@@ -12,9 +12,9 @@ use towline_types::{BodyLocation, Lsn, Payload, Time};
 use crate::log::MemoryLog;
 use crate::rig::Rig;
 
-const CLIENT: ConnectionId = ConnectionId(77);
+pub(crate) const CLIENT: ConnectionId = ConnectionId(77);
 
-fn put(token: u64, unit: Option<UnitId>) -> Request {
+pub(crate) fn put(token: u64, unit: Option<UnitId>) -> Request {
     let message = NewMessage {
         persistent: Some(true),
         priority: None,
@@ -28,7 +28,7 @@ fn put(token: u64, unit: Option<UnitId>) -> Request {
     Request::Put { token, target: PutTo::Name("Q".into()), message, unit, reply_wanted: true }
 }
 
-fn open_producer(queue: &str) -> Request {
+pub(crate) fn open_producer(queue: &str) -> Request {
     Request::OpenProducer { link: LinkToken(1), terminus: Terminus::Queue(queue.into()) }
 }
 
@@ -38,24 +38,24 @@ fn open_consumer(queue: &str) -> Request {
     Request::OpenConsumer { link, terminus, browse, selector, exclusive }
 }
 
-fn admin(kind: &str, text: &str) -> Request {
+pub(crate) fn admin(kind: &str, text: &str) -> Request {
     Request::Admin { token: 9, kind: kind.into(), text: text.into(), owner: true }
 }
 
 /// The names of the responses to a client that asks for this.
-fn ask(rig: &mut Rig, journal: &dyn Journal, requests: Vec<Request>) -> Vec<String> {
+pub(crate) fn ask(rig: &mut Rig, journal: &dyn Journal, requests: Vec<Request>) -> Vec<String> {
     let mut requests = requests;
     let input = Input::Requests { connection: CLIENT, requests: &mut requests };
     rig.instance.step(rig.now, input, journal, &mut rig.out);
     answers(rig)
 }
 
-fn durable(rig: &mut Rig, journal: &dyn Journal, upto: Lsn) -> Vec<String> {
+pub(crate) fn durable(rig: &mut Rig, journal: &dyn Journal, upto: Lsn) -> Vec<String> {
     rig.instance.step(rig.now, Input::Durable(upto), journal, &mut rig.out);
     answers(rig)
 }
 
-fn answers(rig: &mut Rig) -> Vec<String> {
+pub(crate) fn answers(rig: &mut Rig) -> Vec<String> {
     let name = |response: &Response| match response {
         Response::Put { result, .. } => format!("put {}", result.is_ok()),
         Response::ProducerOpened { result, .. } => format!("producer {}", result.is_ok()),
@@ -95,7 +95,7 @@ impl Journal for Narrow<'_> {
     }
 }
 
-fn with_queue() -> (Rig, MemoryLog) {
+pub(crate) fn with_queue() -> (Rig, MemoryLog) {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.define("P");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use towline_backup::{give, take};
-use towline_config::{Config, GroupConfig, RecoveryConfig};
+use towline_config::{Config, GroupConfig};
 use towline_core::NewMessage;
 use towline_engine::{
     AdminJobs, BackupFolders, OpenInstance, ReplayTarget, ReplayedLog, RunningInstance, StartError,
@@ -73,21 +73,6 @@ fn replica() -> Arc<crate::OpenReplica> {
     let about = (&config, &group, 0);
     let start = (Clock::start(), None);
     Arc::new(crate::open("QMS", Path::new(DATA), about, StartOptions::default(), start).unwrap())
-}
-
-#[test]
-fn what_only_a_second_region_can_give_is_refused_before_the_folder_is_touched() {
-    let refused = |group: &GroupConfig| {
-        let (config, _) = config();
-        let start = (Clock::start(), None);
-        let folder = Path::new("/nowhere");
-        let open = crate::open("QMS", folder, (&config, group, 0), StartOptions::default(), start);
-        open.err().map(|error| error.to_string()).unwrap_or_default()
-    };
-    let (_, plain) = config();
-    let sync = RecoveryConfig { sync_replication: true, ..RecoveryConfig::default() };
-    let waits = GroupConfig { recovery: Some(sync), ..plain };
-    assert!(refused(&waits).starts_with("group.recovery.sync_replication is configured"));
 }
 
 fn waits(done: impl Fn() -> bool) {

@@ -47,6 +47,19 @@ pub struct PromotionOrder {
     pub cause: String,
 }
 
+/// Whether the recovery group has all that live answered, as live said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LiveSync {
+    /// It has not, or it is not known: live answers without it.
+    #[default]
+    Not,
+    /// It had. Live goes on alone, after a while, when recovery is away.
+    Eventual,
+    /// It has. Live answers nothing that recovery lacks.
+    Strict,
+}
+
 /// What the live group said last of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
@@ -57,6 +70,12 @@ pub struct HeardLive {
     pub age_ms: u64,
     /// It said that it is fenced, and that this is the end of its log.
     pub is_still: bool,
+    /// Of what it answered.
+    #[serde(default)]
+    pub sync: LiveSync,
+    /// Age of that, milliseconds; `None`: it was never said to this process.
+    #[serde(default)]
+    pub sync_age_ms: Option<u64>,
 }
 
 /// Where a member stands, as it answers another one.
@@ -146,6 +165,7 @@ struct RoleState {
     begun: Vec<HistoryId>,
     live: (Lsn, Time),
     live_is_still: bool,
+    sync: Option<(LiveSync, Time)>,
     /// Number of the newest question, and the answers to it by peer.
     question: u64,
     answers: Vec<Option<MemberStand>>,
@@ -167,6 +187,7 @@ impl RoleOrders {
             begun: Vec::new(),
             live: (Lsn::ZERO, Time::ZERO),
             live_is_still: false,
+            sync: None,
             question: 0,
             answers: vec![None; members],
         };
@@ -379,13 +400,30 @@ impl Driver {
         role.live = (committed.max(role.live.0), self.now());
     }
 
+    /// The live group said whether this one has all that it answered.
+    pub(crate) fn heard_sync(&self, sync: LiveSync) {
+        self.role.state.lock().sync = Some((sync, self.now()));
+    }
+
+    fn heard(&self) -> HeardLive {
+        let role = self.role.state.lock();
+        let ((live, heard_at), is_still, said) = (role.live, role.live_is_still, role.sync);
+        drop(role);
+        let now = self.now();
+        let ms = |at: Time| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        let (sync, said_at) = said.unzip();
+        HeardLive {
+            committed: live.0,
+            age_ms: ms(heard_at),
+            is_still,
+            sync: sync.unwrap_or_default(),
+            sync_age_ms: said_at.map(ms),
+        }
+    }
+
     fn stand(&self) -> MemberStand {
         let (kept, last) = self.look(|core| (core.member.hard_state(), core.member.last()));
-        let role = self.role.state.lock();
-        let ((live, heard_at), is_still) = (role.live, role.live_is_still);
-        let newest = role.begun.last().map(|newest| newest.0).unwrap_or_default();
-        drop(role);
-        let age = self.now().since(heard_at).as_millis();
+        let newest = self.role.state.lock().begun.last().map(|newest| newest.0).unwrap_or_default();
         let mode = match kept.mode {
             Mode::Voting => "voting",
             Mode::Recovery => "recovery",
@@ -404,11 +442,7 @@ impl Driver {
             newest,
             fence: self.fence_mark(),
             is_still: self.is_still(),
-            live: HeardLive {
-                committed: live.0,
-                age_ms: u64::try_from(age).unwrap_or(u64::MAX),
-                is_still,
-            },
+            live: self.heard(),
         }
     }
 

@@ -1,6 +1,7 @@
 use std::time::Instant;
 use towline_os::sync::mpsc::{Receiver, channel};
 
+use towline_admin::status::ReplyWaitsStatus;
 use towline_group::{Options, RecoveredLog, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, Listener, LogId, MemoryDisk, Recovery, Space, Urgency};
 
@@ -480,6 +481,18 @@ impl ActiveInstance for Serving {
 
     fn raise_format_level(&self, _to: u8) -> LevelRaise {
         LevelRaise::Refused
+    }
+
+    fn region_has(&self, _upto: Lsn) {}
+
+    fn region_news(&self) {}
+
+    fn answered_alone_upto(&self) -> Option<Lsn> {
+        None
+    }
+
+    fn reply_waits(&self) -> ReplyWaitsStatus {
+        ReplyWaitsStatus::default()
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {

@@ -12,6 +12,7 @@ use towline_region::{BacklogSample, RegionFigures};
 use towline_types::{Histories, Time};
 
 use super::RegionPart;
+use crate::driver::LiveSync;
 use crate::region_clients::GroupClients;
 use crate::region_condition::{self, HeardCondition};
 
@@ -41,6 +42,7 @@ impl RegionPart {
             if let Ok(committed) = committed_lsn.parse() {
                 self.driver.heard_live(committed, Some(*is_still));
             }
+            self.driver.heard_sync(sync_of(&heard.condition));
         }
     }
 
@@ -108,5 +110,14 @@ impl RegionPart {
     pub fn live_instance(&self) -> Option<Arc<str>> {
         let state = self.links.get().filter(|_| self.receiving().view().connected)?.state();
         Some(state.instance)
+    }
+}
+
+/// What replies that wait for this group promise, as live said.
+fn sync_of(condition: &RegionConditionStatus) -> LiveSync {
+    match (condition.sync_covers, condition.sync_consistency.as_str()) {
+        (true, "strict") => LiveSync::Strict,
+        (true, "eventual") => LiveSync::Eventual,
+        (true | false, _) => LiveSync::Not,
     }
 }

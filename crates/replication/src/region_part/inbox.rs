@@ -189,7 +189,7 @@ impl RegionInbox for RegionPart {
         match RegionSaid::decode(&hello.sections) {
             Ok(other) if incoming => {
                 self.taking.is_not_needed();
-                self.receiving().opened(link, other.histories);
+                self.receiving().opened(link, other.histories, other.agreement.awaits_reports());
             }
             Ok(other) => self.ships_on(link, &other),
             Err(why) => link.close(&why),

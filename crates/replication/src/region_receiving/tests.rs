@@ -123,7 +123,7 @@ impl Rig {
     }
 
     fn opens(&self, link: &Arc<TestLink>) {
-        self.receiving.opened(Arc::clone(link) as RegionLink, chain());
+        self.receiving.opened(Arc::clone(link) as RegionLink, chain(), false);
     }
 
     fn arrives(&self, link: &TestLink, body: Bytes) -> Intake {

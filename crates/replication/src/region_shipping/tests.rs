@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use towline_os::sync::Mutex;
+use towline_region::SyncPolicy;
 use towline_region::wire::Batches;
 use towline_types::{Batch, Lsn, SeededRandom};
 
@@ -302,4 +303,41 @@ fn a_report_on_the_link_before_says_nothing_of_the_one_that_stands() {
     }
     shipping.closed(LinkId(2));
     assert!(!reports() && shipping.view(Time(3)).is_known);
+}
+
+/// What the one that answers is told, if it is news.
+fn told(shipping: &Shipping) -> Option<Lsn> {
+    let mut told = None;
+    let is_news = shipping.releases(|upto| told = Some(upto));
+    assert_eq!(is_news, told.is_some());
+    told
+}
+
+#[test]
+fn replies_go_as_far_as_the_other_region_reports_on_the_link_that_stands() {
+    let shipping = shipping(&TestLog::of(10), 1 << 30);
+    assert_eq!(told(&shipping), None, "replies do not wait");
+    let gate = SyncGate::new(SyncPolicy::Eventual, Duration::from_secs(5), Time(0));
+    shipping.waits_by(Some(gate));
+    assert_eq!(told(&shipping), Some(Lsn::ZERO));
+    assert!(shipping.wants_floor());
+    shipping.answered_alone(batch(4).end());
+    let (first, second) = (TestLink::of(1), TestLink::of(2));
+    open(&shipping, &first, 0).unwrap();
+    open(&shipping, &second, 0).unwrap();
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(9), Time(2)).unwrap();
+    assert_eq!(told(&shipping), None, "that link has ended");
+    assert_eq!(shipping.look_at_gate(Time(2)), None);
+    shipping.frame(LinkId(2), KIND_POINT, &point(4), Time(2)).unwrap();
+    assert_eq!(told(&shipping), Some(batch(4).end()));
+    assert_eq!(told(&shipping), None, "it is told once");
+    assert_eq!(shipping.look_at_gate(Time(3)), Some(SyncTurn::InStep));
+    shipping.closed(LinkId(2));
+    assert_eq!(shipping.look_at_gate(Time(4)), None);
+    assert_eq!(told(&shipping), None, "and waits");
+    assert_eq!(shipping.look_at_gate(Time(6_000_000)), Some(SyncTurn::Alone));
+    assert_eq!(told(&shipping), Some(Lsn(u64::MAX)));
+    let view = shipping.view(Time(6_000_000)).sync.unwrap();
+    assert_eq!((view.covers, view.times_alone), (false, 1));
 }

@@ -4,7 +4,8 @@
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
 //! `{"do":"region_rejoin"}`, `{"do":"region_unfence"}` and, with `"reason"`,
-//! `{"do":"region_fence"}`; `{"do":"region_report","report":{...}}`; the answer is `{"ok":...}` or
+//! `{"do":"region_fence"}`; `{"do":"region_alone"}`; `{"do":"region_report","report":{...}}`; the
+//! answer is `{"ok":...}` or
 //! `{"error":"..."}`.
 
 use std::sync::{Arc, OnceLock};
@@ -50,6 +51,8 @@ enum Request {
     RegionReport {
         report: Value,
     },
+    /// Replies are not to wait for the other region until it has caught up.
+    RegionAlone(RegionOrder),
 }
 
 /// How a change of roles is ordered.
@@ -151,6 +154,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_report(&self, _report: Value) -> Result<Value, String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Has the active instance answer clients without the other region until that has caught up.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_alone(&self, _order: &RegionOrder) -> Result<Value, String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -261,6 +272,10 @@ impl ControlDesk {
             Request::RegionReport { report } => {
                 let kept = self.opened().and_then(|instance| instance.region_report(report));
                 return (kept.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionAlone(order) => {
+                let ordered = self.opened().and_then(|instance| instance.region_alone(&order));
+                return (ordered.map_or_else(|why| refusal(&why), done), None);
             }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self

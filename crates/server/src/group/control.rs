@@ -60,6 +60,10 @@ impl ControlledInstance for GroupControl {
         self.region.report(report)
     }
 
+    fn region_alone(&self, order: &RegionOrder) -> Result<Value, String> {
+        self.region.go_alone(order)
+    }
+
     fn can_restart(&self) -> Result<(), String> {
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use towline_admin::catalogue::{GROUP_FOLLOWS_REGION, GROUP_STARTS_FENCED};
 use towline_admin::status::{
     GroupStatus, OtherRegionState, OtherRegionStatus, RegionConditionStatus, RegionFenceStatus,
+    RegionSyncStatus,
 };
 use towline_config::{Config, GroupConfig, RecoveryConfig};
 use towline_group::Mode;
@@ -16,7 +17,9 @@ use towline_replica::OpenReplica;
 use towline_replica::region::ReplicaRegion;
 use towline_replication::driver::Driver;
 use towline_replication::region_condition::HeardCondition;
-use towline_replication::region_part::{RegionPart, RegionTerms, RegionView};
+use towline_replication::region_part::{
+    RegionPart, RegionTerms, RegionView, SyncPolicy, SyncState,
+};
 use towline_types::{HistoryId, Lsn, Time};
 
 use super::listener_handover::InheritedSockets;
@@ -158,11 +161,39 @@ pub(super) fn status(
         rebase_rest_s: rebase.rest_s,
         promotable_lsn: promotable.place.end.to_string(),
         promotable_at: promotable_at.map_or(0, Time::as_millis),
+        sync: sync_status(part),
         there_age_ms: heard.as_ref().map_or(0, |heard| age_ms(heard, now)),
         clock_ahead_us: heard.as_ref().map_or(0, |heard| ahead_us(heard, round_trip_us)),
         there: heard.map(|heard| heard.condition),
         // Filled in with the rows of the instances, and by the listeners.
         ..OtherRegionStatus::default()
+    }
+}
+
+/// Replies that wait for the other region.
+pub(super) fn sync_status(part: &RegionPart) -> RegionSyncStatus {
+    let off = || RegionSyncStatus {
+        consistency: "off".into(),
+        state: "off".into(),
+        ..RegionSyncStatus::default()
+    };
+    let Some((view, now)) = part.sync_view() else { return off() };
+    let ms = |since: Time| u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+    let (state, state_ms) = match view.state {
+        SyncState::InStep => ("in step", 0),
+        SyncState::Waiting { since } => ("waiting", ms(since)),
+        SyncState::Alone { since } => ("alone", ms(since)),
+    };
+    RegionSyncStatus {
+        consistency: match view.policy {
+            SyncPolicy::Strict => "strict".into(),
+            SyncPolicy::Eventual => "eventual".into(),
+        },
+        state: state.to_owned(),
+        state_ms,
+        covers: view.covers,
+        times_alone: view.times_alone,
+        replies: part.reply_waits(),
     }
 }
 
@@ -185,6 +216,7 @@ pub(super) fn condition(
     let stats = driver.log().stats();
     // Only the active instance knows that nothing waits. Before the position: that is the end then.
     let is_still = driver.leads() && driver.is_still();
+    let sync = group.other_region.as_ref().map(|other| other.sync.clone()).unwrap_or_default();
     RegionConditionStatus {
         instance: group.instance.clone(),
         version: towline_types::program_version().to_owned(),
@@ -196,6 +228,9 @@ pub(super) fn condition(
         free_bytes: stats.file_system_bytes_max.saturating_sub(stats.file_system_bytes_in_use),
         committed_lsn: driver.committed_end().to_string(),
         is_still,
+        sync_consistency: sync.consistency,
+        sync_state: sync.state,
+        sync_covers: sync.covers,
     }
 }
 

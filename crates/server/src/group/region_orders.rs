@@ -18,6 +18,7 @@ use towline_replication::region_part::RegionPart;
 use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn, Time};
 
 use super::order_reports::OrderReports;
+use super::region;
 use crate::control::{Afterwards, RegionOrder};
 use crate::run_args::RunArgs;
 
@@ -89,6 +90,7 @@ impl RegionOrders {
                         "bytes": found.lost_bytes(),
                         "live_is_still": found.live_is_still,
                         "heard_ms": found.heard_ms,
+                        "sync": found.sync.0,
                     },
                 }),
             );
@@ -302,6 +304,18 @@ impl RegionOrders {
         );
         let opened = Arc::clone(&self.opened);
         Ok((answer, Some(Box::new(move || opened.driver.begins_return_with_others()))))
+    }
+
+    /// See [`RegionPart::go_alone`].
+    pub(super) fn go_alone(&self, order: &RegionOrder) -> Result<Value, String> {
+        let (part, other) = self.other()?;
+        let mut answer = self.about(other);
+        let sync = region::sync_status(part);
+        if !order.dry_run {
+            part.go_alone(&by(order))?;
+        }
+        add(&mut answer, json!({ "before": sync }));
+        Ok(answer)
     }
 }
 

@@ -462,8 +462,10 @@ impl GroupView for View {
             },
             ..of_rows(instances, self.driver.this())
         };
-        if let (Some(part), Some(mut other)) = (self.region.get(), group.other_region.take()) {
-            other.here = region::condition(part, &self.driver, &group);
+        if let Some(part) = self.region.get() {
+            let here = region::condition(part, &self.driver, &group);
+            let Some(mut other) = group.other_region.take() else { return group };
+            other.here = here;
             if let Some(reported) = self.addresses.reported() {
                 other = reported;
             }

@@ -211,3 +211,29 @@ fn an_instance_without_the_link_says_who_told_it() {
     let link = found(&group).into_iter().find(|one| one.check == "link").unwrap();
     assert!(link.text.ends_with("as heard from instance 'b' 1 s ago"), "{}", link.text);
 }
+
+#[test]
+fn replies_that_do_not_wait_as_they_are_to_are_worth_a_look_on_either_side() {
+    for role in ["live", "recovery"] {
+        let say = |consistency: &str, state: &str, covers| {
+            let mut group = with(|other| {
+                let of_recovery = role == "recovery";
+                let live = match of_recovery {
+                    true => other.there.as_mut().unwrap(),
+                    false => &mut other.here,
+                };
+                live.sync_consistency = consistency.into();
+                (live.sync_state, live.sync_covers) = (state.into(), covers);
+            });
+            group.group_role = role.into();
+            wrong(&group)
+        };
+        assert_eq!(say("off", "off", false), []);
+        assert_eq!(say("strict", "in step", true), []);
+        let waits = say("strict", "waiting", true);
+        assert!(waits[0].text.contains("has all that was acknowledged"), "{waits:?}");
+        let alone = say("eventual", "alone", false);
+        assert!(alone[0].text.contains("is not in recovery"), "{alone:?}");
+        assert_eq!(alone[0].weight, FindingWeight::Warning);
+    }
+}

@@ -66,6 +66,18 @@ impl ActiveInstance for Served {
 
     fn caught_up(&self) {}
 
+    fn region_has(&self, _upto: Lsn) {}
+
+    fn region_news(&self) {}
+
+    fn answered_alone_upto(&self) -> Option<Lsn> {
+        None
+    }
+
+    fn reply_waits(&self) -> towline_admin::status::ReplyWaitsStatus {
+        towline_admin::status::ReplyWaitsStatus::default()
+    }
+
     fn close_clients(&self) {}
 
     fn fence(&self, _why: &str) {

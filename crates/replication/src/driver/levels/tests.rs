@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use towline_admin::status::ReplyWaitsStatus;
 use towline_group::HardState;
 use towline_link::{Greeting, Standing, StartsReport};
 use towline_log::{Disk, MemoryDisk, Space};
@@ -45,6 +46,18 @@ impl ActiveInstance for Raising {
         self.wanted.store(to, Ordering::SeqCst);
         self.attempts.fetch_add(1, Ordering::SeqCst);
         *self.next.lock()
+    }
+
+    fn region_has(&self, _upto: Lsn) {}
+
+    fn region_news(&self) {}
+
+    fn answered_alone_upto(&self) -> Option<Lsn> {
+        None
+    }
+
+    fn reply_waits(&self) -> ReplyWaitsStatus {
+        ReplyWaitsStatus::default()
     }
 
     fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
