@@ -124,4 +124,11 @@ entries! {
                                       '{group}' lacks: this group follows it without an order.",
         "The other group was promoted while this one was away, and this one has put, removed and \
          defined nothing since.";
+    REGION_REHEARSAL_BEGUN = "TWL4481I" "A rehearsal with the log of this recovery instance up to \
+                                        {position} has begun: ordered by {by}.",
+        "A queue manager of its own, for one check, reads the log and the pages where they are. \
+         What it needs of them is kept meanwhile; the log of the live group is received as ever.";
+    REGION_REHEARSAL_ENDED = "TWL4482I" "The rehearsal has ended: {reason}. Nothing of it is left.",
+        "What was kept for it is let go. When this instance needs its log, or its group is \
+         promoted, it ends the rehearsal by itself.";
 }

@@ -1,7 +1,7 @@
 //! Commands for two regions.
 //!
 //! Reading order: `change` (roles), `check`, `divergence` (what an old live group has), `exported`
-//! (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the table).
+//! (the file of that), `put_again`, `rejoin`; `rehearse` (a check at the recovery point); `sizing` (the formulas), `plan` (the table).
 
 mod change;
 mod check;
@@ -9,11 +9,14 @@ mod divergence;
 mod exported;
 mod plan;
 mod put_again;
+mod rehearse;
 mod rejoin;
 mod sizing;
 
 use crate::arguments::Region;
 use crate::failure::Failure;
+
+pub(crate) use rehearse::part as rehearsal_part;
 
 /// Runs `towline region`.
 pub(crate) fn run(command: &Region) -> Result<(), Failure> {
@@ -24,6 +27,7 @@ pub(crate) fn run(command: &Region) -> Result<(), Failure> {
         Region::Divergence(arguments) => divergence::run(arguments),
         Region::PutAgain(arguments) => put_again::run(arguments),
         Region::Rejoin(arguments) => rejoin::run(arguments),
+        Region::Rehearse(arguments) => rehearse::run(arguments),
         Region::Plan(arguments) => plan::run(arguments),
     }
 }

@@ -18,6 +18,7 @@ mod host;
 mod listener_handover;
 mod region;
 mod region_orders;
+mod rehearsals;
 mod report;
 mod run;
 mod status;
