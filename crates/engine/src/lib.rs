@@ -8,8 +8,9 @@
 //! step may), [`images`], [`housekeeping`] and `relocation` (images, reclaim, time), [`backup`]
 //! (copies, and restores), `connection_accounts` (what connections hold), [`replay`] (from a data
 //! folder to an instance) with [`start_error`], [`missing_extents`], `name_file` and [`settings`],
-//! [`inspection`] (the same without a start), `shared_log` (a start with the log of a running one), [`divergence`] (what a log did behind a fork),
-//! [`running`] (an instance is open: start its threads).
+//! [`inspection`] (the same without a start), `shared_log` (a start with the log of a running one),
+//! [`divergence`] (what a log did behind a fork), [`running`] (an instance is open: start its
+//! threads).
 //!
 //! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
 //! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the

@@ -23,6 +23,7 @@ mod promotion;
 pub mod region;
 pub mod region_switch;
 pub mod rehearsal;
+pub mod rehearsal_folder;
 pub mod replica;
 mod return_at_start;
 pub mod returning;

@@ -6,20 +6,15 @@
 //! Invariants: what is shown is committed in this group; this instance goes first: it lets go when
 //! its log is tight, when too much is held, and when its group is to be promoted.
 
-use std::path::Path;
-
 use towline_config::GroupConfig;
 use towline_engine::backup::patiently;
 use towline_engine::{ImageReport, SharedLog, SharedPagesHold};
 use towline_group::Mode;
 use towline_log::{Hold, Space};
-use towline_os::fs;
 use towline_types::{Lsn, limits};
 
 use crate::open::OpenReplica;
 
-/// Where a rehearsal has its data, in the data folder of the instance.
-pub const REHEARSAL_FOLDER: &str = "rehearsal";
 /// With more log behind the newest image a new one is taken first: to read it takes longer.
 const BEHIND_IMAGE_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of log that are kept for a rehearsal and for nothing else.
@@ -119,16 +114,5 @@ impl RehearsedLog {
             HELD_BYTES_MAX.. => Some(format!("{bytes} bytes of log are kept for it")),
             _ => None,
         }
-    }
-}
-
-/// Removes what a rehearsal left that did not end in order.
-///
-/// # Errors
-/// What the disk said.
-pub fn clear_up(data: &Path) -> std::io::Result<()> {
-    match fs::remove_dir_all(data.join(REHEARSAL_FOLDER)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }

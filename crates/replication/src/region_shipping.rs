@@ -80,6 +80,8 @@ pub struct ShippingView {
     pub point: RecoveryPoint,
     /// Bytes of batches sent since this instance became active, before compression.
     pub sent_bytes: u64,
+    /// Whether log that the other region lacks is kept no longer: it gets a copy.
+    pub log_let_go: bool,
 }
 
 /// See the module.
@@ -90,6 +92,7 @@ pub struct Shipping {
     /// Something happened since the thread looked last.
     has_news: AtomicBool,
     news: Condvar,
+    log_let_go: AtomicBool,
 }
 
 struct ShippingState {
@@ -141,7 +144,8 @@ impl Shipping {
             ending: false,
         };
         let (has_news, news) = (AtomicBool::new(false), Condvar::new());
-        Shipping { log, window_bytes, state: Mutex::new(state), has_news, news }
+        let (state, log_let_go) = (Mutex::new(state), AtomicBool::new(false));
+        Shipping { log, window_bytes, state, has_news, news, log_let_go }
     }
 
     /// Where shipping would begin to an instance at `position`.
@@ -303,7 +307,13 @@ impl Shipping {
             exposure: state.backlog.exposure(now),
             point: state.point,
             sent_bytes: state.sent_bytes,
+            log_let_go: self.log_let_go.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether log that the other region lacks is kept no longer.
+    pub(crate) fn note_log_let_go(&self, is_let_go: bool) {
+        self.log_let_go.store(is_let_go, Ordering::Relaxed);
     }
 
     /// The backlog since the last call.

@@ -41,6 +41,6 @@ pub use shell::shell_word;
 pub use towline_engine::SHARED_LOG_NAME;
 pub use towline_engine::{backup, divergence, inspection, missing_extents};
 pub use towline_link::{check as check_group, check_region};
-pub use towline_replica::rehearsal::REHEARSAL_FOLDER;
+pub use towline_replica::rehearsal_folder::REHEARSAL_FOLDER;
 pub use towline_replication::return_order;
 pub use towline_standby::log_folder;

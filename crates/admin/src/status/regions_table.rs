@@ -91,6 +91,9 @@ fn at_risk(text: &mut String, other: &OtherRegionStatus) {
         let met = if other.misses_rpo { "MISSED" } else { "met" };
         row(text, "Objective", &format!("{}: {met}", objectives.join(", ")));
     }
+    if other.log_let_go {
+        row(text, "Log", "what it lacks is kept no longer: it gets a copy");
+    }
     row(text, "RCOVLSN", &cut(&printable(&other.recovery_lsn), TEXT));
     let sent = format!(
         "{} bytes of log, {} bytes over the link",

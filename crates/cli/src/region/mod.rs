@@ -1,7 +1,8 @@
 //! Commands for two regions.
 //!
 //! Reading order: `change` (roles), `check`, `divergence` (what an old live group has), `exported`
-//! (the file of that), `put_again`, `rejoin`; `rehearse` (a check at the recovery point); `sizing` (the formulas), `plan` (the table).
+//! (the file of that), `put_again`, `rejoin`; `rehearse` (a check at the recovery point); `sizing`
+//! (the formulas), `plan` (the table).
 
 mod change;
 mod check;

@@ -19,6 +19,7 @@ use towline_engine::housekeeping::percent_full;
 use towline_logging::log as say;
 use towline_replica::OpenReplica;
 use towline_replica::rehearsal::{self, RehearsedLog};
+use towline_replica::rehearsal_folder;
 use towline_types::{CivilTime, Lsn, limits};
 
 use crate::control::{Beside, RehearsalOrder};
@@ -70,7 +71,7 @@ impl Rehearsals {
         let room_bytes =
             order.room_bytes.clamp(limits::REHEARSAL_ROOM_MIN, limits::REHEARSAL_ROOM_MAX);
         let clear = |error| format!("what an earlier rehearsal left cannot be removed: {error}");
-        rehearsal::clear_up(self.opened.driver.data()).map_err(clear)?;
+        rehearsal_folder::clear_up(self.opened.driver.data()).map_err(clear)?;
         let began = self.opened.clock.now();
         let held = rehearsal::share(&self.opened, &self.group, room_bytes)?;
         let took = self.opened.clock.now().since(began);
@@ -97,7 +98,7 @@ impl Rehearsals {
             // told that the log is let go.
             crate::control::last_word(stream, &json!({ "ended": why }), LAST_WORD_MAX);
             drop(held);
-            if let Err(error) = rehearsal::clear_up(opened.driver.data()) {
+            if let Err(error) = rehearsal_folder::clear_up(opened.driver.data()) {
                 tracing::warn!(%error, "what a rehearsal left cannot be removed");
             }
             say(&REGION_REHEARSAL_ENDED, &[&why]);
