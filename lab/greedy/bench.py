@@ -52,11 +52,11 @@ class Bench:
         """The data folder, where the control socket is."""
         return self.manager.folder
 
-    def start(self, options=()):
+    def start(self, options=(), **more):
         """Starts a single queue manager."""
         # Also within what gives way to it.
         with niceness(USUAL):
-            self.manager = QueueManager(self.binary, self.folder / "data", self.folder / "log", more=options)
+            self.manager = QueueManager(self.binary, self.folder / "data", self.folder / "log", more=options, **more)
 
     def start_apart(self):
         """Starts a queue manager that no greedy client uses."""

@@ -1,9 +1,9 @@
 """All cases, in the order in which they are shown, and the selection of some. Not here: what they do."""
 
-from greedy import connecting, reading, selecting, sharing, storing, units
+from greedy import connecting, reading, selecting, shaking, sharing, storing, units
 
 THEMES = {"Selectors and keys": selecting.CASES, "Large messages and units of work": units.CASES,
-          "Reading and removing": reading.CASES, "Connections, sessions, links, queues": connecting.CASES,
+          "Reading and removing": reading.CASES, "Connections, sessions, links, queues": [*connecting.CASES, *shaking.CASES],
           "Shares and full speed": sharing.CASES, "Disks and copies": storing.CASES}
 ALL = [case for cases in THEMES.values() for case in cases]
 

@@ -27,12 +27,14 @@ def drop_page_cache():
 class QueueManager:
     """A process of `towline run`, started when this is made; `began` and `ready` say when.
 
-    `resident_at_ready` and `read_at_ready` are taken in the moment of `ready`, before any client connects.
+    `resident_at_ready` and `read_at_ready` are taken in the moment of `ready`, before any client connects. `listen`: where,
+    None if `config` says it.
     """
 
-    def __init__(self, binary, folder, log_path, config=None, more=()):
+    def __init__(self, binary, folder, log_path, config=None, more=(), listen="127.0.0.1:0"):
         self.binary, self.folder = binary, folder
-        command = [binary, "run", NAME, "--data", str(folder), "--listen", "127.0.0.1:0", "--auto-define", "*"]
+        command = [binary, "run", NAME, "--data", str(folder), "--auto-define", "*"]
+        command += ["--listen", listen] if listen else []
         command += ["--config", str(config)] if config else []
         self.errors = open(log_path, "ab")
         self.began = time.perf_counter()

@@ -85,6 +85,13 @@ pub fn mutual_client(
     client
 }
 
+/// Gathers the entropy that the first handshake of a process needs: 60 ms of work, once (the jitter
+/// of the processor, as AWS-LC has it). A server lets another thread do that before.
+pub fn gather_entropy() {
+    // A failure is that of the first handshake, which says so.
+    let _failure = default_provider().secure_random.fill(&mut [0; 32]);
+}
+
 fn provider(only: Option<CipherSuite>) -> Arc<CryptoProvider> {
     let mut provider = default_provider();
     provider.cipher_suites.retain(|suite| only.is_none_or(|only| suite.suite() == only));

@@ -32,7 +32,7 @@ mod tests;
 
 pub use authorities::Authorities;
 pub use certificate::{SubjectNames, certificates_in, common_name, in_date, subject_names};
-pub use configuration::{client, mutual_client, mutual_server, server};
+pub use configuration::{client, gather_entropy, mutual_client, mutual_server, server};
 pub use error::{FileError, FileFault, FileRole};
 pub use expiry::{Expiry, ExpiryTime};
 pub use failure::reason;

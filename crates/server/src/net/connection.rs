@@ -206,11 +206,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         self.finish_checks().await;
+        let began = self.clock.now();
         // What was sent and is settled in advance must not come back with the rest.
         if !self.requests.is_empty() {
             self.door.step(self.clock.now(), self.id, &mut self.requests);
         }
         self.door.disconnect(self.id, end != End::Orderly);
+        self.turns.worked(self.clock.now().since(began));
         // All but the instance's part may wait: a client that comes again sees that it was gone.
         // Not an administrator's: there are few slots for them.
         if !self.place.is_local() {
@@ -232,14 +234,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if !self.turns.begins(context, is_new) {
             return Poll::Pending;
         }
-        let end = self.take_turn(context);
+        let began = self.clock.now();
+        let end = self.take_turn(context, began);
+        if end.is_ready() {
+            // A crowd that ends in its first turns is no less work than one that stays.
+            self.turns.worked(self.clock.now().since(began));
+        }
         self.turns.ends();
         end
     }
 
-    fn take_turn(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn take_turn(&mut self, context: &mut Context<'_>, now: Time) -> Poll<End> {
         self.front.set_ahead(self.clock.ahead_us());
-        let now = self.clock.now();
         if self.gate.is_some() && self.place.poll_gives_way(context) {
             return Poll::Ready(End::GaveWay);
         }

@@ -29,12 +29,14 @@ use super::connection::{ConnectionTask, End, EnteringClient};
 use super::local::{LocalAccess, LocalRight};
 use super::pace::Paces;
 use super::tls::TlsSettings;
+use super::turn;
 use crate::group::ListenerAddresses;
 use towline_access::{LoginPolicy, Peer};
 use towline_engine::Door;
 use towline_engine::defaults::DEFAULT_DYNAMIC_MODEL;
 use towline_link::{BACKLOG, LinkStream, listen_widely};
 use towline_logging::{log, log_seldom};
+use towline_process::Clock;
 
 /// Sockets that may wait for an I/O thread.
 const ACCEPTED_MAX: usize = 1_024;
@@ -166,6 +168,15 @@ enum Host {
     Door(Arc<Door>),
     /// No instance is active; clients wait for one.
     Away(Arc<Away>),
+}
+
+impl Host {
+    fn clock(&self) -> Clock {
+        match self {
+            Host::Door(door) => door.clock(),
+            Host::Away(away) => away.clock,
+        }
+    }
 }
 
 /// What a connection finds in its thread.
@@ -445,6 +456,8 @@ async fn enter<S>(
         return run(socket, peer, &kind, place, thread).await;
     };
     let handshake = TlsAcceptor::from(tls.current()).accept(socket);
+    let clock = thread.host.clock();
+    let handshake = turn::in_turns(&thread.paces.line, || clock.now(), handshake);
     let handshake = tokio::time::timeout(kind.policy.login_timeout(), handshake);
     let gives_way = std::future::poll_fn(|context| match place.poll_gives_way(context) {
         true => Poll::Ready(()),

@@ -5,11 +5,12 @@
 //!
 //! Invariant: files that cannot be used leave those in force that were read before.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use parking_lot::RwLock;
 use rustls::ServerConfig;
 use towline_config::ListenerConfig;
+use towline_os::thread::Builder;
 use towline_tls::{Authorities, ExpiryTime, FileError, Identity};
 
 /// What a TLS listener needs.
@@ -36,10 +37,22 @@ struct ListenerCertificates {
 /// A text that names the file and what is wrong with it.
 pub(crate) fn server_settings(listener: &ListenerConfig) -> Result<Option<TlsSettings>, String> {
     let read = ListenerCertificates::read(listener).map_err(|error| error.to_string())?;
+    if read.is_some() {
+        gathers_entropy();
+    }
     Ok(read.map(|read| {
         let certificates = RwLock::new(Arc::new(read));
         Arc::new(ListenerTls { listener: listener.clone(), certificates })
     }))
+}
+
+/// The first handshake would stop the thread of all its clients for that long.
+fn gathers_entropy() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Without a thread the first handshake does it.
+        let _started = Builder::new().name("entropy".into()).spawn(towline_tls::gather_entropy);
+    });
 }
 
 impl ListenerTls {

@@ -15,9 +15,13 @@
 //! slower by that. And where all are busy, that time is longer ([`UNASKED_ALONE_MAX`]): what those
 //! that produce have put is then sent to those that consume in fewer and larger pieces.
 //!
-//! Invariants: the line is first in, first out, for those that have logged in and for the others,
-//! which have half of its time; while anything stands in it one is called; in each round at least
-//! one of it has its turn; a round begins only when the sockets were asked.
+//! Before a connection has logged in nothing is known of its turns: the handshake of TLS, which is
+//! the larger part of a login, has its turns there too ([`in_turns`]).
+//!
+//! Invariants: those in the line are called first in, first out, for those that have logged in and
+//! for the others, which have half of its time; while anything stands in it one is called; one that
+//! is called has its turn when the sockets were next asked, whatever those with short turns do; a
+//! round begins only when the sockets were asked.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +29,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use towline_os::sync::Mutex;
@@ -79,6 +83,9 @@ pub(super) struct Line {
 struct LineTicket {
     /// It may begin its turn.
     is_called: AtomicBool,
+    /// It is woken when the sockets were asked, and has its turn then even if others used the time
+    /// up.
+    is_put_off: AtomicBool,
     /// It left the line before its turn came.
     is_void: AtomicBool,
     /// It has not logged in.
@@ -137,7 +144,7 @@ impl Line {
             self.expected.set(self.expected.get().saturating_add(next.expected));
             self.called.borrow_mut().push(Arc::clone(&next));
             if is_due {
-                self.wake_when_asked(&Waker::from(next));
+                self.puts_off(&next);
             } else {
                 Waker::from(next).wake();
             }
@@ -160,6 +167,13 @@ impl Line {
             leave_until_asked(&Waker::from(Arc::clone(&self.asked)));
         }
         leave_until_asked(waker);
+    }
+
+    /// Its turn comes when the sockets were asked, and then for certain: those with short turns go
+    /// before it then, and would use the time up again, for as long as they have much to do.
+    fn puts_off(&self, ticket: &Arc<LineTicket>) {
+        ticket.is_put_off.store(true, Ordering::Relaxed);
+        self.wake_when_asked(&Waker::from(Arc::clone(ticket)));
     }
 
     /// Begins the next round, if the sockets were asked.
@@ -273,7 +287,7 @@ impl Turns {
         }
         let task = Mutex::new(Some(context.waker().clone()));
         // What those that come will take is not known, and there may be thousands: one at a time.
-        let expected = if is_new { UNASKED_MAX } else { self.last.max(TURN_LEAST) };
+        let expected = if is_new { UNASKED_ALONE_MAX } else { self.last.max(TURN_LEAST) };
         let ticket = Arc::new(LineTicket { task, is_new, expected, ..LineTicket::default() });
         self.line.join(&ticket);
         self.line.call_next();
@@ -290,12 +304,12 @@ impl Turns {
         if !ticket.is_called.load(Ordering::Acquire) {
             return false;
         }
-        if !self.line.is_used_up() {
+        if !self.line.is_used_up() || ticket.is_put_off.load(Ordering::Relaxed) {
             return true;
         }
         // Others used the time up that was left when it was called.
         ticket.is_called.store(false, Ordering::Release);
-        self.line.wake_when_asked(&Waker::from(Arc::clone(ticket)));
+        self.line.puts_off(ticket);
         false
     }
 
@@ -330,6 +344,12 @@ impl Turns {
         }
     }
 
+    /// It worked so long in its turn, and has no more to do: it waits for its client, or is over.
+    pub(super) fn worked(&mut self, took: Duration) {
+        self.line.unasked.set(self.line.unasked.get().saturating_add(took));
+        self.took = took;
+    }
+
     /// Whether it is light with this turn. It counts as it was until a stretch of time is over.
     fn is_light(&mut self, now: Time, took: Duration) -> bool {
         let number = now.as_millis() / STRETCH_MS;
@@ -359,6 +379,28 @@ impl Drop for Turns {
     fn drop(&mut self) {
         self.ends();
     }
+}
+
+/// Runs what one does before its turns are known, such as the handshake of TLS, in the turns of one
+/// that has not logged in. `now`: the time of the thread.
+pub(super) async fn in_turns<F: Future>(
+    line: &Rc<Line>,
+    now: impl Fn() -> Time,
+    work: F,
+) -> F::Output {
+    let mut turns = Turns::of(line);
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| {
+        if !turns.begins(context, true) {
+            return Poll::Pending;
+        }
+        let began = now();
+        let done = work.as_mut().poll(context);
+        turns.worked(now().since(began));
+        turns.ends();
+        done
+    })
+    .await
 }
 
 /// The runtime wakes it when it has asked the sockets.

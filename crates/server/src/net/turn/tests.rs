@@ -375,3 +375,121 @@ fn those_that_come_are_called_one_at_a_time() {
         assert!(line.is_empty() && line.expected.get() == Duration::ZERO);
     });
 }
+
+#[test]
+fn a_long_turn_comes_also_beside_short_ones_that_fill_each_round() {
+    on_a_thread(async |line, context| {
+        let mut busy = one_in_line(&line, context);
+        let mut small: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
+        let mut rounds = 0;
+        while !busy.begins(context, false) {
+            assert!(rounds < 3, "it stands in the line for ever");
+            rounds += 1;
+            // What comes for them is seen before what was left with the runtime.
+            yield_now().await;
+            for turns in &mut small {
+                assert!(turns.begins(context, false));
+                works(turns, context, NOW, SHORT_TURN_MAX * 9 / 10);
+                turns.ends();
+            }
+            assert!(line.is_used_up());
+        }
+    });
+}
+
+#[test]
+fn one_that_was_put_off_has_its_turn_in_the_next_round_and_not_before() {
+    on_a_thread(async |line, context| {
+        let mut all: Vec<_> = (0..2).map(|_| one_in_line(&line, context)).collect();
+        yield_now().await;
+        assert!(all[0].begins(context, false));
+        all[0].ends();
+        line.unasked.set(UNASKED_MAX);
+        for _ in 0..3 {
+            assert!(!all[1].begins(context, false), "the sockets were not asked");
+        }
+        yield_now().await;
+        line.look();
+        line.unasked.set(UNASKED_MAX);
+        assert!(all[1].begins(context, false), "whatever the others did");
+    });
+}
+
+#[test]
+fn those_that_come_are_called_one_at_a_time_also_where_all_are_busy() {
+    on_a_thread(async |line, context| {
+        let mut first = one_in_line(&line, context);
+        let mut coming: Vec<_> = (0..6).map(|_| Turns::of(&line)).collect();
+        coming.iter_mut().for_each(|turns| assert!(!turns.begins(context, true)));
+        line.is_alone.set(true);
+        yield_now().await;
+        assert!(first.begins(context, false));
+        first.ends();
+        assert_eq!(line.called.borrow().len(), 1);
+    });
+}
+
+#[test]
+fn where_all_are_busy_more_is_done_before_the_sockets_are_asked() {
+    for (is_alone, begins, together) in [(true, true, 4), (false, false, 1)] {
+        on_a_thread(async |line, context| {
+            line.is_alone.set(is_alone);
+            line.unasked.set(UNASKED_MAX);
+            let mut busy = Turns::of(&line);
+            busy.times_long = 2;
+            assert_eq!(busy.begins(context, false), begins, "the line is empty");
+            drop(busy);
+            line.unasked.set(Duration::ZERO);
+            let mut all: Vec<_> = (0..6).map(|_| one_in_line(&line, context)).collect();
+            line.is_alone.set(is_alone);
+            yield_now().await;
+            assert!(all[0].begins(context, false));
+            line.unasked.set(Duration::ZERO);
+            all[0].ends();
+            assert_eq!(line.called.borrow().len(), together);
+        });
+    }
+}
+
+#[test]
+fn what_those_do_that_come_and_go_counts_as_well() {
+    on_a_thread(async |line, context| {
+        let mut gone = Turns::of(&line);
+        assert!(gone.begins(context, true));
+        gone.worked(UNASKED_MAX);
+        drop(gone);
+        let mut next = Turns::of(&line);
+        assert!(!next.begins(context, true), "the sockets are asked first");
+        yield_now().await;
+        assert!(next.begins(context, true));
+    });
+}
+
+#[test]
+fn handshakes_have_their_turns_one_at_a_time() {
+    on_a_thread(async |line, context| {
+        let (clock, begun) = (Cell::new(NOW), Cell::new(0));
+        let handshake = || {
+            in_turns(&line, || clock.get(), async {
+                // It takes so long, and waits for its client between its two parts.
+                for _ in 0..2 {
+                    begun.set(begun.get() + 1);
+                    clock.set(clock.get() + UNASKED_MAX * 2);
+                    yield_now().await;
+                }
+            })
+        };
+        let mut all: Vec<_> = (0..4).map(|_| Box::pin(handshake())).collect();
+        for rounds in 1.. {
+            assert!(rounds < 20, "{} are left", all.len());
+            let before = begun.get();
+            let mut context = Context::from_waker(context.waker());
+            all.retain_mut(|work| work.as_mut().poll(&mut context).is_pending());
+            assert!(begun.get() <= before + 1, "more than one between two looks at the sockets");
+            if all.is_empty() {
+                return;
+            }
+            yield_now().await;
+        }
+    });
+}
