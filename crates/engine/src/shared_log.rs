@@ -1,5 +1,5 @@
-//! The log of a running instance as another process uses it in place: for a rehearsal, a queue
-//! manager that can be written to and that copies nothing.
+//! The log of a running instance as another process reads it, file by file, without a copy: for a
+//! rehearsal, a queue manager that can be written to.
 //!
 //! ```text
 //! <data>/shared-log.json    which log, and how far: the start that finds it renames it
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Not here: that the files stay as they are meanwhile (the instance holds log and pages as long as
-//! the other process is connected); who makes the folder. Invariants: nothing behind the recovery
+//! the other process is connected); making the folder. Invariants: nothing behind the recovery
 //! point is seen; the log of the instance is opened for reading only; what was written is gone with
 //! the process, so no start goes on with it.
 
@@ -48,7 +48,7 @@ pub struct SharedLog {
 
 impl SharedLog {
     /// The log up to the last whole run at or before `upto`, with its newest image. The caller
-    /// holds log and pages. `None`: the log moves so fast that this cannot be told; ask again.
+    /// holds log and pages. `None`: the log moves so fast that its end is not known; ask again.
     ///
     /// # Errors
     /// [`LogError`], when the folder cannot be listed.
@@ -68,8 +68,7 @@ impl SharedLog {
         Ok(Some(SharedLog { folder, extent_bytes, first_extent, end, image, room_bytes }))
     }
 
-    /// What is shared with the queue manager whose data is in `data`, if that is one that has no
-    /// log of its own.
+    /// What is shared with the queue manager in `data`, if that is one that has no log of its own.
     ///
     /// # Errors
     /// It cannot be read; or a start has used it: what that one did is gone.
@@ -117,7 +116,7 @@ impl SharedLog {
         for name in [image_name(Lsn(self.image)), PAGES_NAME.to_owned()] {
             let length = match base.length(&name) {
                 Ok(length) => length,
-                // A log whose queues were never deep has none.
+                // A log of queues that were never deep has none.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && name == PAGES_NAME => {
                     continue;
                 }

@@ -6,6 +6,8 @@
 //! Invariants: what is shown is committed in this group; this instance goes first: it lets go when
 //! its log is tight, when too much is held, and when its group is to be promoted.
 
+use std::time::Duration;
+
 use towline_config::GroupConfig;
 use towline_engine::backup::patiently;
 use towline_engine::{ImageReport, SharedLog, SharedPagesHold};
@@ -17,6 +19,8 @@ use crate::open::OpenReplica;
 
 /// With more log behind the newest image a new one is taken first: to read it takes longer.
 const BEHIND_IMAGE_MAX: u64 = 16 * 1024 * 1024;
+/// How long is waited until all that this instance has is committed.
+const COMMIT_MAX: Duration = Duration::from_millis(300);
 /// Bytes of log that are kept for a rehearsal and for nothing else.
 const HELD_BYTES_MAX: u64 = 16 << 30;
 
@@ -56,6 +60,9 @@ pub fn share(
     if opened.images.owes_rebuilt() {
         return Err("the queues of this instance are being rebuilt from its log: try again".into());
     }
+    // What it has it may not know yet to be committed: its leader says so with what it sends next.
+    let has = log.durable();
+    driver.wait_until(COMMIT_MAX, || driver.committed_end() >= has);
     // Before the image is chosen: what it refers to must not go meanwhile.
     let (hold, pages) = (log.hold(Lsn::ZERO), opened.images.share_pages());
     let behind = log.image_at().map(|newest| driver.committed_end().0.saturating_sub(newest.0));

@@ -1,6 +1,6 @@
-//! Regions whose programs are of different versions: recovery is upgraded first, then live, while
-//! messages are put; and a recovery group whose program does not read what a log of two regions
-//! gets.
+//! Regions with programs of different versions: recovery is upgraded first, then live, while
+//! messages are put; and a recovery group with a program that does not read what a log of two
+//! regions gets.
 //!
 //! The other version is this one with its number changed in a copy of the program, as in
 //! `group_versions.rs`. The program that reads less is ours behind a peer in the middle, with the
@@ -86,7 +86,7 @@ struct Middle {
 }
 
 impl Middle {
-    /// In front of east, whose address in west's configuration is `front`.
+    /// In front of east, which has the address `front` in west's configuration.
     fn start(regions: &Regions, front: &str) -> Try<Middle> {
         let papers = [WEST, EAST].map(|of| regions.site(of, 0).scratch().join("papers").join("a"));
         let mut command = Command::new("python3");

@@ -3,8 +3,8 @@
 //!
 //! Each shared file is read up to a number of bytes that is given; behind it there are zeros, as in
 //! an extent that was made ready. A block of 4 KiB that is written is from then on read from a file
-//! of the own disk, whose name is removed at once: when the process ends, however it does, the file
-//! system has the space back.
+//! of the own disk, and its name is removed at once: when the process ends, however it does, the
+//! file system has the space back.
 //!
 //! Not here: which files are shared, and that they stay as they are meanwhile (the caller sees to
 //! both). Invariants: the other disk is only opened and read; zeros that are written where nothing
@@ -262,7 +262,7 @@ impl ScratchBlocks {
         }
     }
 
-    /// Parts of `from..to`, each from one place.
+    /// Parts of `from..to`, each from one file.
     fn parts(&self, from: u64, to: u64) -> Vec<(BlockSource, u64, u64)> {
         let mut parts: Vec<(BlockSource, u64, u64)> = Vec::new();
         let mut at = from;
@@ -296,7 +296,7 @@ impl DiskFile for ScratchHandle {
         };
         self.file.room.take(new * BLOCK)?;
         let own = self.file.own();
-        // In this order: who reads meanwhile finds the old bytes or the new ones.
+        // In this order: a read meanwhile finds the old bytes or the new ones.
         if let Err(error) = own.and_then(|own| own.write_at(bytes, offset)) {
             self.file.room.give_back(new * BLOCK);
             return Err(error);

@@ -3,8 +3,8 @@
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
-//! `{"do":"region_rejoin"}`; `{"do":"region_rehearse"}`, whose connection stays. The answer is
-//! `{"ok":...}` or `{"error":"..."}`.
+//! `{"do":"region_rejoin"}`; `{"do":"region_rehearse"}`, after which the connection stays. The
+//! answer is `{"ok":...}` or `{"error":"..."}`.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};

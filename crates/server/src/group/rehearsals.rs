@@ -26,7 +26,7 @@ use crate::control::{Beside, RehearsalOrder};
 
 /// How often it is looked whether this instance needs its log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// What a client is told last fits into the buffer of its socket.
+/// The last line to a client fits into the buffer of its socket.
 const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -94,8 +94,8 @@ impl Rehearsals {
         let (opened, reserve_bytes) = (Arc::clone(opened), self.reserve_bytes);
         let beside = move |stream: &UnixStream| {
             let why = until_over(stream, &opened, &held, reserve_bytes);
-            // The command kills its queue manager before it closes the connection, and when it is
-            // told that the log is let go.
+            // The command kills its queue manager before it closes the connection, and when it
+            // reads that the log is let go.
             crate::control::last_word(stream, &json!({ "ended": why }), LAST_WORD_MAX);
             drop(held);
             if let Err(error) = rehearsal_folder::clear_up(opened.driver.data()) {

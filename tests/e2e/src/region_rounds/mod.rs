@@ -56,7 +56,7 @@ pub struct RegionFindings {
 /// Rounds after which both groups are stopped, and their logs compared.
 const COMPARED_EVERY: u32 = 10;
 
-/// Does the rounds; after one that failed it goes on with new groups. `told` gets each.
+/// Does the rounds; after one that failed it goes on with new groups. Each is reported.
 ///
 /// # Errors
 /// When no groups can be made.

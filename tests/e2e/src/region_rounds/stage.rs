@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -140,14 +140,7 @@ impl RegionStage {
             RoleChange::Link(broken, time) => self.break_link(broken, time),
             RoleChange::Restart(struck, time) => self.strike(struck, time)?,
             RoleChange::Rebase(after) => {
-                for at in 0..self.size {
-                    self.regions.kill(other, at)?;
-                    let site = self.regions.site_mut(other, at);
-                    fs::remove_dir_all(&site.data)?;
-                    // What it was first counts for a blank one.
-                    site.config = site.config.replace("role = \"live\"", "role = \"recovery\"");
-                    self.regions.start(other, at)?;
-                }
+                self.empty(other)?;
                 wait::pause(after);
                 self.strike(StrikePlace::Relay, Duration::ZERO)?;
             }
@@ -332,17 +325,35 @@ impl RegionStage {
             ordered.wait()?;
         }
         // One that was killed may not have kept the order.
-        let is_under_way = || {
-            if self.all_follow(old) {
-                return true;
-            }
+        let end = Instant::now() + LONG;
+        while !self.all_follow(old) {
             if let Some(active) = self.regions.active_of(old) {
-                self.regions.site(old, active).runs(&arguments, 0).ok();
+                let said = self.regions.site(old, active).runs(&arguments, 0);
+                if said.is_err_and(|why| why.to_string().contains("needs a copy")) {
+                    // What was live at the fork is reclaimed: as its text says.
+                    self.empty(old)?;
+                }
             }
-            false
-        };
-        wait::until_true("the return", LONG, is_under_way)
-            .map_err(|error| self.regions.explained(&error.to_string()))
+            let is_late = Instant::now() >= end;
+            require!(!is_late, "{}", self.regions.explained("the old live group does not return"));
+            wait::pause(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// A group loses its data, and starts as recovery.
+    fn empty(&mut self, group: usize) -> Try {
+        for at in 0..self.size {
+            self.regions.kill(group, at)?;
+            let site = self.regions.site_mut(group, at);
+            fs::remove_dir_all(&site.data)?;
+            // What it was first counts for a blank one.
+            site.config = site.config.replace("role = \"live\"", "role = \"recovery\"");
+        }
+        for at in 0..self.size {
+            self.regions.start(group, at)?;
+        }
+        Ok(())
     }
 
     fn all_follow(&self, group: usize) -> bool {

@@ -75,7 +75,7 @@ impl Tail {
     /// Reads the lines of `region divergence --json`, and compares them with what was announced.
     ///
     /// # Errors
-    /// A row that was not announced, or cannot be told.
+    /// A row that was not announced, or has no id.
     pub fn read(said: &str, announced: &LossNotice) -> Try<Tail> {
         let mut tail = Tail::default();
         let rows = said.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
@@ -142,6 +142,11 @@ impl Tail {
         let mut excused = ExcusedHistory::default();
         for (number, unit) in history.units().enumerate() {
             let unit = match unit {
+                // A client may take what it had been given before.
+                Unit::Move(fate, ids) if number >= before && *fate != Fate::Committed => {
+                    let rest = ids.iter().copied().filter(|id| !gone.contains(id)).collect();
+                    Unit::Move(*fate, rest)
+                }
                 later if number >= before => later.clone(),
                 Unit::Put(fate, messages) => {
                     let lost = messages.iter().filter(|message| self.put.contains(message)).count();

@@ -1,7 +1,7 @@
 //! The queue manager of a rehearsal: its folder, its configuration, its process.
 //!
 //! It listens on the loopback address alone, for one user with a password that only this command
-//! and its check know; it has another name than the queue manager whose log it reads, is in no
+//! and its check know; it has another name than the queue manager of the log, is in no
 //! group, and knows no other region. Not here: when it is started and ended.
 //!
 //! Invariants: the folder is made anew, for its owner only; the process ends when this one does,
@@ -166,7 +166,7 @@ fn config_text(of: &Config, port: u16, users: &Path) -> String {
 }
 
 impl Scratch {
-    /// Starts it; what becomes of it is told.
+    /// Starts it; its address and its end become events.
     pub(super) fn start(
         plan: ScratchPlan,
         tell: &Sender<RehearsalEvent>,
