@@ -437,8 +437,8 @@ impl RegionPart {
         }
     }
 
-    /// This group refused what the other one shipped. When it was promoted, the next meeting of both
-    /// shows whether they are one: a group that handed over may still send what this one has.
+    /// This group refused what the other one shipped. Of a promotion the next meeting decides: a
+    /// group that handed over may still send what this one has.
     fn refuses(&self, why: Refusal) {
         if let Refusal::Diverged { .. } = why {
             self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition: true });
