@@ -12,7 +12,8 @@ export TOWLINE_BIN
 .DEFAULT_GOAL := help
 .PHONY: help run run-group quickstart build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
   loom sim mutants lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
-  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick lab-crr lab-crr-peers lab-crr-sync lab-crr-quick chaos
+  lab-steady lab-steady-quick lab-neighbours lab-neighbours-quick lab-crr lab-crr-peers lab-crr-sync lab-crr-quick chaos \
+  region-rounds
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -193,6 +194,13 @@ CHAOS_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(
 
 chaos: build ## random faults on groups of real processes, judged after each round (root; 15 min)
 	$(CARGO) run --quiet --release --locked --package towline-e2e --bin chaos -- $(CHAOS_KNOBS)
+
+# Knobs: ROUNDS, SEED, FIRST, MINUTES as above, and SIZE (instances of each group: 1 or 3).
+ROUNDS_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) \
+  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SIZE),--size $(SIZE))
+
+region-rounds: build ## random changes of roles of two regions of real processes, judged after each (200 rounds; 10 min)
+	$(CARGO) run --quiet --release --locked --package towline-e2e --bin region_rounds -- $(ROUNDS_KNOBS)
 
 clean: ## remove what was built; messages in ./data stay
 	$(CARGO) clean

@@ -16,7 +16,7 @@ pub(crate) use group::{
 };
 pub(crate) use region::{
     Region, RegionChange, RegionDivergence, RegionDrill, RegionFailover, RegionFence, RegionPlan,
-    RegionPutAgain, RegionRejoin, RegionReportShow,
+    RegionPutAgain, RegionRehearse, RegionRejoin, RegionReportShow, RehearsalPart,
 };
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
@@ -89,6 +89,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         part: DiskPart,
     },
+    /// The queue manager of a rehearsal
+    #[command(hide = true)]
+    RehearsalPart(RehearsalPart),
     /// Prepare a group of instances, or run one on this machine to try it
     Group {
         #[command(subcommand)]

@@ -303,6 +303,13 @@ impl ControlClient {
         }
     }
 
+    /// The connection itself, when all answers that are expected have come.
+    pub(crate) fn into_stream(self) -> io::Result<UnixStream> {
+        let stream = self.stream.into_inner();
+        stream.set_read_timeout(None)?;
+        Ok(stream)
+    }
+
     fn unanswered(&self, error: io::Error) -> AskError {
         let socket = self.socket.clone();
         match error.kind() {

@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => return load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
+        Command::RehearsalPart(arguments) => (false, region::rehearsal_part(&arguments)),
         Command::Explain(arguments) => (arguments.json, explain::run(&arguments)),
         Command::User(arguments) => (arguments.json, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),

@@ -89,13 +89,18 @@ pub struct PagesHold<'a> {
 
 impl Drop for PagesHold<'_> {
     fn drop(&mut self) {
-        let mut retained = self.images.retained();
-        retained.holders -= 1;
-        if retained.holders == 0 {
-            let obsolete = std::mem::take(&mut retained.obsolete);
-            drop(retained);
-            self.images.pages.reuse(&obsolete);
-        }
+        self.images.let_pages_go();
+    }
+}
+
+/// The same for a holder that stays longer than its caller.
+pub struct SharedPagesHold {
+    images: Arc<Images>,
+}
+
+impl Drop for SharedPagesHold {
+    fn drop(&mut self) {
+        self.images.let_pages_go();
     }
 }
 
@@ -147,10 +152,30 @@ impl Images {
 
     /// Retains all pages that there are now. [`Log::hold`] does the same for the log.
     pub fn hold_pages(&self) -> PagesHold<'_> {
+        self.keep_pages();
+        PagesHold { images: self }
+    }
+
+    /// The same, for a holder of its own.
+    pub fn share_pages(self: &Arc<Images>) -> SharedPagesHold {
+        self.keep_pages();
+        SharedPagesHold { images: Arc::clone(self) }
+    }
+
+    fn keep_pages(&self) {
         // An image that is being taken may be about to free pages.
         let _turn = self.turn.lock();
         self.retained().holders += 1;
-        PagesHold { images: self }
+    }
+
+    fn let_pages_go(&self) {
+        let mut retained = self.retained();
+        retained.holders -= 1;
+        if retained.holders == 0 {
+            let obsolete = std::mem::take(&mut retained.obsolete);
+            drop(retained);
+            self.pages.reuse(&obsolete);
+        }
     }
 
     /// The time index.

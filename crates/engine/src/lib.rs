@@ -8,8 +8,9 @@
 //! step may), [`images`], [`housekeeping`] and `relocation` (images, reclaim, time), [`backup`]
 //! (copies, and restores), `connection_accounts` (what connections hold), [`replay`] (from a data
 //! folder to an instance) with [`start_error`], [`missing_extents`], `name_file` and [`settings`],
-//! [`inspection`] (the same without a start), [`divergence`] (what a log did behind a fork),
-//! [`running`] (an instance is open: start its threads).
+//! [`inspection`] (the same without a start), `shared_log` (a start with the log of a running one),
+//! [`divergence`] (what a log did behind a fork), [`running`] (an instance is open: start its
+//! threads).
 //!
 //! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
 //! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
@@ -46,6 +47,7 @@ mod repairs;
 mod replay;
 mod running;
 pub mod settings;
+mod shared_log;
 mod slices;
 mod start_error;
 mod wake_ups;
@@ -56,7 +58,7 @@ pub use backlog::LogShare;
 pub use backup_folders::BackupFolders;
 pub use connection_accounts::{AccountShare, ConnectionAccounts};
 pub use door::Door;
-pub use images::{ImageReport, ImageSource, Images, PagesHold};
+pub use images::{ImageReport, ImageSource, Images, PagesHold, SharedPagesHold};
 pub use large::{Arrival, Arrivals, Departure, Departures, bytes_of, is_large};
 pub use missing_extents::{Doubt, MissingExtents};
 pub use outbox::Outbox;
@@ -65,4 +67,5 @@ pub use process_status::GroupView;
 pub use repairs::{RepairDone, Repairs};
 pub use replay::{ReplayTarget, ReplayedLog, StartOptions, replay};
 pub use running::{LogContext, OpenInstance, RunningInstance};
+pub use shared_log::{SHARED_LOG_NAME, SharedLog};
 pub use start_error::StartError;

@@ -34,6 +34,7 @@ use crate::missing_extents::{Doubt, MissingExtents};
 use crate::name_file;
 use crate::page_writer::evict;
 use crate::settings::{options, rules};
+use crate::shared_log::SharedLog;
 use crate::start_error::{StartError, refusal};
 
 /// Options of the command line for one start.
@@ -76,10 +77,10 @@ pub fn replay(
     name_file::check(data, name)?;
     log(&STARTING, &[name, towline_types::program_version(), &data.display().to_string()]);
     crate::owners::report([data, log_folder]);
-    let disk: Arc<dyn Disk> = if start.sync_delay.is_zero() {
-        Arc::new(disk)
-    } else {
-        Arc::new(DelayDisk::new(Arc::new(disk), start.sync_delay))
+    let disk: Arc<dyn Disk> = match SharedLog::begin(data).map_err(StartError::Folder)? {
+        Some(shared) => Arc::new(shared.disk(disk).map_err(StartError::Log)?),
+        None if start.sync_delay.is_zero() => Arc::new(disk),
+        None => Arc::new(DelayDisk::new(Arc::new(disk), start.sync_delay)),
     };
     let disk = home.guard(disk);
     let marker = home.rebuild_marker();

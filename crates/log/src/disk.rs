@@ -1,7 +1,8 @@
 //! The one seam to the disk. What the log needs from a folder of files, and no more.
 //!
 //! Everything behind it may fail or be slow; [`LinuxDisk`] is the real one, [`MemoryDisk`] loses
-//! unsynced bytes on request, [`DelayDisk`] makes another one slow.
+//! unsynced bytes on request, [`DelayDisk`] makes another one slow, [`ScratchDisk`] writes beside
+//! the files of another one.
 //!
 //! Invariants of callers: buffers, offsets and lengths are multiples of 4 KiB and buffers are
 //! aligned to 4 KiB (so that direct I/O works); each byte range has one writer at a time.
@@ -11,6 +12,7 @@ mod delay;
 mod journal;
 mod linux;
 mod memory;
+mod scratch;
 
 use std::io;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ pub use delay::DelayDisk;
 pub use journal::Journal;
 pub use linux::LinuxDisk;
 pub use memory::{Fault, FaultOn, MemoryDisk};
+pub use scratch::{ScratchDisk, SharedFile};
 
 /// Free and total space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

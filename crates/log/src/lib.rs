@@ -60,7 +60,9 @@ mod writer;
 
 pub use append::Appender;
 pub use coverage::Coverage;
-pub use disk::{DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk};
+pub use disk::{
+    DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk, ScratchDisk, SharedFile,
+};
 pub use error::{Damage, Finding, LogError, is_unreadable};
 pub use extents::Space;
 pub use format::{FORMAT_VERSION, LogId};

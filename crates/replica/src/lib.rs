@@ -6,7 +6,7 @@
 //! `copy_source`, [`region`] and `adapters` (what its part in the group gets from here), [`active`]
 //! (the group elected it: it opens its door; `promotion`: one that is marked begins a history
 //! first), [`failover`] and [`region_switch`] (what an administrator orders), [`returning`] and
-//! `return_at_start` (an old live group follows).
+//! `return_at_start` (an old live group follows), [`rehearsal`] (another process reads its log).
 //!
 //! It knows no socket and no client. Not here: its part in the group (`towline_replication`), the
 //! connections between instances (`towline_link`), what a process does when this one cannot go on
@@ -23,6 +23,8 @@ pub mod open;
 mod promotion;
 pub mod region;
 pub mod region_switch;
+pub mod rehearsal;
+pub mod rehearsal_folder;
 pub mod replica;
 mod return_at_start;
 pub mod returning;

@@ -10,6 +10,7 @@ use towline_log::record::Records;
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 use towline_os::sync::{Mutex, OnceLock};
 
+use crate::rehearsal_folder;
 use crate::replica::Replica;
 use crate::return_at_start;
 use crate::role_at_start::{self, LogAtStart};
@@ -69,6 +70,10 @@ impl OpenReplica {
 fn settle(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
     refuse_other_group(data, group)?;
+    if let Err(error) = rehearsal_folder::clear_up(data) {
+        // It is in nobody's way; the next one removes it, or says why not.
+        tracing::warn!(%error, "what a rehearsal left cannot be removed");
+    }
     return_at_start::settle(data)
 }
 

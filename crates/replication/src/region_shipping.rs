@@ -85,6 +85,8 @@ pub struct ShippingView {
     pub sent_frames: u64,
     /// Replies wait for it.
     pub sync: Option<SyncView>,
+    /// Whether log that the other region lacks is kept no longer: it gets a copy.
+    pub log_let_go: bool,
 }
 
 /// See the module.
@@ -95,6 +97,7 @@ pub struct Shipping {
     /// Something happened since the thread looked last.
     has_news: AtomicBool,
     news: Condvar,
+    log_let_go: AtomicBool,
 }
 
 struct ShippingState {
@@ -154,7 +157,8 @@ impl Shipping {
             ending: false,
         };
         let (has_news, news) = (AtomicBool::new(false), Condvar::new());
-        Shipping { log, window_bytes, state: Mutex::new(state), has_news, news }
+        let (state, log_let_go) = (Mutex::new(state), AtomicBool::new(false));
+        Shipping { log, window_bytes, state, has_news, news, log_let_go }
     }
 
     /// Where shipping would begin to an instance at `position`.
@@ -321,6 +325,7 @@ impl Shipping {
             sent_bytes: state.sent_bytes,
             sent_frames: state.sent_frames,
             sync: state.gate.as_ref().map(SyncGate::view),
+            log_let_go: self.log_let_go.load(Ordering::Relaxed),
         }
     }
 
@@ -364,6 +369,11 @@ impl Shipping {
     /// See [`SyncGate::order_alone`].
     pub fn orders_alone(&self, now: Time) -> bool {
         self.state.lock().gate.as_mut().is_some_and(|gate| gate.order_alone(now))
+    }
+
+    /// Whether log that the other region lacks is kept no longer.
+    pub(crate) fn note_log_let_go(&self, is_let_go: bool) {
+        self.log_let_go.store(is_let_go, Ordering::Relaxed);
     }
 
     /// The backlog since the last call.

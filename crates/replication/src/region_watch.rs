@@ -65,6 +65,7 @@ impl RegionWatch {
         let view = region.shipping.view(now);
         watch_objective(region, &view);
         self.keep_log(region, &view);
+        region.shipping.note_log_let_go(self.has_let_go);
         Some(view)
     }
 

@@ -28,6 +28,10 @@ pub const CONTROL_ANSWER_MAX: Duration = Duration::from_secs(30);
 /// After this, an answer that its client does not read makes way for another client when all
 /// connections of the control socket are in use.
 pub const CONTROL_ANSWER_STALLED: Duration = Duration::from_secs(1);
+/// Bytes that a rehearsal may write beside the log that it shares: as it is ordered, within these.
+pub const REHEARSAL_ROOM_MIN: u64 = 64 * 1024 * 1024;
+/// See [`REHEARSAL_ROOM_MIN`].
+pub const REHEARSAL_ROOM_MAX: u64 = 1 << 40;
 /// Longest administration request.
 pub const ADMIN_REQUEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Administration requests of one link that may wait for their answers: they are carried out one

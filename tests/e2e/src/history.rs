@@ -137,6 +137,16 @@ impl History {
         self.returns += 1;
     }
 
+    /// All units, in the order in which they were begun.
+    pub fn units(&self) -> impl Iterator<Item = &Unit> {
+        self.units.iter()
+    }
+
+    /// The mover lost its connection as often as in another history of the same clients.
+    pub fn takes_returns_of(&mut self, other: &History) {
+        self.returns = other.returns;
+    }
+
     /// Units noted so far.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -201,6 +201,12 @@ impl Regions {
         self.daemons[group][at].as_ref().ok_or_else(|| "it does not run".into())
     }
 
+    /// Where clients of all instances of both groups come in, those of west first.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.sites.iter().flatten().map(|site| format!("amqp://{}", site.listen)).collect()
+    }
+
     /// Gives an order to the network in front of all instances of a group.
     pub fn order(&self, group: usize, order: Order) {
         for net in &self.nets[group] {

@@ -16,7 +16,7 @@ use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::transaction::{
     Controller, Transaction, TransactionDischarge, TransactionPosting, TransactionRetirement,
 };
-use fe2o3_amqp::types::messaging::{Header, Message, Outcome};
+use fe2o3_amqp::types::messaging::{Header, Message, Outcome, Properties};
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -421,7 +421,10 @@ impl Client {
         let most = if self.chance.percent(large) { 1_500_000 } else { 3_000 };
         let padding = "x".repeat(self.chance.index(most));
         let header = Header { durable: true, ..Header::default() };
-        Message::builder().header(header).value(format!("{id} {padding}")).build()
+        // As a log lists messages.
+        let properties = Properties::builder().message_id(id.to_string()).build();
+        let message = Message::builder().header(header).properties(properties);
+        message.value(format!("{id} {padding}")).build()
     }
 
     fn history(&self) -> MutexGuard<'_, History> {

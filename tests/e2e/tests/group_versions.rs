@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::said;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
+use towline_e2e::versions::{next_version, version};
 use towline_e2e::wait;
 use towline_e2e::workload::Workload;
 use towline_e2e::{Try, paths, require};
@@ -136,35 +137,6 @@ fn a_later_version_that_speaks_ours_is_greeted_and_one_that_does_not_is_refused_
     group.start(away)?;
     group.until_whole()?;
     Ok(())
-}
-
-/// The version of a program.
-fn version(program: &Path) -> Try<String> {
-    let output = Command::new(program).arg("--version").output()?;
-    let words = said(&output);
-    let version = words.trim().strip_prefix("towline ").ok_or_else(|| format!("{words:?}"))?;
-    Ok(version.to_owned())
-}
-
-/// A copy of our program that says to be of the next version, in `folder`; and that version.
-fn next_version(folder: &Path) -> Try<(PathBuf, String)> {
-    let ours = paths::towline()?;
-    let old = version(&ours)?;
-    let last = old.bytes().next_back().ok_or("no version")?;
-    require!(last.is_ascii_digit(), "{old}");
-    let new = format!("{}{}", &old[..old.len() - 1], if last == b'9' { '8' } else { '9' });
-    let mut bytes = fs::read(&ours)?;
-    let mut at = 0;
-    while let Some(found) = bytes[at..].windows(old.len()).position(|part| part == old.as_bytes()) {
-        at += found;
-        bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
-        at += new.len();
-    }
-    let path = folder.join("towline-next");
-    fs::write(&path, bytes)?;
-    fs::set_permissions(&path, fs::metadata(&ours)?.permissions())?;
-    require!(version(&path)? == new, "the number of the version could not be changed");
-    Ok((path, new))
 }
 
 /// Whether an instance executes this file.

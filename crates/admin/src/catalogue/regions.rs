@@ -179,4 +179,11 @@ entries! {
     METRICS_NOT_SERVED = "TWL4491W" "The metrics are not served at {address} yet: {reason}.",
         "Another program may have that address (metrics.address). It is tried again each second; \
          clients of the queue manager notice nothing.";
+    REGION_REHEARSAL_BEGUN = "TWL4481I" "A rehearsal with the log of this recovery instance up to \
+                                        {position} has begun: ordered by {by}.",
+        "A queue manager of its own, for one check, reads the log and the pages where they are. \
+         What it needs of them is kept meanwhile; the log of the live group is received as ever.";
+    REGION_REHEARSAL_ENDED = "TWL4482I" "The rehearsal has ended: {reason}. Nothing of it is left.",
+        "What was kept for it is let go. When this instance needs its log, or its group is \
+         promoted, it ends the rehearsal by itself.";
 }

@@ -104,6 +104,9 @@ pub struct OtherRegionStatus {
     pub rto_s: u64,
     /// Whether more is at risk than the objectives allow.
     pub misses_rpo: bool,
+    /// Whether log that it lacks is kept no longer, because it is more than the bound, or the log
+    /// here is tight: it gets a copy when it is connected.
+    pub log_let_go: bool,
     /// RCOVLSN: up to where a majority of the recovery group has the log, `<a:b:c:d>`.
     pub recovery_lsn: String,
     /// Up to where the recovery instance that is shipped to has it on its own disk.

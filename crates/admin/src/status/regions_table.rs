@@ -169,6 +169,9 @@ fn at_risk(text: &mut String, other: &OtherRegionStatus) {
         row(text, "Objective", &format!("{}: {met}", objectives.join(", ")));
     }
     sync(text, other);
+    if other.log_let_go {
+        row(text, "Log", "what it lacks is kept no longer: it gets a copy");
+    }
     row(text, "RCOVLSN", &cut(&printable(&other.recovery_lsn), TEXT));
     let sent = format!(
         "{} bytes of log, {} bytes over the link",

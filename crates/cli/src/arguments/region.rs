@@ -1,5 +1,6 @@
 //! Options of the commands for two regions. No logic.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use clap::{Args, Subcommand};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
 use super::group::Here;
-use super::{BATCH_MAX, LogPlace, Mechanism, Reach, queue_name};
+use super::{BATCH_MAX, LogPlace, Mechanism, Reach, queue_name, seconds};
 use crate::quantity::{bits_per_s, bytes, time};
 
 const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
@@ -25,6 +26,11 @@ const CHANGE_EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, taken back or in
 const DRILL_EXIT_CODES: &str = "Exit codes: 0 there and back, 1 refused, taken back, or not back, 2 \
                                 wrong usage, 3 an objective was missed, or --dry-run found \
                                 something in the way, 4 cannot connect.";
+const REHEARSE_EXIT_CODES: &str = "Exit codes: 0 it served, and the check ended with 0, 1 refused, \
+                                   failed or ended by the instance, 2 wrong usage, 3 the check \
+                                   did not end with 0, 4 cannot connect.\n\
+                                   The check finds it by TOWLINE_URL and TOWLINE_PASSWORD, or \
+                                   TOWLINE_HOST, TOWLINE_PORT and TOWLINE_USER, or TOWLINE_DATA.";
 
 const CHECK_EXIT_CODES: &str = "Exit codes: 0 nothing stands in the way, 1 it cannot be told, 2 \
                                 wrong usage, 3 something stands in the way, 4 no queue manager \
@@ -71,6 +77,10 @@ pub(crate) enum Region {
     Unfence(RegionChange),
     /// Show the report of a change of roles, or of a drill, that an instance here carried out
     Report(RegionReportShow),
+    /// Start a queue manager of its own at the recovery point of this recovery instance, run a
+    /// check with it, and throw it away; the instance follows the live group as ever
+    #[command(after_help = REHEARSE_EXIT_CODES)]
+    Rehearse(RegionRehearse),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
@@ -217,6 +227,43 @@ pub(crate) struct RegionReportShow {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct RegionRehearse {
+    /// Port on the loopback address [default: any that is free]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+    /// Keep it, behind the check if there is one, until Enter is pressed or standard input ends
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Bytes that it may write on the disk of the instance
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
+    pub(crate) room: u64,
+    /// Data folder of an instance of the recovery group, on this machine
+    #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// Longest time of the whole rehearsal in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// Answer in JSON; what the check prints goes to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A command that checks it
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RehearsalPart {
+    #[arg(long)]
+    pub(crate) name: String,
+    #[arg(long)]
+    pub(crate) parent: i32,
+    #[arg(long)]
+    pub(crate) data: PathBuf,
+    #[arg(long)]
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct RegionPlan {
     /// Persistent messages put per second
     #[arg(long, value_name = "N", value_parser = rate)]
@@ -282,6 +329,7 @@ impl Region {
             Region::Fence(arguments) => arguments.change.here.json,
             Region::Unfence(arguments) => arguments.here.json,
             Region::Report(arguments) => arguments.place.json,
+            Region::Rehearse(arguments) => arguments.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

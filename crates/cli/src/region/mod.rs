@@ -2,7 +2,8 @@
 //!
 //! Reading order: `change` (roles), `alone` (replies), `check`, `drill` and its `probe`,
 //! `divergence` (what an old live group has), `exported` (the file of that), `put_again`, `rejoin`,
-//! `fence`, `report`; `sizing` (the formulas), `plan` (the table).
+//! `fence`, `report`; `rehearse` (a check at the recovery point); `sizing` (the formulas), `plan`
+//! (the table).
 
 mod alone;
 mod change;
@@ -14,12 +15,15 @@ mod fence;
 mod plan;
 mod probe;
 mod put_again;
+mod rehearse;
 mod rejoin;
 mod report;
 mod sizing;
 
 use crate::arguments::Region;
 use crate::failure::Failure;
+
+pub(crate) use rehearse::part as rehearsal_part;
 
 /// Runs `towline region`.
 pub(crate) fn run(command: &Region) -> Result<(), Failure> {
@@ -35,6 +39,7 @@ pub(crate) fn run(command: &Region) -> Result<(), Failure> {
         Region::Fence(arguments) => fence::fence(arguments),
         Region::Unfence(arguments) => fence::unfence(arguments),
         Region::Report(arguments) => report::run(arguments),
+        Region::Rehearse(arguments) => rehearse::run(arguments),
         Region::Plan(arguments) => plan::run(arguments),
     }
 }

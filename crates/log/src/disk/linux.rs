@@ -69,6 +69,12 @@ impl LinuxDisk {
         Ok(LinuxDisk { folder, directory, direct: false, writable: false, _lock: None })
     }
 
+    /// The same folder through the page cache: for files that need not survive.
+    #[must_use]
+    pub fn through_cache(self) -> LinuxDisk {
+        LinuxDisk { direct: false, ..self }
+    }
+
     /// Whether a process holds the folder now. Changes nothing: a start at this very moment may
     /// find the folder locked, so it is asked only where a start fails anyway.
     #[must_use]

@@ -176,9 +176,11 @@ impl Driver {
 
     /// Whether this instance returned, and it is not known yet that the others that are connected,
     /// and a majority, did: until then it takes nothing of the live group, whose log would have
-    /// them give up what they have without a look.
+    /// them give up what they have without a look. An instance of a group that is live again awaits
+    /// none: it must hear of the group that goes on without it the next time.
     pub(crate) fn awaits_returns(&self) -> bool {
-        if !self.region.returning.owes.load(Ordering::SeqCst) || self.is_alone() {
+        let owes = self.region.returning.owes.load(Ordering::SeqCst);
+        if !owes || self.is_alone() || self.mode() == Mode::Voting {
             return false;
         }
         let state = self.region.returning.state.lock();

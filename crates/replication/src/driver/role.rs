@@ -196,11 +196,12 @@ impl RoleOrders {
 }
 
 impl Driver {
-    /// These histories have begun in this log, from the oldest to the newest: said once, before
-    /// anything is applied.
+    /// These histories have begun in this log, from the oldest to the newest: said before anything
+    /// is applied. The newest may be said again, when a start marks its part once more.
     pub fn histories_begun(&self, ids: impl Iterator<Item = HistoryId>) {
         let mut role = self.role.state.lock();
         for id in ids {
+            // Twice, it would be taken for one that another has followed.
             if !role.begun.contains(&id) {
                 role.begun.push(id);
             }

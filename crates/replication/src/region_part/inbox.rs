@@ -81,13 +81,12 @@ impl RegionPart {
         }
     }
 
-    /// This group refused what the live one shipped.
+    /// This group refused what the other one shipped. Of a promotion the next meeting decides: a
+    /// group that handed over may still send what this one has.
     pub(super) fn refuses(&self, why: Refusal) {
-        let is_partition = match why {
-            Refusal::Gap { .. } | Refusal::NotYet => return,
-            Refusal::Promoted | Refusal::Diverged { .. } => true,
-        };
-        self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition });
+        if let Refusal::Diverged { .. } = why {
+            self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition: true });
+        }
     }
 
     /// Shipping ended, or did not begin.

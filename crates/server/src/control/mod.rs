@@ -38,7 +38,8 @@ use connections::Connections;
 use conversation::{Lines, RequestLine, write_line};
 use requests::AfterAnswer;
 pub(crate) use requests::{
-    Afterwards, ControlDesk, ControlledInstance, InstanceReport, RegionOrder,
+    Afterwards, Beside, ControlDesk, ControlledInstance, InstanceReport, RegionOrder,
+    RehearsalOrder,
 };
 use socket_file::SocketFile;
 
@@ -227,6 +228,12 @@ fn refuse(stream: &UnixStream, why: &str, bounds: Bounds) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells a client why its connection ends; one that does not read it sees the end alone.
+pub(crate) fn last_word(stream: &UnixStream, word: &serde_json::Value, longest: Duration) {
+    let told = write_line(stream, &word.to_string(), longest);
+    tracing::debug!(?told, "a connection of the control socket ends");
+}
+
 /// Serves a connection until it ends.
 fn converse(
     stream: &UnixStream,
@@ -259,6 +266,13 @@ fn converse(
                 connections.is_idle(id);
                 desk.ends();
                 promise.keep();
+            }
+            Some(AfterAnswer::Beside(goes_on)) => {
+                written?;
+                // It has a client that waits, and does not make way.
+                connections.works(id);
+                goes_on(stream);
+                return Ok(());
             }
             None => {
                 written?;

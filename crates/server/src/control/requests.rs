@@ -4,10 +4,11 @@
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
 //! `{"do":"region_rejoin"}`, `{"do":"region_unfence"}` and, with `"reason"`,
-//! `{"do":"region_fence"}`; `{"do":"region_alone"}`; `{"do":"region_report","report":{...}}`; the
-//! answer is `{"ok":...}` or
+//! `{"do":"region_fence"}`; `{"do":"region_alone"}`; `{"do":"region_report","report":{...}}`;
+//! `{"do":"region_rehearse"}`, after which the connection stays. The answer is `{"ok":...}` or
 //! `{"error":"..."}`.
 
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -53,6 +54,19 @@ enum Request {
     },
     /// Replies are not to wait for the other region until it has caught up.
     RegionAlone(RegionOrder),
+    /// Another process reads the log of this recovery instance, as long as the connection stands.
+    RegionRehearse(RehearsalOrder),
+}
+
+/// How a rehearsal is ordered.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RehearsalOrder {
+    /// Bytes that it may write.
+    pub(crate) room_bytes: u64,
+    /// The user that orders it.
+    #[serde(default)]
+    pub(crate) by: String,
 }
 
 /// How a change of roles is ordered.
@@ -85,12 +99,17 @@ pub(crate) struct RegionOrder {
 /// What is to happen once an answer is written, or could not be.
 pub(crate) type Afterwards = Box<dyn FnOnce() + Send>;
 
+/// What goes on on a connection once its answer is written, until it ends.
+pub(crate) type Beside = Box<dyn FnOnce(&UnixStream) + Send>;
+
 /// What is to happen when an answer is written.
 pub(super) enum AfterAnswer {
     /// The process ends, or executes its program again.
     Promise(Promise),
     /// Also when it is not read.
     Afterwards(Afterwards),
+    /// The connection is for nothing else from then on.
+    Beside(Beside),
 }
 
 const NO_REGION: &str = "this queue manager is in no group, and has no other region";
@@ -162,6 +181,14 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_alone(&self, _order: &RegionOrder) -> Result<Value, String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Holds the log of this instance for a rehearsal; what is answered, and what goes on.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_rehearse(&self, _order: &RehearsalOrder) -> Result<(Value, Beside), String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -256,6 +283,12 @@ impl ControlDesk {
             }
             Request::RegionRejoin(order) => {
                 return with_after(self.opened().and_then(|it| it.region_rejoin(&order)));
+            }
+            Request::RegionRehearse(order) => {
+                return match self.opened().and_then(|it| it.region_rehearse(&order)) {
+                    Ok((answer, goes_on)) => (done(answer), Some(AfterAnswer::Beside(goes_on))),
+                    Err(why) => (refusal(&why), None),
+                };
             }
             Request::RegionFailover(order) => {
                 let promoted = self.opened().and_then(|instance| instance.region_failover(&order));

@@ -12,8 +12,11 @@ use towline_link::Peer;
 use towline_replication::driver::Driver;
 
 use super::region_orders::RegionOrders;
+use super::rehearsals::Rehearsals;
 use super::switch;
-use crate::control::{Afterwards, ControlledInstance, InstanceReport, RegionOrder};
+use crate::control::{
+    Afterwards, Beside, ControlledInstance, InstanceReport, RegionOrder, RehearsalOrder,
+};
 use towline_replica::OpenReplica;
 
 /// An instance of a group that answers on its control socket.
@@ -22,6 +25,7 @@ pub(super) struct GroupControl {
     pub(crate) opened: Arc<OpenReplica>,
     pub(crate) view: Arc<dyn GroupView>,
     pub(super) region: Arc<RegionOrders>,
+    pub(super) rehearsals: Rehearsals,
 }
 
 impl ControlledInstance for GroupControl {
@@ -62,6 +66,10 @@ impl ControlledInstance for GroupControl {
 
     fn region_alone(&self, order: &RegionOrder) -> Result<Value, String> {
         self.region.go_alone(order)
+    }
+
+    fn region_rehearse(&self, order: &RehearsalOrder) -> Result<(Value, Beside), String> {
+        self.rehearsals.begin(order)
     }
 
     fn can_restart(&self) -> Result<(), String> {

@@ -24,6 +24,7 @@ mod region_intervals;
 mod region_orders;
 mod region_reports;
 mod region_tasks;
+mod rehearsals;
 mod report;
 mod run;
 mod status;

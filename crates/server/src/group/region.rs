@@ -145,6 +145,7 @@ pub(super) fn status(
         rpo_s: recovery.rpo_s,
         rto_s: recovery.rto_s,
         misses_rpo: view.misses_rpo,
+        log_let_go: ships.log_let_go,
         recovery_lsn: if receives { promotable } else { *point }.place.end.to_string(),
         received_lsn: point.received.to_string(),
         live_lsn: view.receiving.live_committed.to_string(),

@@ -21,6 +21,7 @@ use super::listener_handover::InheritedSockets;
 use super::region;
 use super::region_orders::RegionOrders;
 use super::region_tasks;
+use super::rehearsals::Rehearsals;
 use super::status::View;
 use crate::control::ControlSocket;
 use crate::endpoints::{listen, listen_locally, local_kind};
@@ -197,6 +198,7 @@ async fn serve(
         opened: Arc::clone(opened),
         view: entrance.view.clone(),
         region: Arc::clone(&orders),
+        rehearsals: Rehearsals::new(opened, (config, group)),
     }));
     // Not before: a command that asks this folder for its instance must not be led to the active
     // one.

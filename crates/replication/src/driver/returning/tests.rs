@@ -97,3 +97,12 @@ fn one_that_returned_takes_nothing_of_the_live_group_before_a_majority_has() {
         rig.driver.log().shutdown();
     }
 }
+
+#[test]
+fn one_that_returned_once_and_is_of_a_live_group_again_hears_of_the_other_group() {
+    let rig = member(Mode::Voting, Some(ReturnStage::Done));
+    assert!(!rig.driver.awaits_returns());
+    rig.says(1, "voting");
+    assert!(!rig.driver.awaits_returns());
+    rig.driver.log().shutdown();
+}

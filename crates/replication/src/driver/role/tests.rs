@@ -106,6 +106,17 @@ fn none_is_marked_by_one_that_does_not_know_that_roles_have_changed_since() {
     rig.driver.log().shutdown();
 }
 
+/// A start says all histories of the log, and the newest once more when it marks its part.
+#[test]
+fn a_history_that_is_said_twice_is_still_the_newest() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    rig.driver.histories_begun(std::iter::once(FIRST));
+    rig.driver.histories_begun(std::iter::once(FIRST));
+    rig.driver.takes_role_frame(1, &promote_behind(FIRST, SECOND, "why")).unwrap();
+    assert_eq!(rig.driver.marked_for(), Some(SECOND));
+    rig.driver.log().shutdown();
+}
+
 #[test]
 fn a_promotion_is_said_for_some_minutes_only() {
     let rig = in_recovery(&["a", "b", "c"]);
