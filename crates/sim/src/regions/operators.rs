@@ -14,9 +14,11 @@ use parking_lot::Mutex;
 use towline_config::{FirstRole, GroupConfig};
 use towline_group::Mode;
 use towline_os::simulated::fs::FileSystem;
+use towline_replica::failover::{self, FailoverEnd};
 use towline_replica::region_switch::{self, SwitchEnd};
-use towline_replica::{OpenReplica, failover, returning};
+use towline_replica::{OpenReplica, returning};
 use towline_replication::region_part::RegionPart;
+use towline_types::{ChangeCause, ChangeKind};
 
 use super::machines::NAMES;
 use super::{GROUPS, Regions, RegionsEvent, RunStage};
@@ -67,17 +69,19 @@ fn said(what: &str) {
 /// Orders a switch, and steps down behind it.
 fn switch(parts: &OrderParts) {
     let OrderParts { opened, part, group, desk, most } = parts;
-    match region_switch::switch(opened, part, group, ("sim", *most)) {
-        SwitchEnd::Refused(why) => {
+    let (by, instance) = ("sim".to_owned(), group.instance.clone());
+    let cause = ChangeCause { kind: ChangeKind::Switch, by, instance };
+    match region_switch::switch(opened, part, group, (&cause, *most)) {
+        SwitchEnd::Refused(why) | SwitchEnd::TakenBack(_, why) => {
             said(&format!("switch refused: {why}"));
             desk.count("switches refused, or taken back");
         }
-        SwitchEnd::Done(done) => {
-            said(&format!("switch done: {done:?}"));
+        SwitchEnd::Done(history, course) => {
+            said(&format!("switch done: {history}, {course:?}"));
             desk.count("switches");
-            region_switch::step_down(opened, done.history);
+            region_switch::step_down(opened, history);
         }
-        SwitchEnd::InDoubt(history, why) => {
+        SwitchEnd::InDoubt(history, _, why) => {
             said(&format!("switch in doubt: {why}"));
             desk.count("switches in doubt");
             region_switch::step_down(opened, history);
@@ -88,11 +92,11 @@ fn switch(parts: &OrderParts) {
 fn fail_over(parts: &OrderParts, force: bool) {
     let OrderParts { opened, group, desk, most, .. } = parts;
     match failover::fail_over(opened, group, "sim", (*most, force)) {
-        Ok(done) => {
-            said(&format!("fail-over done: {done:?}"));
+        FailoverEnd::Done(course) => {
+            said(&format!("fail-over done: {course:?}"));
             desk.count("fail-overs");
         }
-        Err(why) => {
+        FailoverEnd::Refused(why) | FailoverEnd::InDoubt(_, why) => {
             said(&format!("fail-over: {why}"));
             desk.count("fail-overs refused, or late");
         }
