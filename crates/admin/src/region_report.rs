@@ -1,7 +1,7 @@
 //! The report of a change of roles, or of a drill: what was ordered, when, by which user, from
 //! which group to which; each step with its time; what was at risk and how long no client was
-//! served, against the objectives; what was lost; a verdict. As JSON it is this value, as a page see
-//! [`page`].
+//! served, against the objectives; what was lost; a verdict. As JSON it is this value; [`page`]
+//! makes a page of it.
 //!
 //! Not here: what is measured (the instance that carries the order out, and the command), and where
 //! reports are kept (the daemon). Invariants: what is not known is `None` and never a zero; the
