@@ -1,7 +1,8 @@
 //! Commands for two regions.
 //!
-//! Reading order: `change` (roles), `alone` (replies), `check`, `divergence` (what an old live group has), `exported`
-//! (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the table).
+//! Reading order: `change` (roles), `alone` (replies), `check`, `divergence` (what an old live group
+//! has), `exported` (the file of that), `put_again`, `rejoin`; `sizing` (the formulas), `plan` (the
+//! table).
 
 mod alone;
 mod change;
