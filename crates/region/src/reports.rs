@@ -6,8 +6,8 @@
 //! each StatusCommitThreshold bytes; that is the published behaviour, whose backlog is high by all
 //! that arrived since the last report.
 //!
-//! Where replies wait for recovery (SyncReplication) each advance is reported at once: a pause would
-//! be in each of them.
+//! Where replies wait for recovery (SyncReplication) each advance is reported at once: a pause
+//! would be in each of them.
 //!
 //! Not here: what is in a report ([`RecoveryPoint`]). Time is an argument.
 
