@@ -69,7 +69,7 @@ pub enum Refusal {
     Ending,
     /// Another group is live, in another region: nothing is decided here.
     NotLive { live: String },
-    /// The group is fenced: it serves nobody.
+    /// The group is fenced: it serves no client.
     Fenced { why: String },
     /// No history can begin.
     NoHistory { why: String },

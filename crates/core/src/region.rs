@@ -45,7 +45,7 @@ pub(crate) struct Region {
     switches_to: Option<Box<str>>,
     /// Another group is live, or is to be.
     is_closed: bool,
-    /// This group is to serve nobody: why.
+    /// This group is to serve no client: why.
     fenced: Option<Box<str>>,
 }
 

@@ -283,7 +283,7 @@ pub enum Farewell {
     NotActive,
     /// It hands over to another instance of its group, which may fail: then it stays active.
     HandsOver,
-    /// Its group serves nobody any more: why, and where clients may go.
+    /// Its group serves no client any more: why, and where clients may go.
     Fenced(Arc<str>),
 }
 

@@ -1,5 +1,5 @@
-//! An operator fences the live group: it is to serve nobody, durably, until that is taken back. It
-//! can be ordered at any of its instances.
+//! An operator fences the live group: it is to serve no client, durably, until that is taken back.
+//! It can be ordered at any of its instances.
 //!
 //! The instance that is asked keeps the order and says it to the others, and each that has it says
 //! it on. The one that is active lets its clients go at once; what it had decided is committed, and
@@ -42,7 +42,7 @@ pub struct FenceOutlook {
 pub struct FenceDone {
     /// Names of the members that have the order.
     pub kept_by: Vec<String>,
-    /// Names of those that are told when they come.
+    /// Names of those that get it when they come.
     pub not_reached: Vec<String>,
     /// End of the log of this group, if nothing that was decided waits.
     pub end: Option<Lsn>,
@@ -236,7 +236,7 @@ fn is_ordered(driver: &Driver) -> bool {
     driver.is_fenced() && order.is_some_and(|order| order.is_on)
 }
 
-/// The first history of a log is not told to the member when it begins here.
+/// The first history of a log is not known to the member when it begins here.
 fn note_histories(opened: &OpenReplica) {
     let histories = opened.replica.look_if_there(|instance| instance.histories().clone());
     let histories = histories.unwrap_or_default();

@@ -24,8 +24,8 @@ pub trait ActiveInstance: Send + Sync {
     /// Closes all client connections, because another instance becomes active.
     fn close_clients(&self);
 
-    /// Nobody is served any more, and nothing decided: this group is fenced, for this reason. Said
-    /// again now and then.
+    /// No client is served any more, and nothing decided: this group is fenced, for this reason.
+    /// Said again now and then.
     fn fence(&self, why: &str);
 
     /// That is over.

@@ -1,9 +1,9 @@
-//! A live group that is to serve nobody: it was superseded, or an operator fenced it. Kept in the
-//! data folder of each instance (`region-fence`), so that it stays so without the other region.
+//! A live group that is to serve no client: it was superseded, or an operator fenced it. Kept in
+//! the data folder of each instance (`region-fence`), so that it stays so without the other region.
 //!
 //! Both parts say of which history of this log they are: the newest one when they were made. When
-//! the next one has begun in this log they are over, whoever still says them. So no fence of former
-//! times stops a group that was made live again.
+//! the next one has begun in this log they are over, whichever instance still says them. So no
+//! fence of former times stops a group that was made live again.
 //!
 //! Instances that hear different things come to the same: what two of them have is joined, in
 //! whatever order, as often as it is said. An order that is taken back is a later order.
@@ -27,7 +27,7 @@ pub const REASON_CHARACTERS_MAX: usize = 100;
 /// The other group went on in a history that this log does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Superseded {
+pub struct Supersession {
     /// The newest history of this log then.
     pub of: [u8; 16],
     /// Where both logs part, and the history that this one lacks.
@@ -50,7 +50,7 @@ pub struct FenceOrder {
     pub id: [u8; 16],
     /// Whether it is to stop.
     pub is_on: bool,
-    /// Who ordered it.
+    /// The user that ordered it.
     pub by: String,
     /// Why; may be empty.
     pub reason: String,
@@ -63,7 +63,7 @@ pub struct FenceOrder {
 #[serde(default)]
 pub struct RegionFence {
     /// It was superseded.
-    pub superseded: Option<Superseded>,
+    pub superseded: Option<Supersession>,
     /// The newest order.
     pub order: Option<FenceOrder>,
 }
@@ -72,7 +72,7 @@ pub struct RegionFence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct FenceMark {
-    /// The history of [`Superseded`].
+    /// The history of [`Supersession`].
     pub superseded: [u8; 16],
     /// Number and name of the newest order.
     pub order: (u64, [u8; 16]),
@@ -121,7 +121,7 @@ impl RegionFence {
         let is_over = |of: [u8; 16]| {
             begun.split_last().is_some_and(|(_, older)| older.iter().any(|it| it.0 == of))
         };
-        let has_history = |it: &Superseded| begun.iter().any(|had| had.0 == it.fork.history);
+        let has_history = |it: &Supersession| begun.iter().any(|had| had.0 == it.fork.history);
         let both = [self.superseded, other.superseded].into_iter().flatten();
         let superseded = both
             .filter(|it| !is_over(it.of) && !has_history(it))
@@ -144,11 +144,11 @@ impl RegionFence {
         }
     }
 
-    /// Why nobody is served, for clients and for people.
+    /// Why no client is served, for clients and for people.
     #[must_use]
     pub fn why(&self, begun: &[HistoryId]) -> String {
         let superseded = self.superseded.as_ref().filter(|_| self.is_superseded(begun));
-        let Some(Superseded { fork, clients, .. }) = superseded else {
+        let Some(Supersession { fork, clients, .. }) = superseded else {
             let reason = self.order.as_ref().map(|order| order.reason.as_str()).unwrap_or_default();
             return match reason {
                 "" => "this group serves no client: an operator fenced it".to_owned(),
@@ -192,7 +192,7 @@ mod tests {
 
     fn superseded(of: HistoryId, by: HistoryId) -> RegionFence {
         let fork = KnownFork { fork: 7, other: "EAST".into(), history: by.0, is_old: true };
-        let superseded = Superseded { of: of.0, fork, ..Superseded::default() };
+        let superseded = Supersession { of: of.0, fork, ..Supersession::default() };
         RegionFence { superseded: Some(superseded), order: None }
     }
 

@@ -271,7 +271,7 @@ impl Regions {
         })
     }
 
-    /// The instance of a group that was live and serves nobody which leads that group.
+    /// The instance of a group that was live and serves no client which leads that group.
     #[must_use]
     pub fn leader_of_fenced(&self, group: usize) -> Option<usize> {
         (0..self.sites[group].len()).find(|at| {

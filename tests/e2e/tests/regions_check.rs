@@ -108,7 +108,7 @@ fn missing_instances_of_either_region_and_other_configurations_are_found() -> Tr
         require!(of_rpo.is_some_and(|one| one["weight"] == "warning"), "{told}");
     }
     until(&regions, (EAST, relay), 0)?;
-    // One without the link says what the relay told it.
+    // One without the link says what the relay reported.
     let other = (relay + 1) % 3;
     let told = until(&regions, (EAST, other), 0)?;
     let name = ["a", "b", "c"][relay];

@@ -1,5 +1,6 @@
-//! A group that another one took over from serves nobody, as soon as it hears of that and from then
-//! on; an operator has a live group stop, and go on; and what all six instances say of both regions.
+//! A group that another one took over from serves no client, as soon as it hears of that and from
+//! then on; an operator has a live group stop, and go on; and what all six instances say of both
+//! regions.
 
 use std::fs;
 use std::io::Write;

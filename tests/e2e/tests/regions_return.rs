@@ -62,7 +62,7 @@ fn fail_over(regions: &mut Regions, size: usize, tail: impl Fn(&Regions) -> Try)
     put(regions, EAST, 400, &new)
 }
 
-/// Waits until both know it, and west serves nobody; the instance that leads there.
+/// Waits until both know it, and west serves no client; the instance that leads there.
 fn until_partitioned(regions: &Regions) -> Try<usize> {
     wait::until_true("both to be partitioned", LONG, || {
         regions.other_as_seen(EAST).is_ok_and(|seen| seen["status"] == "partitioned")

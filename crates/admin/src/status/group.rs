@@ -26,8 +26,8 @@ pub struct GroupStatus {
     pub catch_up_lsn: String,
     /// GRPNAME.
     pub group_name: String,
-    /// GRPROLE: `live`, `recovery`; `pending_live`: it is being promoted; `fenced`: it was live, and
-    /// serves nobody.
+    /// GRPROLE: `live`, `recovery`; `pending_live`: it is being promoted; `fenced`: it was live,
+    /// and serves no client.
     pub group_role: String,
     /// Name of the active instance, empty when none is known.
     pub active: String,
@@ -55,7 +55,7 @@ pub struct GroupStatus {
     pub format_level_waits_for: Vec<String>,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
-    /// Why it serves nobody, if it is fenced.
+    /// Why it serves no client, if it is fenced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<RegionFenceStatus>,
     /// The group of the other region, when one is configured.

@@ -239,7 +239,7 @@ pub struct RegionConditionStatus {
     pub sync_covers: bool,
 }
 
-/// A live group that serves nobody: it was superseded, or an operator fenced it.
+/// A live group that serves no client: it was superseded, or an operator fenced it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RegionFenceStatus {

@@ -68,8 +68,8 @@ pub(crate) enum Region {
     /// Ordered at one instance; the others of its group do the same
     #[command(after_help = CHANGE_EXIT_CODES)]
     Rejoin(RegionRejoin),
-    /// Have this live group serve nobody, durably, until it is unfenced: before a fail-over, or to
-    /// isolate it. Ordered at any of its instances
+    /// Have this live group serve no client, durably, until it is unfenced: before a fail-over, or
+    /// to isolate it. Ordered at any of its instances
     #[command(after_help = CHANGE_EXIT_CODES)]
     Fence(RegionFence),
     /// Take `towline region fence` back

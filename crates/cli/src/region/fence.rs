@@ -1,5 +1,5 @@
 //! `towline region fence` and `towline region unfence`: an administrator has the live group serve
-//! nobody, and takes that back.
+//! no client, and takes that back.
 //!
 //! Not here: the order itself; the instances carry it out. Invariant: without `--yes`, nothing is
 //! changed before the answer of a person at a terminal.

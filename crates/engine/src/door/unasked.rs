@@ -84,7 +84,7 @@ impl Door {
         self.tick();
     }
 
-    /// The group serves nobody from here on, and each client is let go with the reason. What was
+    /// The group serves no client from here on, and each client is let go with the reason. What was
     /// decided before is written and applied, and its clients do not hear of it.
     pub fn fence(&self, why: &str) {
         // At once: between both a put of before could be acknowledged still.

@@ -1,4 +1,4 @@
-//! A live group that is to serve nobody ([`RegionFence`]), as the driver of one member knows it.
+//! A live group that is to serve no client ([`RegionFence`]), as the driver of one member knows it.
 //!
 //! A member that is fenced goes on in consensus: it votes, leads, and commits what was decided. It
 //! lets no client in, and its queues decide nothing. Each member that has something says it to each
@@ -6,9 +6,9 @@
 //! is elected by a member that has it has heard of it before.
 //!
 //! Not here: the order of an operator (`towline_replica`), how it is found out that the group was
-//! superseded (`region_part`). Invariants: nobody is served here from the moment on at which this
-//! member has a fence that counts, which is before it is durable; it is said to others only when it
-//! is durable here.
+//! superseded (`region_part`). Invariants: no client is served here from the moment on at which
+//! this member has a fence that counts, which is before it is durable; it is said to others only
+//! when it is durable here.
 
 use std::io;
 use std::path::Path;
@@ -25,9 +25,9 @@ use towline_os::sync::Mutex;
 use towline_types::{HistoryId, Lsn, Time};
 
 use super::Driver;
-use crate::fence::{FenceMark, FenceOrder, RegionFence, Superseded};
+use crate::fence::{FenceMark, FenceOrder, RegionFence, Supersession};
 
-/// A peer that has not answered is told again after this.
+/// A peer that has not answered hears it again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Characters of the reason that clients get: a close frame must fit into 512 bytes.
 const WHY_CHARACTERS_MAX: usize = 300;
@@ -67,7 +67,7 @@ impl Fencing {
 }
 
 impl Driver {
-    /// Whether this member is of a live group that is to serve nobody.
+    /// Whether this member is of a live group that is to serve no client.
     pub fn is_fenced(&self) -> bool {
         self.fencing.is_on.load(Ordering::SeqCst)
     }
@@ -83,19 +83,19 @@ impl Driver {
     }
 
     /// The fork at which this group was superseded, if it was.
-    pub fn superseded(&self) -> Option<Superseded> {
+    pub fn superseded(&self) -> Option<Supersession> {
         let (kept, begun) = (self.kept_fence(), self.begun());
         kept.superseded.filter(|it| self.is_fenced() && is_newest(&begun, it.of))
     }
 
-    /// Why nobody is served, for clients.
+    /// Why no client is served, for clients.
     pub fn fence_why(&self) -> String {
         let why = self.kept_fence().why(&self.begun());
         why.chars().take(WHY_CHARACTERS_MAX).collect()
     }
 
     /// The other group went on in a history that this log does not have.
-    pub fn supersede(&self, superseded: Superseded) {
+    pub fn supersede(&self, superseded: Supersession) {
         self.joins_fence(RegionFence { superseded: Some(superseded), order: None });
     }
 
@@ -166,7 +166,7 @@ impl Driver {
         let is_on = mode == Mode::Voting && kept.is_on(begun);
         let was_on = self.fencing.is_on.swap(is_on, Ordering::SeqCst);
         if is_on {
-            // Its place is told by `lets_clients_in`, which looks at the same.
+            // Its place is set by `lets_clients_in`, which looks at the same.
             if *self.place.borrow() == Where::Here {
                 self.place.send_replace(Where::NoActive);
             }
@@ -178,7 +178,7 @@ impl Driver {
             (false, true) => self.says_fence(&kept, begun),
             (true, false) => {
                 say(&REGION_FENCE_OVER, &[]);
-                // One that became a recovery member has another reason to serve nobody.
+                // One that became a recovery member has another reason to serve no client.
                 if let Some(active) = self.active().filter(|_| mode == Mode::Voting) {
                     active.lift_fence();
                     if self.fencing.state.lock().wants_clients {
@@ -234,8 +234,8 @@ impl Driver {
         }
     }
 
-    /// Whether this instance serves nobody because of a fence, and nothing that was decided waits for
-    /// the log or for the others.
+    /// Whether this instance serves no client because of a fence, and nothing that was decided
+    /// waits for the log or for the others.
     pub fn is_still(&self) -> bool {
         self.is_fenced()
             && match self.active() {

@@ -108,14 +108,14 @@ pub struct MemberStand {
     pub newest: [u8; 16],
     /// What it has of a fence.
     pub fence: FenceMark,
-    /// Whether it serves nobody because of that, and nothing that was decided waits.
+    /// Whether it serves no client because of that, and nothing that was decided waits.
     pub is_still: bool,
 }
 
 impl MemberStand {
-    /// Whether it takes part in the promotion to this history, or in what came of it: one that votes
-    /// has learned it from the log. One that was away since this group was live before votes too,
-    /// and knows of none.
+    /// Whether it takes part in the promotion to this history, or in what came of it: one that
+    /// votes has learned it from the log. One that was away since this group was live before votes
+    /// too, and knows of none.
     #[must_use]
     pub fn has_heard(&self, history: HistoryId) -> bool {
         let learned = self.mode == "voting" && self.newest == history.0;
@@ -141,7 +141,7 @@ enum RoleFrame {
     },
     /// I have returned as one of a recovery group: so are you to.
     Return { question: u64, order: ReturnOrder },
-    /// This group is to serve nobody, or again: what is known of that here.
+    /// This group is to serve no client, or again: what is known of that here.
     Fence { question: u64, fence: RegionFence },
     /// The answer to any of them.
     Stand { question: u64, stand: MemberStand },

@@ -51,7 +51,7 @@ impl RegionPart {
         self.receiving().view().connected
     }
 
-    /// Why this group serves nobody, if it is fenced.
+    /// Why this group serves no client, if it is fenced.
     pub fn fence_why(&self) -> Option<String> {
         self.driver.is_fenced().then(|| self.driver.fence_why())
     }

@@ -1,9 +1,9 @@
-//! What comes over the links between regions: both ends say what they have, one may refuse, and then
-//! frames go to the thread that ships or to the one that receives.
+//! What comes over the links between regions: both ends say what they have, one may refuse, and
+//! then frames go to the thread that ships or to the one that receives.
 //!
 //! Not here: whether two groups fit (`region_meeting`), what is done with batches
-//! (`region_shipping`, `region_receiving`). Invariant: nothing is shipped, or taken, on a link whose
-//! two ends did not find that one log is the beginning of the other.
+//! (`region_shipping`, `region_receiving`). Invariant: nothing is shipped, or taken, on a link
+//! whose two ends did not find that one log is the beginning of the other.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The other group went on in a newer history, and this one is live: it was superseded, and serves
-//! nobody from then on. Where both logs part is kept for the operator. A group with nothing behind
-//! that position follows without an order.
+//! no client from then on. Where both logs part is kept for the operator. A group with nothing
+//! behind that position follows without an order.
 //!
 //! What is said over the link is what was applied, or what a live group said that it had applied:
 //! so a history that is heard of is committed there, and no mark and no promotion that is under way
@@ -21,7 +21,7 @@ use towline_types::Lsn;
 
 use super::{KnownRegion, RegionHost, RegionPart};
 use crate::driver::Driver;
-use crate::fence::Superseded;
+use crate::fence::Supersession;
 use crate::region_clients::GroupClients;
 use crate::region_meeting::{RegionSaid, first_lacked, fork_of};
 use crate::return_order::{self, KnownFork, ReturnOrder, TailEnd};
@@ -33,7 +33,7 @@ impl RegionPart {
         let known = self.known.lock();
         let heard = known.fork.clone().filter(|_| known.partition.is_some());
         drop(known);
-        // What stops it counts until it has returned, whoever is connected.
+        // What stops it counts until it has returned, whichever group is connected.
         heard.or_else(|| self.driver.superseded().map(|superseded| superseded.fork))
     }
 
@@ -44,14 +44,14 @@ impl RegionPart {
             && first_lacked(own, other).is_some_and(|history| self.host.has_record(history))
     }
 
-    /// The other group went on from all of this log's histories: nobody is served here any more.
+    /// The other group went on from all of this log's histories: no client is served here any more.
     fn stops(&self, found: &KnownFork, other: &RegionSaid) {
         let applied = self.host.histories();
         let Some(of) = applied.newest().map(|newest| newest.id.0) else { return };
         self.driver.histories_begun(applied.iter().map(|history| history.id));
         let clients = GroupClients::said(&other.agreement).as_configured(&self.terms.recovery);
         let at_ms = self.host.wall().as_millis();
-        self.driver.supersede(Superseded { of, fork: found.clone(), clients, at_ms });
+        self.driver.supersede(Supersession { of, fork: found.clone(), clients, at_ms });
     }
 
     /// Both logs are one: what was kept of a fork is of before.

@@ -44,7 +44,7 @@ enum Request {
     RegionFailover(RegionOrder),
     /// This region, which was live, is to follow the other one.
     RegionRejoin(RegionOrder),
-    /// This region, which is live, is to serve nobody.
+    /// This region, which is live, is to serve no client.
     RegionFence(RegionOrder),
     /// It is to serve again.
     RegionUnfence(RegionOrder),
@@ -160,7 +160,7 @@ pub(crate) trait ControlledInstance: Send + Sync {
         Err(NO_REGION.to_owned())
     }
 
-    /// Has this region, which is live, serve nobody, or again.
+    /// Has this region, which is live, serve no client, or again.
     ///
     /// # Errors
     /// Why not.

@@ -162,7 +162,7 @@ impl ClientAddresses {
             return TurnedAway::Forced { why: no_active::why(&self.driver) };
         }
         if self.driver.is_fenced() {
-            // Not a redirect: nobody says here that it is there now.
+            // Not a redirect: nothing says here that it is there now.
             return TurnedAway::Forced { why: self.driver.fence_why() };
         }
         let name = &self.group.name;
@@ -226,8 +226,8 @@ impl ClientAddresses {
         }
     }
 
-    /// The other group as another instance reported it a moment ago, on one that does not know it by
-    /// itself.
+    /// The other group as another instance reported it a moment ago, on one that does not know it
+    /// by itself.
     pub(super) fn reported(&self) -> Option<OtherRegionStatus> {
         if self.driver.leads() || self.connected_live().is_some() {
             return None;

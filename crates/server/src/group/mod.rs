@@ -2,9 +2,9 @@
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
 //! clients), [`addresses`] (where else clients find the queue manager), [`listener_handover`] (its
-//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_reports`] (what
-//! is said of both), [`region_orders`] (changes of roles), [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`],
-//! [`run`] (all of it in order).
+//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_reports`] (what is
+//! said of both), [`region_orders`] (changes of roles), [`switch`] and [`control`] (what
+//! administrators ask for), [`status`], [`report`], [`run`] (all of it in order).
 //!
 //! Not here: from its data folder to its door (`towline_replica`), its part in the group
 //! (`towline_replication`), consensus (`towline_group`), the connections between instances

@@ -235,7 +235,7 @@ pub(super) fn condition(
     }
 }
 
-/// Why this group serves nobody, if it is fenced.
+/// Why this group serves no client, if it is fenced.
 pub(super) fn fence(driver: &Driver) -> Option<RegionFenceStatus> {
     const REJOIN: &str = "list and export what this log has of its own: 'towline region divergence \
                           --export FILE'; then 'towline region rejoin'; to serve here again, 'towline \

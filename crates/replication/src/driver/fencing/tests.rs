@@ -35,9 +35,9 @@ fn voting() -> Rig {
     rig
 }
 
-fn superseded() -> Superseded {
+fn superseded() -> Supersession {
     let fork = KnownFork { fork: 7, other: "EAST".into(), history: TWO.0, is_old: true };
-    Superseded { of: ONE.0, fork, ..Superseded::default() }
+    Supersession { of: ONE.0, fork, ..Supersession::default() }
 }
 
 fn order(number: u64, is_on: bool) -> FenceOrder {
