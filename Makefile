@@ -77,7 +77,7 @@ loom: ## all interleavings of the delegation lock
 e2e: build ## black box: the real daemon with other people's clients, kill -9, torn logs
 	$(CARGO) xtask test e2e
 
-# Knobs of the simulator: `make sim KIND=model` (or cluster, the default, alone, crash, one, one-crash), `SECONDS=600`, `SEEDS=0..10000`, `SEED=17`,
+# Knobs of the simulator: `make sim KIND=model` (or cluster, the default, alone, crash, one, one-crash, regions), `SECONDS=600`, `SEEDS=0..10000`, `SEED=17`,
 # `ARGS='--json --threads 1'`.
 SIM_KNOBS = $(if $(KIND),--kind $(KIND)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)))
 

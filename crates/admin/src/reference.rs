@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::attributes::{ATTRIBUTES, Attribute, Kind, OBJECTS, Object, ObjectEntry, VERBS, Verb};
 use crate::catalogue::{self, Severity};
+use crate::metrics::metrics_reference;
 use crate::mqsc;
 
 /// docs/reference/mqsc.md.
@@ -123,6 +124,22 @@ pub fn messages_page() -> String {
     page
 }
 
+/// docs/reference/metrics.md.
+#[must_use]
+pub fn metrics_page() -> String {
+    let mut page = String::from(
+        "<!-- Made from crates/admin/src/metrics.rs by a test: UPDATE_REFERENCE=1 cargo test -p \
+         towline-admin. Do not edit. -->\n# Metrics\n\nFor Prometheus, at `/metrics` of the address \
+         in [`[metrics]`](config.md#metrics), of every instance\nof both groups. Each has the labels \
+         `qmgr`, `group` and `instance` (of the instance that is asked) and\n`other_group`. What an \
+         instance does not know is left out, and is never a zero: only the live group's\nactive \
+         instance knows what is at risk in messages and time, only a recovery instance to which is\n\
+         shipped how much it lacks.\n\n",
+    );
+    page.push_str(&metrics_reference());
+    page
+}
+
 /// Help for the interactive `towline mqsc`, at most 80 columns wide.
 #[must_use]
 pub fn help() -> String {
@@ -172,6 +189,7 @@ mod tests {
     fn reference_pages_are_up_to_date() {
         check("mqsc.md", &mqsc_page());
         check("messages.md", &messages_page());
+        check("metrics.md", &metrics_page());
     }
 
     #[test]

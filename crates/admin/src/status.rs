@@ -16,8 +16,8 @@ pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
 pub use process::{ProcessMode, ProcessPhase, ProcessReport, process_table};
 pub use region::{
-    HistoryRow, OtherRegionState, OtherRegionStatus, RegionConditionStatus, RegionStatus,
-    RoleChangeRow,
+    HistoryRow, OtherRegionState, OtherRegionStatus, RegionConditionStatus, RegionFenceStatus,
+    RegionIntervalStatus, RegionStatus, RoleChangeRow,
 };
 pub use region_check::{
     FindingWeight, RegionFinding, nothing_stands, region_findings, region_findings_table,

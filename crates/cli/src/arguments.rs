@@ -11,11 +11,12 @@ use towline_disktest::{DiskArgs, DiskPart};
 use towline_load::LoadArgs;
 
 pub(crate) use group::{
-    Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
+    Demo, ForceVote, Group, GroupCertificates, Here, Instance, Replace, RollingRestart, Stop,
+    Switch,
 };
 pub(crate) use region::{
-    Region, RegionChange, RegionDivergence, RegionFailover, RegionPlan, RegionPutAgain,
-    RegionRehearse, RegionRejoin, RehearsalPart,
+    Region, RegionChange, RegionDivergence, RegionDrill, RegionFailover, RegionFence, RegionPlan,
+    RegionPutAgain, RegionRehearse, RegionRejoin, RegionReportShow, RehearsalPart,
 };
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server

@@ -92,7 +92,13 @@ fn of_groups(group: Value, json: bool) -> Result<String, Failure> {
     let group: GroupStatus = understood(group)?;
     let Some(other) = &group.other_region else { return Err(none()) };
     if json {
-        let own = json!({ "group_name": group.group_name, "group_role": group.group_role });
+        let own = json!({
+            "group_name": group.group_name,
+            "group_role": group.group_role,
+            "instance": group.instance,
+            "history": group.history,
+            "role_changes": group.role_changes,
+        });
         return Ok(json!([own, other]).to_string());
     }
     Ok(status::regions_table(&group).unwrap_or_default().trim_end().to_owned())

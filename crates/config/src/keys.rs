@@ -55,6 +55,7 @@ const TABLES: &[(&str, &[&str])] = &[
     ("users", &["file", "administrators", "local_group"]),
     ("backup", &["folders"]),
     ("logging", &["level"]),
+    ("metrics", &["address", "allow_plaintext"]),
     (
         "group",
         &[

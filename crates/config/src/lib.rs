@@ -8,6 +8,7 @@ mod floating;
 mod group;
 mod host_port;
 mod keys;
+mod metrics;
 mod region;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ pub use client_network::client_network;
 pub use floating::{FloatingAddress, FloatingConfig};
 pub use group::{GroupConfig, MemberConfig};
 pub use host_port::{is_same_address, split, wildcard_port};
+pub use metrics::MetricsConfig;
 pub use region::{FirstRole, RecoveryConfig, RegionCiphers, RetryReporting, SyncConsistency};
 
 /// Model of queues that `auto_define` makes, unless the rule names another.
@@ -48,6 +50,8 @@ pub struct Config {
     pub backup: BackupConfig,
     /// What is written to standard error.
     pub logging: LoggingConfig,
+    /// Where figures can be scraped.
+    pub metrics: MetricsConfig,
     /// The group of instances that this one is of; none: a single instance.
     pub group: Option<GroupConfig>,
 }
@@ -397,6 +401,8 @@ impl Config {
             towline_logging::level(level)
                 .map_err(|why| format!("logging.level = '{level}': {why}"))?;
         }
+        let recovery = self.group.as_ref().and_then(|group| group.recovery.as_ref());
+        self.metrics.check(recovery.is_some())?;
         if let Some(group) = &self.group {
             group.check()?;
             if let Some(recovery) = &group.recovery {

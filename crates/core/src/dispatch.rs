@@ -62,7 +62,7 @@ impl QueueManager {
         outputs: &mut Outputs,
     ) -> bool {
         self.flush_effects(outputs);
-        if self.region.is_closed() {
+        if !self.serves() {
             // No outcome of what is delivered now could be kept.
             return self.has_work();
         }

@@ -134,7 +134,7 @@ impl QueueManager {
         percent: u64,
         outputs: &mut Outputs,
     ) -> bool {
-        if self.region.is_closed() {
+        if !self.serves() {
             return false;
         }
         let Some((id, _)) = self.oldest_unit_in_log() else { return false };
@@ -190,7 +190,7 @@ impl QueueManager {
 
     /// Ends a message that expired and is hidden already.
     pub(crate) fn expire(&mut self, now: Time, id: QueueId, spot: Spot, outputs: &mut Outputs) {
-        assert!(!self.region.is_closed(), "an end is decided while another group is live");
+        assert!(self.serves(), "an end is decided while another group is live");
         let reason = DeadLetterReason::Expired;
         if self.limits.expired_to_dead_letter && self.dead_letter(now, id, spot, reason, outputs) {
             return;

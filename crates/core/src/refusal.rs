@@ -69,6 +69,8 @@ pub enum Refusal {
     Ending,
     /// Another group is live, in another region: nothing is decided here.
     NotLive { live: String },
+    /// The group is fenced: it serves nobody.
+    Fenced { why: String },
     /// No history can begin.
     NoHistory { why: String },
     /// The caller lacks the authority for it.
@@ -167,7 +169,7 @@ impl fmt::Display for Refusal {
                 "the recovery log has no space for new messages; get some, free disk space, or raise log_bytes_max"
             ),
             R::Ending => write!(out, "the queue manager is ending: try again when it runs"),
-            R::NotLive { .. } | R::NoHistory { .. } => self.write_region(out),
+            R::NotLive { .. } | R::Fenced { .. } | R::NoHistory { .. } => self.write_region(out),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
             R::MessageDamaged { queue, place, moved } => write_damaged(out, queue, place, *moved),
@@ -237,6 +239,7 @@ impl Refusal {
                 "group '{live}' is live, in another region: connect to its instances, or make this \
                  region live first"
             ),
+            Refusal::Fenced { why } => out.write_str(why),
             Refusal::NoHistory { why } => write!(out, "no history can begin: {why}"),
             // Nothing else comes here.
             _ => write!(out, "another region is live"),

@@ -5,12 +5,14 @@
 //! next one names this group. From its decision on (not only from when it is applied) each request
 //! is refused, and what the queue manager would log by itself is left: messages that expired stay,
 //! and so do backouts. The same holds while a switch to the other group is under way, which ends
-//! with such a history or is taken back. What the other group decides is applied here by what is
+//! with such a history or is taken back; and while this group is fenced: it was superseded, or an
+//! operator had it stop. What the other group decides is applied here by what is
 //! not the active instance, as ever.
 //!
 //! Not here: when a history begins (the daemon decides that), and its bytes (`record`).
 //!
-//! Invariant: nothing is added to a decision while the log is closed.
+//! Invariants: nothing is added to a decision while the log is closed; a fence refuses each request
+//! at once, and closes the log when no large message and no large commit goes on.
 
 use towline_types::{Histories, History, RegionRole};
 
@@ -43,6 +45,8 @@ pub(crate) struct Region {
     switches_to: Option<Box<str>>,
     /// Another group is live, or is to be.
     is_closed: bool,
+    /// This group is to serve nobody: why.
+    fenced: Option<Box<str>>,
 }
 
 impl Region {
@@ -56,11 +60,6 @@ impl Region {
 
     pub(crate) fn is_on_its_way(&self) -> bool {
         self.on_its_way.is_some()
-    }
-
-    /// Whether this instance may decide nothing.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed
     }
 
     /// The newest one, decided or applied.
@@ -131,10 +130,34 @@ impl QueueManager {
         self.region.is_on_its_way()
     }
 
-    /// Whether another group is live, as decided or applied: this instance refuses each request.
+    /// Whether another group is live, as decided or applied, or this one is fenced and nothing goes
+    /// on: this instance refuses each request, and decides nothing by itself.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.region.is_closed()
+        let is_fenced = || self.region.fenced.is_some() && !self.has_begun_large();
+        self.region.is_closed || is_fenced()
+    }
+
+    /// Whether clients are served: from the moment on at which they are not, nothing is delivered,
+    /// and nothing new is logged.
+    pub(crate) fn serves(&self) -> bool {
+        !self.region.is_closed && self.region.fenced.is_none()
+    }
+
+    fn has_begun_large(&self) -> bool {
+        !self.large_puts.is_empty() || !self.commits.is_empty()
+    }
+
+    /// This group is fenced from here on, until [`QueueManager::lift_fence`]: each request is
+    /// refused with this reason. What large messages and large commits have begun goes on to its
+    /// end first; then the log is closed ([`QueueManager::is_closed`]).
+    pub fn fence(&mut self, why: &str) {
+        self.region.fenced = Some(why.into());
+    }
+
+    /// The fence is taken back: this group decides as before.
+    pub fn lift_fence(&mut self) {
+        self.region.fenced = None;
     }
 
     /// A switch to group `to` begins: from here on nothing is decided but the history that makes it
@@ -145,7 +168,7 @@ impl QueueManager {
     /// begun, which would go on.
     pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
         self.check_open()?;
-        if !self.large_puts.is_empty() || !self.commits.is_empty() {
+        if self.has_begun_large() {
             let why = "a large message or a large commit has begun".to_owned();
             return Err(Refusal::NoHistory { why });
         }
@@ -179,13 +202,23 @@ impl QueueManager {
 
     /// Every other one.
     pub(crate) fn begin_unasked(&self, out: &mut Decision) {
-        out.begin(self.region.is_closed());
+        out.begin(self.is_closed());
     }
 
     /// # Errors
-    /// Another group is live.
+    /// This group is fenced.
+    pub(crate) fn check_not_fenced(&self) -> Result<(), Refusal> {
+        match &self.region.fenced {
+            Some(why) => Err(Refusal::Fenced { why: why.as_ref().to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// Another group is live, or this one is fenced.
     pub(crate) fn check_open(&self) -> Result<(), Refusal> {
         let Region { switches_to, is_closed, .. } = &self.region;
+        self.check_not_fenced()?;
         match (switches_to, self.region.newest()) {
             (Some(to), _) => Err(Refusal::NotLive { live: to.as_ref().to_owned() }),
             (None, Some(newest)) if *is_closed => {
@@ -197,7 +230,7 @@ impl QueueManager {
 
     /// Whether what the queue manager would log by itself is left at present.
     pub(crate) fn logs_nothing(&self) -> bool {
-        self.log_wait.waits() || self.region.is_closed()
+        self.log_wait.waits() || !self.serves()
     }
 
     pub(crate) fn apply_history(&mut self, history: History, first: Option<MessageSequence>) {

@@ -96,7 +96,7 @@ impl QueueManager {
         out: &mut Decision,
     ) -> bool {
         self.begin_unasked(out);
-        if self.region.is_closed() {
+        if !self.serves() {
             return false;
         }
         let Some(found) = self.queues.get(&queue) else { return false };

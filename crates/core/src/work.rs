@@ -18,7 +18,7 @@ impl QueueManager {
     /// Whether [`QueueManager::work`] has anything to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let serves = !self.region.is_closed();
+        let serves = self.serves();
         serves && (!self.changed.is_empty() || !self.unserved.is_empty())
             || self.scan_can_go_on()
             || !self.garbage.is_empty()
@@ -37,7 +37,7 @@ impl QueueManager {
     ) {
         self.flush_effects(outputs);
         while *units > 0 && self.has_work() {
-            let serves = !self.region.is_closed();
+            let serves = self.serves();
             if serves && let Some(id) = self.changed.pop_front() {
                 self.take_turn(now, id, units, selection, outputs);
             }

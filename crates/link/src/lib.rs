@@ -75,8 +75,8 @@ pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
 pub use identity::{IdentityFiles, check, check_region, expires};
 pub use known::StartsReport;
 pub use region::{
-    Intake, LinkId, RegionConnection, RegionHello, RegionInbox, RegionLink, RegionLinkState,
-    RegionLinks, RegionSections, RegionSettings, Retries, RetryPhase,
+    Intake, LinkId, OpeningCopy, RegionConnection, RegionDialler, RegionHello, RegionInbox,
+    RegionLink, RegionLinkState, RegionLinks, RegionSections, RegionSettings, Retries, RetryPhase,
 };
 pub use relay::{Relay, Route, Where};
 pub use settings::{LinkSettings, bind};

@@ -35,6 +35,7 @@ pub use instance::{
 };
 pub use journal::{Journal, NotAppended};
 pub use live::{MESSAGE_OVERHEAD_BYTES, SparseExtents};
+pub use region::role_changes;
 pub use request::{
     AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,
     Response, Terminus,

@@ -4,7 +4,7 @@
 
 use towline_admin::status::{HistoryRow, RegionStatus, RoleChangeRow};
 use towline_core::{BeginHistory, LogCounts, Refusal};
-use towline_types::{Histories, History, Time};
+use towline_types::{ChangeCause, Histories, History, Time};
 
 use crate::instance::{Instance, Outbound};
 use crate::journal::Journal;
@@ -42,6 +42,16 @@ impl Instance {
         self.rules.close_for_switch(to)
     }
 
+    /// See [`towline_core::QueueManager::fence`].
+    pub fn fence(&mut self, why: &str) {
+        self.rules.fence(why);
+    }
+
+    /// See [`towline_core::QueueManager::lift_fence`].
+    pub fn lift_fence(&mut self) {
+        self.rules.lift_fence();
+    }
+
     fn check_not_stalled(&self) -> Result<(), Refusal> {
         if self.is_stalled() {
             return Err(Refusal::NoHistory { why: "what was decided waits for the log".into() });
@@ -58,6 +68,12 @@ impl Instance {
     #[must_use]
     pub fn non_persistent_messages(&self) -> u64 {
         self.rules.non_persistent_messages()
+    }
+
+    /// Clients that are connected, those that are about to be closed included.
+    #[must_use]
+    pub fn connected_clients(&self) -> u64 {
+        self.connections.len() as u64
     }
 
     /// Begins a history: see [`towline_core::QueueManager::begin_history`]. It has begun when
@@ -91,7 +107,7 @@ impl Instance {
             closed: self.rules.is_closed(),
             histories: histories.count(),
             chain: histories.iter().map(history_row).collect(),
-            role_changes: histories.role_changes().map(role_change_row).collect(),
+            role_changes: role_changes(histories),
         })
     }
 }
@@ -100,12 +116,25 @@ fn history_row(history: &History) -> HistoryRow {
     HistoryRow { history: history.id.to_string(), fork: history.fork.to_string() }
 }
 
-fn role_change_row(history: &History) -> RoleChangeRow {
-    RoleChangeRow {
-        history: history.id.to_string(),
-        fork: history.fork.to_string(),
-        live: history.live.clone(),
-        began_at: history.began.as_millis(),
-        cause: history.cause.clone(),
-    }
+/// The newest changes of roles of a log for the status, the newest first.
+#[must_use]
+pub fn role_changes(histories: &Histories) -> Vec<RoleChangeRow> {
+    let before = |history: &History| histories.get(history.parent?).map(|it| it.live.clone());
+    let row = |history: &History| {
+        let cause = ChangeCause::parse(&history.cause);
+        let kind = cause.as_ref().map(|cause| cause.kind.name().to_owned());
+        let (by, instance) = cause.map(|cause| (cause.by, cause.instance)).unwrap_or_default();
+        RoleChangeRow {
+            history: history.id.to_string(),
+            fork: history.fork.to_string(),
+            from: before(history).unwrap_or_default(),
+            live: history.live.clone(),
+            kind: kind.unwrap_or_default(),
+            by,
+            instance,
+            began_at: history.began.as_millis(),
+            cause: history.cause.clone(),
+        }
+    };
+    histories.role_changes().map(row).collect()
 }

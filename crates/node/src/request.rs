@@ -275,7 +275,7 @@ pub enum Response {
 }
 
 /// Why an instance lets all its clients go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Farewell {
     /// The queue manager ends.
     Ending,
@@ -283,11 +283,14 @@ pub enum Farewell {
     NotActive,
     /// It hands over to another instance of its group, which may fail: then it stays active.
     HandsOver,
+    /// Its group serves nobody any more: why, and where clients may go.
+    Fenced(Arc<str>),
 }
 
 impl fmt::Display for Farewell {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
+            Farewell::Fenced(why) => why,
             Farewell::Ending => "the queue manager is ending: connect again when it runs",
             Farewell::NotActive => {
                 "this instance is not the active one any more: connect again, and the active one \

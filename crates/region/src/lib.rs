@@ -16,11 +16,13 @@
 #![forbid(unsafe_code)]
 
 mod backlog;
+mod interval;
 mod reports;
 mod shipper;
 pub mod wire;
 
 pub use backlog::{Backlog, BacklogSample, Exposure};
+pub use interval::{RegionFigures, RegionInterval, RegionIntervals};
 pub use reports::{ReportPolicy, Reports};
 pub use shipper::{Send, Shipper, ShippingError};
 pub use wire::{Counts, RecoveryPoint, Refusal};

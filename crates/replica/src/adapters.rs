@@ -36,6 +36,18 @@ impl ActiveInstance for ActiveDoor {
         self.0.end(Farewell::HandsOver);
     }
 
+    fn fence(&self, why: &str) {
+        self.0.fence(why);
+    }
+
+    fn lift_fence(&self) {
+        self.0.lift_fence();
+    }
+
+    fn is_still(&self) -> bool {
+        self.0.look(|instance| instance.is_closed() && instance.runs_pending() == 0)
+    }
+
     fn runs_pending(&self) -> usize {
         self.0.look(|instance| instance.runs_pending())
     }

@@ -17,8 +17,7 @@ use towline_group::may_begin_behind;
 use towline_link::{Peer, Where};
 use towline_os::time::Instant;
 use towline_replication::driver::{Driver, MemberStand, PromotionOrder};
-use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
-use towline_types::{HistoryId, Lsn};
+use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn};
 
 use crate::open::OpenReplica;
 
@@ -43,6 +42,8 @@ pub struct FailoverOutlook {
     pub live: Lsn,
     /// How old that is, milliseconds.
     pub heard_ms: u64,
+    /// The live group said that it is fenced, and that this is the end of its log.
+    pub live_is_still: bool,
     /// The promotion that is under way already.
     pub under_way: Option<HistoryId>,
 }
@@ -56,15 +57,28 @@ impl FailoverOutlook {
     }
 }
 
-/// A promotion that is done.
+/// How a promotion went that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailoverDone {
-    /// The history that has begun.
+pub struct FailoverCourse {
+    /// The history that begins.
     pub history: HistoryId,
-    /// The instance that serves.
+    /// The instance that serves; empty: none yet.
     pub active: String,
     /// Each step, and when it was done: milliseconds since the order.
     pub steps: Vec<(&'static str, u64)>,
+    /// As it was when it was ordered.
+    pub outlook: FailoverOutlook,
+}
+
+/// What becomes of a fail-over.
+#[derive(Debug)]
+pub enum FailoverEnd {
+    /// Nothing was begun: why.
+    Refused(String),
+    /// Members are marked, and none serves yet: why. It goes on by itself.
+    InDoubt(FailoverCourse, String),
+    /// An instance serves.
+    Done(FailoverCourse),
 }
 
 /// Looks where each member stands.
@@ -80,7 +94,9 @@ pub fn outlook(opened: &OpenReplica, group: &GroupConfig, force: bool) -> Failov
     let mut found = of_stands(driver, &stands, has_histories, group);
     let named = driver.names().iter().zip(&stands);
     let mut relays = named.filter(|(_, stand)| stand.as_ref().is_some_and(|it| it.hears_live));
-    if let Some((relay, _)) = relays.next() {
+    // Nothing more comes of a group that stands still.
+    let is_still = found.live_is_still && found.lost_bytes() == 0;
+    if let (Some((relay, _)), false) = (relays.next(), is_still) {
         let why = format!(
             "the live group is connected with instance '{relay}' now: 'towline region switch' at its \
              active instance loses nothing"
@@ -147,65 +163,99 @@ fn of_stands(
     let heard = known().map(|(_, stand)| stand.live).filter(|live| live.committed > 0);
     if let Some(newest) = heard.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
         (found.live, found.heard_ms) = (Lsn(newest.committed), newest.age_ms);
+        found.live_is_still = newest.is_still;
     }
-    found.notes.push(
-        "messages that were removed at the live group in the part that is lost come back".into(),
-    );
+    found.notes.push(note_of_loss(&found));
     found
 }
 
-/// Promotes this group. `by`: the user that ordered it. Yields when an instance serves.
-///
-/// # Errors
-/// Why not. After `most` without an active instance: which members are marked.
+fn note_of_loss(found: &FailoverOutlook) -> String {
+    let heard = found.heard_ms / 1_000;
+    match (found.live_is_still, found.lost_bytes()) {
+        (true, 0) => format!(
+            "the live group said {heard} s ago that it is fenced, and this group has all of its log: \
+             nothing is lost, unless it was unfenced since"
+        ),
+        (true, lost) => format!(
+            "the live group said {heard} s ago that it is fenced, and this group lacks {lost} bytes \
+             of its log: wait for them if the link stands"
+        ),
+        (false, _) => {
+            "messages that were removed at the live group in the part that is lost come back".into()
+        }
+    }
+}
+
+/// Promotes this group. `by`: the user that ordered it. Returns when an instance serves, or after
+/// `most`.
 pub fn fail_over(
     opened: &OpenReplica,
     group: &GroupConfig,
     by: &str,
     (most, force): (Duration, bool),
-) -> Result<FailoverDone, String> {
+) -> FailoverEnd {
     let began = Instant::now();
     let left = || most.saturating_sub(began.elapsed());
     let driver = &opened.driver;
     let found = outlook(opened, group, force);
     if !found.obstacles.is_empty() {
-        return Err(found.obstacles.join("; "));
+        return FailoverEnd::Refused(found.obstacles.join("; "));
     }
     if left().is_zero() {
         let why = "the time-out was over when the members had said where they stand: nothing was \
                    changed; give more time";
-        return Err(why.to_owned());
+        return FailoverEnd::Refused(why.to_owned());
     }
     let stands = driver.stands();
-    let mut cause = format!("fail-over, ordered by {by} at instance '{}'", group.instance);
-    cause.truncate(cause.floor_char_boundary(HISTORY_CAUSE_BYTES_MAX));
+    let (by, instance) = (by.to_owned(), group.instance.clone());
+    let cause = ChangeCause { kind: ChangeKind::Failover, by, instance }.to_string();
     let history = found.under_way.unwrap_or_else(|| drawn(&stands));
     let order = PromotionOrder { history, cause };
     if !driver.mark(order.clone(), driver.is_alone()) && found.under_way.is_none() {
-        return Err("this instance does not take part in a promotion any more".into());
+        let why = "this instance does not take part in a promotion any more";
+        return FailoverEnd::Refused(why.to_owned());
     }
     let ms = || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let mut steps = Vec::new();
-    if !until_marked(driver, &order, left) {
-        return Err(in_doubt(driver, &order, "too few members are marked"));
+    let steps = vec![("asked", ms())];
+    let mut course = FailoverCourse { history, active: String::new(), steps, outlook: found };
+    match promoted(driver, &order, left, |step| course.steps.push((step, ms()))) {
+        Ok(active) => {
+            driver.name(active).clone_into(&mut course.active);
+            FailoverEnd::Done(course)
+        }
+        Err(why) => FailoverEnd::InDoubt(course, in_doubt(driver, &order, why)),
     }
-    steps.push(("marked", ms()));
+}
+
+/// Waits until a majority is marked and one of them serves: that one. `step`: it has come so far.
+///
+/// # Errors
+/// What did not come about in time.
+fn promoted(
+    driver: &Driver,
+    order: &PromotionOrder,
+    left: impl Fn() -> Duration,
+    mut step: impl FnMut(&'static str),
+) -> Result<Peer, &'static str> {
+    if !until_marked(driver, order, &left) {
+        return Err("too few members are marked");
+    }
+    step("marked");
     if !driver.is_alone() {
-        let candidate = with_most(driver, &order);
+        let candidate = with_most(driver, order);
         match candidate == driver.this() {
             true => drop(driver.mark(order.clone(), true)),
-            false => driver.say_promotion(candidate, &order, true),
+            false => driver.say_promotion(candidate, order, true),
         }
     }
     if !driver.wait_until(left(), || driver.active_peer().is_some()) {
-        return Err(in_doubt(driver, &order, "none was elected"));
+        return Err("none was elected");
     }
-    steps.push(("elected", ms()));
-    let Some(active) = until_served(driver, left) else {
-        return Err(in_doubt(driver, &order, "the one that was elected does not serve yet"));
-    };
-    steps.push(("serving", ms()));
-    Ok(FailoverDone { history, active: driver.name(active).to_owned(), steps })
+    step("elected");
+    let active = until_served(driver, &left);
+    let active = active.ok_or("the one that was elected does not serve yet")?;
+    step("serving");
+    Ok(active)
 }
 
 /// A name for a history that begins behind all terms that the members know.
@@ -221,12 +271,7 @@ fn drawn(stands: &[Option<MemberStand>]) -> HistoryId {
 fn marked(driver: &Driver, order: &PromotionOrder) -> Vec<(Peer, MemberStand)> {
     let stands = driver.stands().into_iter().enumerate();
     let known = stands.filter_map(|(peer, stand)| Some((peer, stand?)));
-    let is_marked = |stand: &MemberStand| {
-        stand.mode == "promoting" && stand.marked_for == order.history.0
-            // It learned from the log that the history has begun.
-            || stand.mode == "voting"
-    };
-    known.filter(|(_, stand)| is_marked(stand)).collect()
+    known.filter(|(_, stand)| stand.has_heard(order.history)).collect()
 }
 
 fn until_marked(driver: &Driver, order: &PromotionOrder, left: impl Fn() -> Duration) -> bool {
@@ -282,4 +327,21 @@ fn in_doubt(driver: &Driver, order: &PromotionOrder, why: &str) -> String {
         order.history,
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_live_group_that_is_fenced_nothing_is_lost_once_all_of_its_log_is_here() {
+        let note = |live_is_still, live, kept| {
+            let (live, kept) = (Lsn(live), Lsn(kept));
+            note_of_loss(&FailoverOutlook { live_is_still, live, kept, ..Default::default() })
+        };
+        assert!(note(true, 100, 100).contains("nothing is lost"));
+        assert!(note(true, 100, 160).contains("nothing is lost"), "more was appended here");
+        assert!(note(true, 100, 60).contains("lacks 40 bytes"));
+        assert!(note(false, 100, 100).contains("come back"), "it goes on");
+    }
 }

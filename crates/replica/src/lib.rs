@@ -18,6 +18,7 @@ pub mod active;
 mod adapters;
 mod copy_source;
 pub mod failover;
+pub mod fence_order;
 pub mod open;
 mod promotion;
 pub mod region;

@@ -13,7 +13,7 @@ use towline_replication::driver::Driver;
 use towline_replication::region_part::{Counts, RegionHost};
 use towline_replication::region_position::ShippedLog;
 use towline_standby::Home;
-use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
+use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
 use crate::open::OpenReplica;
 
@@ -44,15 +44,19 @@ pub(crate) fn place_of_history(driver: &Driver, history: HistoryId) -> Option<Ba
         let place = ShippedLog::place(driver, index)?;
         let batches = ShippedLog::behind(driver, index.checked_sub(1)?, 1).ok()?;
         let batch = batches.first().filter(|batch| batch.place() == place)?;
-        let mut records = Records::new(&batch.payload).map_while(Result::ok);
-        let is_it = records.any(|found| {
-            towline_node::history_begun(found.bytes).is_some_and(|begun| begun.id == history)
-        });
-        if is_it {
+        if begins(&batch.payload, history) {
             return Some(place);
         }
         index -= 1;
     }
+}
+
+/// Whether a batch has the record with which a history begins.
+fn begins(payload: &[u8], history: HistoryId) -> bool {
+    let mut records = Records::new(payload).map_while(Result::ok);
+    records.any(|found| {
+        towline_node::history_begun(found.bytes).is_some_and(|begun| begun.id == history)
+    })
 }
 
 impl RegionHost for ReplicaRegion {
@@ -88,6 +92,10 @@ impl RegionHost for ReplicaRegion {
     fn has_changes_behind(&self, position: Lsn) -> Result<bool, String> {
         let home = Home::single(self.opened.driver.data());
         divergence::first_change(home.log_folder(), position).map(|first| first.is_some())
+    }
+
+    fn has_record(&self, history: &History) -> bool {
+        self.opened.driver.first_behind(history.fork, |payload| begins(payload, history.id))
     }
 
     fn drawn(&self) -> u64 {

@@ -25,8 +25,7 @@ use towline_node::Farewell;
 use towline_os::time::Instant;
 use towline_replication::driver::Driver;
 use towline_replication::region_part::{RegionPart, RegionView};
-use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
-use towline_types::{HistoryId, Lsn};
+use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn};
 
 use crate::open::OpenReplica;
 use crate::region::place_of_history;
@@ -55,28 +54,41 @@ pub struct SwitchOutlook {
     pub non_persistent: u64,
     /// Bytes of log that the other group lacks.
     pub backlog_bytes: u64,
+    /// Persistent messages put that it lacks.
+    pub backlog_puts: u64,
+    /// Persistent messages removed here that it still has.
+    pub backlog_removals: u64,
+    /// Age of the oldest commit that it lacks, microseconds.
+    pub backlog_age_us: u64,
+    /// Clients that are connected.
+    pub clients: u64,
 }
 
-/// A switch of which the last batch is acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchDone {
-    /// The history that has begun.
-    pub history: HistoryId,
+/// How a switch went that was begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchCourse {
     /// Each step, and when it was done: milliseconds since the order.
     pub steps: Vec<(&'static str, u64)>,
-    /// Clients were let go this long before the other group had all, milliseconds.
+    /// When clients were let go, milliseconds since the order; `None`: they were not.
+    pub let_go_ms: Option<u64>,
+    /// From then on, until the other group had all or it was taken back, milliseconds.
     pub closed_ms: u64,
+    /// As it was when it was ordered.
+    pub outlook: SwitchOutlook,
 }
 
 /// What becomes of a switch.
 #[derive(Debug)]
 pub enum SwitchEnd {
-    /// It was refused, or taken back: why.
+    /// Nothing was begun: why.
     Refused(String),
-    /// The other group has all of the log. This instance is to step down.
-    Done(SwitchDone),
+    /// It was begun, and taken back: why. This group serves as before.
+    TakenBack(SwitchCourse, String),
+    /// The other group has all of the log, and is live in this history. This instance is to step
+    /// down.
+    Done(HistoryId, SwitchCourse),
     /// The last batch is decided, and not acknowledged: why. This instance is to step down.
-    InDoubt(HistoryId, String),
+    InDoubt(HistoryId, SwitchCourse, String),
 }
 
 /// Looks what stands in the way.
@@ -98,12 +110,23 @@ pub fn outlook(opened: &OpenReplica, part: &RegionPart, group: &GroupConfig) -> 
         });
         return found;
     };
+    if driver.is_fenced() {
+        found.obstacles.push(format!("{}: see 'towline status --groups'", driver.fence_why()));
+        return found;
+    }
     let view = part.view();
     found.obstacles = obstacles(&view, door);
     found.obstacles.extend(too_few(driver, part));
     found.notes = view.differences.iter().map(ToString::to_string).collect();
     found.non_persistent = door.look(|instance| instance.non_persistent_messages());
-    found.backlog_bytes = view.shipping.map_or(0, |shipping| shipping.exposure.bytes);
+    found.clients = door.look(|instance| instance.connected_clients());
+    if let Some(shipping) = &view.shipping {
+        let exposure = &shipping.exposure;
+        found.backlog_bytes = exposure.bytes;
+        found.backlog_puts = exposure.puts;
+        found.backlog_removals = exposure.removals;
+        found.backlog_age_us = exposure.age_us;
+    }
     found
 }
 
@@ -150,14 +173,15 @@ fn too_few_of((all, connected): (u64, u64), age: Duration) -> Option<String> {
     })
 }
 
-/// Switches to the other group. `by`: the user that ordered it. Behind [`SwitchEnd::Done`] and
+/// Switches to the other group, as `cause` says. Behind [`SwitchEnd::Done`] and
 /// [`SwitchEnd::InDoubt`] the caller calls [`step_down`], once its answer is on its way.
 pub fn switch(
     opened: &OpenReplica,
     part: &RegionPart,
     group: &GroupConfig,
-    (by, most): (&str, Duration),
+    (cause, most): (&ChangeCause, Duration),
 ) -> SwitchEnd {
+    assert!(cause.kind != ChangeKind::Failover, "a fail-over is no switch");
     let found = outlook(opened, part, group);
     if !found.obstacles.is_empty() {
         return SwitchEnd::Refused(found.obstacles.join("; "));
@@ -165,11 +189,11 @@ pub fn switch(
     let (Some(door), Some(recovery)) = (opened.door(), &group.recovery) else {
         return SwitchEnd::Refused("this instance is not active".into());
     };
-    let mut cause = format!("switch, ordered by {by} at instance '{}'", group.instance);
-    cause.truncate(cause.floor_char_boundary(HISTORY_CAUSE_BYTES_MAX));
     let to = recovery.name.as_str();
     let driver = &opened.driver;
-    Switch { driver, part, door, to, cause, began: Instant::now(), most, steps: Vec::new() }.run()
+    let cause = cause.to_string();
+    let course = SwitchCourse { outlook: found, ..SwitchCourse::default() };
+    Switch { driver, part, door, to, cause, began: Instant::now(), most, course }.run()
 }
 
 /// This instance led the group that was live: as soon as the last batch is committed, it is one of
@@ -198,34 +222,45 @@ struct Switch<'a> {
     cause: String,
     began: Instant,
     most: Duration,
-    steps: Vec<(&'static str, u64)>,
+    course: SwitchCourse,
 }
 
 impl Switch<'_> {
     fn run(mut self) -> SwitchEnd {
         if !self.wait(|it| it.backlog_is_below(CLOSE_BYTES_MAX)) {
             let why = format!("{}; clients were served all the time", self.behind());
-            return SwitchEnd::Refused(why);
+            return SwitchEnd::TakenBack(self.course, why);
         }
         self.step("shipped");
         say(&REGION_SWITCH_BEGUN, &[self.to, &self.cause]);
-        let closed = Instant::now();
+        self.course.let_go_ms = Some(self.ms());
         let decided = self.close().and_then(|()| self.decide());
         let history = match decided {
             Ok(history) => history,
-            Err(why) => return self.take_back(why),
+            Err(why) => return self.take_back(&why),
         };
         self.step("decided");
         let left = self.left().max(ACKNOWLEDGED_MIN);
-        if let Err(why) = self.until_acknowledged(history, left) {
+        let acknowledged = self.until_acknowledged(history, left);
+        self.course.closed_ms = self.closed_ms();
+        if let Err(why) = acknowledged {
             say(&REGION_SWITCH_IN_DOUBT, &[self.to, &why]);
-            return SwitchEnd::InDoubt(history, why);
+            return SwitchEnd::InDoubt(history, self.course, why);
         }
         self.step("acknowledged");
-        let closed_ms = u64::try_from(closed.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let ms = closed_ms.to_string();
+        let ms = self.course.closed_ms.to_string();
         say(&REGION_SWITCHED, &[self.to, &history.to_string(), &ms]);
-        SwitchEnd::Done(SwitchDone { history, steps: self.steps, closed_ms })
+        SwitchEnd::Done(history, self.course)
+    }
+
+    /// Since the order.
+    fn ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Since clients were let go.
+    fn closed_ms(&self) -> u64 {
+        self.ms().saturating_sub(self.course.let_go_ms.unwrap_or(0))
     }
 
     /// Lets clients go, and from then on nothing is decided.
@@ -274,24 +309,35 @@ impl Switch<'_> {
         let is_applied = || self.door.look(|instance| instance.histories().get(history).is_some());
         if !self.driver.wait_until(left(), || is_applied() || !self.driver.leads()) || !is_applied()
         {
-            return Err("it is not committed in this group".into());
+            return Err(format!(
+                "its last batch is decided, and not known to be committed in this group: as the next \
+                 active instance has it or not, group '{}' is live, or this one goes on",
+                self.to
+            ));
         }
         let at = place_of_history(self.driver, history).ok_or("it is not found in this log")?;
         let has_all = || self.recovery_point() >= at.end || self.part.has_taken_over(history);
         let ends = || has_all() || !self.driver.leads();
         match self.driver.wait_until(left(), ends) && has_all() {
             true => Ok(()),
-            false => Err(self.behind()),
+            false => Err(format!(
+                "{}: its last batch is committed here, and group '{}' serves as soon as it has that",
+                self.behind(),
+                self.to
+            )),
         }
     }
 
-    fn take_back(&self, why: String) -> SwitchEnd {
+    fn take_back(mut self, why: &str) -> SwitchEnd {
         if self.driver.leads() {
             self.door.take_switch_back();
             self.driver.lets_clients_in();
         }
-        say(&REGION_SWITCH_BACK, &[self.to, &why]);
-        SwitchEnd::Refused(format!("{why}; it was taken back: this group serves as before"))
+        self.course.closed_ms = self.closed_ms();
+        self.step("taken_back");
+        say(&REGION_SWITCH_BACK, &[self.to, why]);
+        let why = format!("{why}; it was taken back: this group serves as before");
+        SwitchEnd::TakenBack(self.course, why)
     }
 
     /// Up to where a majority of the other group has the log, as it reported on the link that
@@ -334,8 +380,8 @@ impl Switch<'_> {
     }
 
     fn step(&mut self, name: &'static str) {
-        let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.steps.push((name, ms));
+        let ms = self.ms();
+        self.course.steps.push((name, ms));
     }
 }
 

@@ -280,7 +280,7 @@ impl Replica {
     }
 
     /// Looks at the instance; `None`: it is just becoming active.
-    pub(crate) fn look_if_there<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
+    pub fn look_if_there<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
         let mut state = self.state.lock();
         if let Some(restart) = state.restart.as_mut() {
             return Some(look(restart.instance()));

@@ -18,6 +18,7 @@ use towline_log::cut_back::{CutError, CutView, cut_back, last_upto};
 use towline_log::{Disk, LinuxDisk, LogError, REBUILD_MARKER};
 use towline_logging::log as say;
 use towline_os::fs;
+use towline_replication::fence;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage};
 use towline_standby::Home;
@@ -103,6 +104,8 @@ pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     file.note_durably(&hard_state).map_err(StartError::Folder)?;
     file.write(&hard_state).map_err(StartError::Folder)?;
     return_order::forget_fork(data).map_err(StartError::Folder)?;
+    // What stopped this group is of the tail that is cut off now.
+    fence::forget_fence(data).map_err(StartError::Folder)?;
     keep(ReturnStage::Done)?;
     say(&REGION_RETURNED, &[&last.end.to_string(), &last.index.to_string()]);
     Ok(())

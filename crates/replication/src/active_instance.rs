@@ -23,6 +23,16 @@ pub trait ActiveInstance: Send + Sync {
     /// Closes all client connections, because another instance becomes active.
     fn close_clients(&self);
 
+    /// Nobody is served any more, and nothing decided: this group is fenced, for this reason. Said
+    /// again now and then.
+    fn fence(&self, why: &str);
+
+    /// That is over.
+    fn lift_fence(&self);
+
+    /// Whether nothing that was decided before a fence waits for the log.
+    fn is_still(&self) -> bool;
+
     /// Runs of records that are decided and not committed yet.
     fn runs_pending(&self) -> usize;
 

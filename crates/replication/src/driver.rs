@@ -72,6 +72,7 @@ pub struct Driver {
     pictured: Mutex<Progress>,
     region: region::DriverRegion,
     role: role::RoleOrders,
+    fencing: fencing::Fencing,
 }
 
 /// What the applying thread looks at.
@@ -136,6 +137,7 @@ impl Driver {
         let pictured = Mutex::new(core.member.progress());
         let region = region::DriverRegion::beside(&notes.note_path(), names.len())?;
         let role = role::RoleOrders::new(&core.member.hard_state(), names.len());
+        let fencing = fencing::Fencing::beside(&notes.note_path(), names.len())?;
         Ok(Driver {
             core: DelegationLock::new(core),
             surroundings,
@@ -162,6 +164,7 @@ impl Driver {
             pictured,
             region,
             role,
+            fencing,
         })
     }
 
@@ -181,17 +184,7 @@ impl Driver {
         assert!(self.active.set(Arc::clone(&active)).is_ok(), "an instance becomes active once");
         self.log().committed(upto);
         active.committed(upto);
-    }
-
-    /// Clients are let in here, from now on or again.
-    pub fn lets_clients_in(&self) {
-        assert!(self.active.get().is_some(), "clients are let in by what serves them");
-        self.place.send_replace(Where::Here);
-    }
-
-    /// Clients are let in no more for the time being. Those that are here are closed by the caller.
-    pub fn lets_no_client_in(&self) {
-        self.place.send_replace(Where::NoActive);
+        self.fences_active();
     }
 
     /// Sets what happens when this process cannot go on as it is.
@@ -315,6 +308,7 @@ impl Driver {
     pub fn opened(&self, peer: Peer, standing: Standing) {
         self.region.connected(peer);
         self.say_return_first(peer);
+        self.say_fence_first(peer);
         let mut core = self.core.lock();
         core.standings[peer] = Some(standing);
         self.report_opened(&mut core, peer, standing);
@@ -579,6 +573,7 @@ impl Replicator for Driver {
 mod behind_other;
 mod disk_stall;
 mod durable;
+mod fencing;
 mod keep_hard_state;
 mod levels;
 mod liveness;

@@ -3,18 +3,18 @@
 //!
 //! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
 //! [`incarnation`] (what outlives the process beside the log, and for which log), [`log_identity`]
-//! (of which group), [`trusted_log`]
-//! (how far a start believes both), [`membership`], [`lifecycle`], [`driver`] (the member,
-//! stepped), [`ticker`], [`inbox`] (what comes over the links); [`hand_over`] and [`preferred`]
-//! (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and [`disk_probe`] (disks
-//! that are full or do not answer); [`retention`], [`retention_watch`], [`copy`] and [`log_swap`]
-//! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
-//! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`];
-//! [`region_agreement`] and [`region_differences`] (the configuration of the other region),
-//! [`region_clients`] (where clients find a group), [`region_position`] and [`region_meeting`]
-//! (whether its log and this one are one), [`region_shipping`] and [`region_receiving`] (both ends
-//! of a link between regions), [`region_condition`] (what they say beside the log), `region_giving`
-//! and `region_taking` (a copy of the log, where recovery lacks what live no longer has;
+//! (of which group), [`trusted_log`] (how far a start believes both), [`membership`],
+//! [`lifecycle`], [`driver`] (the member, stepped), [`ticker`], [`inbox`] (what comes over the
+//! links); [`hand_over`] and [`preferred`] (leadership changes on purpose); [`disk_condition`],
+//! [`disk_watch`] and [`disk_probe`] (disks that are full or do not answer); [`retention`],
+//! [`retention_watch`], [`copy`] and [`log_swap`] (a replica that lags); [`repair_queue`],
+//! [`repair`], [`repair_at_start`] and `batch` (a damaged batch); [`no_active`], [`agreement`],
+//! [`redirect`], [`vote`], [`reexec`]; [`region_agreement`] and [`region_differences`] (the
+//! configuration of the other region), [`region_clients`] (where clients find a group),
+//! [`region_position`] and [`region_meeting`] (whether its log and this one are one),
+//! [`region_shipping`] and [`region_receiving`] (both ends of a link between regions),
+//! [`region_condition`] (what they say beside the log), [`region_intervals`], `region_giving` and
+//! `region_taking` (a copy of the log, where recovery lacks what live no longer has;
 //! `rebase_folder`, `rebase_state`), [`return_order`] (an old live group comes back),
 //! [`region_part`] (all of that on one instance).
 //!
@@ -36,6 +36,7 @@ pub mod disk_condition;
 pub mod disk_probe;
 pub mod disk_watch;
 pub mod driver;
+pub mod fence;
 mod followed_histories;
 pub mod frames;
 pub mod hand_over;
@@ -60,6 +61,7 @@ pub mod region_condition;
 pub mod region_differences;
 mod region_giving;
 mod region_hand_over;
+pub mod region_intervals;
 pub mod region_meeting;
 pub mod region_part;
 pub mod region_position;

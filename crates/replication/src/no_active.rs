@@ -36,6 +36,9 @@ pub fn why(driver: &Driver) -> String {
                 no client"
             .to_owned();
     }
+    if driver.is_fenced() {
+        return driver.fence_why();
+    }
     let leader = driver.group().leader.map(peer_of);
     if let Some(name) = leader.and_then(|leader| driver.names().get(leader)) {
         return if leader == Some(driver.this()) && driver.active().is_some() {
@@ -126,7 +129,7 @@ pub async fn watch(driver: Arc<Driver>, patience: Duration) {
             },
             () = sleep(patience + ELECTION_MAX) => {}
         }
-        if driver.mode() == Mode::Recovery {
+        if driver.mode() == Mode::Recovery || driver.is_fenced() {
             // There is none to be missed. It may change, and nothing else says so here.
             sleep(patience).await;
             continue;

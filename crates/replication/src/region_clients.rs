@@ -7,6 +7,8 @@
 //! Not here: which group is live, in which order a client gets both, the bytes of the list.
 //! Invariant: what is given out is `host:port` with a port that is not 0.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use towline_config::{GroupConfig, ListenerConfig, RecoveryConfig, split};
 use towline_types::limits;
@@ -35,6 +37,16 @@ pub struct ClientAddress {
     pub host: String,
     /// TCP port.
     pub port: u16,
+}
+
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClientAddress { scheme, host, port } = self;
+        match host.contains(':') {
+            true => write!(out, "{scheme}://[{host}]:{port}"),
+            false => write!(out, "{scheme}://{host}:{port}"),
+        }
+    }
 }
 
 impl GroupClients {

@@ -20,7 +20,7 @@ use towline_admin::catalogue::{
     REBASE_GIVEN, REBASE_GIVEN_UP, REBASE_GIVES, REBASE_INTERRUPTED, REBASE_PROGRESS,
 };
 use towline_backup::{BackupError, CopyHead, CopyPoint, Gift, Progress};
-use towline_link::RegionHello;
+use towline_link::{RegionDialler, RegionHello};
 use towline_log::{Hold, Space};
 use towline_logging::log as say;
 use towline_os::sync::{Condvar, Mutex};
@@ -482,8 +482,8 @@ impl<F: FnMut(u64)> Write for GivenStream<'_, F> {
 ///
 /// # Errors
 /// Why not, in words.
-pub(crate) fn open(links: &towline_link::RegionLinks) -> Result<(RegionHello, Patient), String> {
-    let handle = towline_os::task::handle_of(links.streams());
+pub(crate) fn open(links: &dyn RegionDialler) -> Result<(RegionHello, Patient), String> {
+    let handle = links.streams();
     let opening = links.open_stream();
     let opened = handle.block_on(async { timeout(STILL_MAX, opening).await });
     let opened = opened.map_err(|_| "it does not answer".to_owned())?;

@@ -123,20 +123,27 @@ pub(crate) fn fork_of(own: &RegionSaid, other: &RegionSaid) -> Option<KnownFork>
         | Standing::ReceivingIsAhead
         | Standing::Unrelated => return None,
     };
-    let is_new = |history: &&History| own.histories.get(history.id).is_none();
-    let first = other.histories.iter().find(is_new)?;
+    let first = first_lacked(own, other)?;
     let other = other.agreement.group.clone();
     Some(KnownFork { fork: fork.0, other, history: first.id.0, is_old })
 }
 
+/// The first history of the other chain that is not in this one.
+pub(crate) fn first_lacked<'a>(own: &RegionSaid, other: &'a RegionSaid) -> Option<&'a History> {
+    other.histories.iter().find(|history| own.histories.get(history.id).is_none())
+}
+
 /// Compares what both sides say: may `shipping` ship to `receiving`? Yields what differs in their
-/// configurations and does not stand in the way.
+/// configurations and does not stand in the way. `is_one`, asked of a receiving log that goes on
+/// behind a fork: as far as this side can see in its own log, what is there is the record of that
+/// fork, or what the shipping log has there; so it is no tail.
 ///
 /// # Errors
 /// Why not.
 pub fn meet(
     shipping: &RegionSaid,
     receiving: &RegionSaid,
+    is_one: &dyn Fn() -> bool,
 ) -> Result<Vec<RegionDifference>, MeetingRefusal> {
     let differences = shipping.agreement.differences(&receiving.agreement);
     if let Some(why) = refusal(&differences) {
@@ -158,6 +165,9 @@ pub fn meet(
     if is_handed_over && has_last_words(standing, &shipping.histories) {
         return Ok(differences);
     }
+    if matches!(standing, Standing::ReceivingHasTail { .. }) && is_one() {
+        return Ok(differences);
+    }
     // One that hands over may have been overtaken, and does not know it yet.
     let is_late = is_handed_over && matches!(standing, Standing::ShippingIsOld { .. });
     match partition(standing, &shipping.agreement.group, &receiving.agreement.group) {
@@ -168,7 +178,8 @@ pub fn meet(
 
 /// Whether what the receiving log has behind the newest fork may be the batch with which that
 /// history begins: it came over a link of which the hello did not know it, and is not applied. The
-/// batches are compared before anything is taken, as on any link.
+/// batches are compared before anything is taken, as on any link. A group that hands over has
+/// nothing else to ship; of a live one it is looked at.
 fn has_last_words(standing: Standing, shipping: &Histories) -> bool {
     let newest = shipping.newest().map(|newest| newest.fork);
     matches!(standing, Standing::ReceivingHasTail { fork } if newest == Some(fork))
@@ -307,7 +318,7 @@ mod tests {
     }
 
     fn refused(both: &[RegionSaid; 2]) -> (String, bool) {
-        let refusal = meet(&both[0], &both[1]).unwrap_err();
+        let refusal = meet(&both[0], &both[1], &|| false).unwrap_err();
         (refusal.why, refusal.is_partition)
     }
 
@@ -333,7 +344,7 @@ mod tests {
             (5_000, &[1, 2], &[1]),
         ] {
             let [live, recovery] = both(end, live, recovery);
-            assert!(meet(&live, &recovery).is_ok(), "{end}");
+            assert!(meet(&live, &recovery, &|| false).is_ok(), "{end}");
         }
     }
 
@@ -351,6 +362,20 @@ mod tests {
             let (said, is_partition) = refused(&both(end, live, recovery));
             assert!(said.contains(why) && is_partition, "{said}");
         }
+    }
+
+    /// A switch was cut short when the other group had the last batch and had not applied it, and
+    /// the old group was promoted again.
+    #[test]
+    fn a_live_group_ships_behind_the_record_of_a_fork_that_the_other_one_has_not_applied() {
+        let [mut live, mut other] = both(5_100, &[1, 2], &[1]);
+        live.histories = chain_of(&[(1, "WEST"), (2, "EAST"), (3, "WEST")]);
+        live.position.last.end = Lsn(20_000);
+        assert!(meet(&live, &other, &|| true).is_ok(), "it is seen in the log");
+        let refusal = meet(&live, &other, &|| false).unwrap_err();
+        assert!(refusal.why.contains("has a tail behind") && refusal.is_partition);
+        other.agreement.is_live = Some(true);
+        assert!(meet(&live, &other, &|| true).is_err(), "it serves: that is not looked at");
     }
 
     #[test]
@@ -378,7 +403,7 @@ mod tests {
         for (end, is_refused) in [(8_000, true), (0, false)] {
             let mut groups = both(end, &[1], if end > 0 { &[1] } else { &[] });
             groups[1].log_id = LogId(8);
-            let met = meet(&groups[0], &groups[1]);
+            let met = meet(&groups[0], &groups[1], &|| false);
             assert_eq!(met.is_err_and(|refusal| refusal.is_partition), is_refused);
         }
     }
@@ -392,10 +417,13 @@ mod tests {
         live.histories = chain_of(&[(1, &west), (2, &east)]);
         other.histories = chain_of(&[(1, &west)]);
         other.position.last.end = Lsn(5_000);
-        assert!(meet(&live, &other).is_ok(), "it lacks the last batch");
-        assert!(meet(&other, &live).is_err(), "not the other way round");
+        assert!(meet(&live, &other, &|| false).is_ok(), "it lacks the last batch");
+        assert!(meet(&other, &live, &|| false).is_err(), "not the other way round");
         other.position.last.end = Lsn(5_100);
-        assert!(meet(&live, &other).is_ok(), "it has that batch, and has not applied it");
+        assert!(
+            meet(&live, &other, &|| false).is_ok(),
+            "it has that batch, and has not applied it"
+        );
         other.histories = chain_of(&[(1, &west), (2, &east), (3, &west)]);
         let (why, is_partition) = refused(&[live.clone(), other.clone()]);
         assert!(why.contains("an old live group") && !is_partition, "{why}");

@@ -3,7 +3,7 @@
 //! recovery instance), and what both find out is kept for the status.
 //!
 //! Reading order: [`RegionPart::start`], [`RegionPart::serve_as_live`] (this instance became
-//! active), the [`RegionInbox`] (the link), `region_watch` (what is looked at as time passes).
+//! active), `inbox` (the link), `region_watch` (what is looked at as time passes).
 //!
 //! Not here: whether two groups fit (`region_meeting`), connections (`towline_link`), what is done
 //! with batches (`region_shipping`, `region_receiving`), changes of roles (`region_hand_over`: the
@@ -17,21 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use towline_admin::catalogue::REGION_PARTITIONED;
 use towline_config::{Config, GroupConfig, RecoveryConfig};
-use towline_group::{Mode, ShippedAnswer};
-use towline_link::{
-    FrameCost, Intake, LinkId, LinkStream, RegionHello, RegionInbox, RegionLink, RegionLinkState,
-    RegionLinks, RegionSections,
-};
-use towline_logging::log as say;
+use towline_group::Mode;
+use towline_link::{RegionDialler, RegionLink, RegionLinkState};
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
 pub use towline_region::Counts;
-use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
-use towline_region::{RecoveryPoint, Refusal, ReportPolicy};
-use towline_types::{BatchPlace, Histories, HistoryId, Lsn, Time};
+use towline_region::{RecoveryPoint, ReportPolicy};
+use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
 use crate::copy::CopySource;
 use crate::driver::{Driver, RegionEvents};
@@ -41,13 +34,15 @@ use crate::region_clients::GroupClients;
 use crate::region_condition::RegionConditions;
 use crate::region_differences::RegionDifference;
 use crate::region_giving::Giving;
-use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
+use crate::region_meeting::RegionSaid;
 use crate::region_position::ShippedLog;
 use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
-use crate::region_shipping::{Shipping, ShippingEnd, ShippingView};
+use crate::region_shipping::{Shipping, ShippingView};
 use crate::region_taking::Taking;
 use crate::region_watch::{RegionWatch, WatchedRegion};
 use crate::return_order::KnownFork;
+pub use other_said::OtherRole;
+use other_said::OtherSaid;
 
 /// The log of this instance, as only its queues know it.
 pub trait RegionHost: Send + Sync + 'static {
@@ -80,6 +75,10 @@ pub trait RegionHost: Send + Sync + 'static {
     /// Why that is not known.
     fn has_changes_behind(&self, position: Lsn) -> Result<bool, String>;
 
+    /// Whether the first batch with content behind the fork of a history, committed or not, has the
+    /// record with which that begins. May read the log.
+    fn has_record(&self, history: &History) -> bool;
+
     /// A random number.
     fn drawn(&self) -> u64;
     /// The time of day.
@@ -109,6 +108,8 @@ pub struct RegionView {
     pub shipping: Option<ShippingView>,
     /// What it ships to this instance.
     pub receiving: ReceivingView,
+    /// What the other group said last that it is.
+    pub other_role: OtherRole,
     /// Why the logs of both are not one: an operator must decide.
     pub partition: Option<String>,
     /// Why nothing is shipped otherwise.
@@ -138,7 +139,7 @@ pub struct RegionPart {
     pub(crate) shipping: Mutex<ShippingSeat>,
     giving: OnceLock<Arc<Giving>>,
     taking: Arc<Taking>,
-    links: OnceLock<Arc<RegionLinks>>,
+    links: OnceLock<Arc<dyn RegionDialler>>,
     pub(crate) known: Mutex<KnownRegion>,
     conditions: RegionConditions,
     /// More is at risk than the objective allows.
@@ -156,6 +157,10 @@ pub(crate) struct ShippingSeat {
 #[derive(Default)]
 pub(crate) struct KnownRegion {
     pub(crate) partition: Option<String>,
+    /// That is what both said of themselves, and not what became of a batch.
+    partition_is_said: bool,
+    /// What the other group said last.
+    other: Option<OtherSaid>,
     pub(crate) trouble: Option<String>,
     needs_copy: bool,
     differences: Vec<RegionDifference>,
@@ -227,7 +232,7 @@ impl RegionPart {
     ///
     /// # Errors
     /// There is no thread.
-    pub fn start(self: &Arc<Self>, links: Arc<RegionLinks>) -> std::io::Result<()> {
+    pub fn start(self: &Arc<Self>, links: Arc<dyn RegionDialler>) -> std::io::Result<()> {
         assert!(self.links.set(links).is_ok(), "the links to the other region are set once");
         self.driver.set_region(Arc::clone(self) as Arc<dyn RegionEvents>);
         let receives = Arc::clone(self);
@@ -332,11 +337,13 @@ impl RegionPart {
         let promotable = self.promotable();
         let promotable = (promotable, self.host.time_at(promotable.place.end));
         let shipping = self.shipping();
+        self.settle_partition();
         let known = self.known.lock();
         RegionView {
             link: self.links.get().map(|links| links.state()).unwrap_or_default(),
             shipping: shipping.map(|shipping| shipping.view(now)),
             receiving: self.receiving().view(),
+            other_role: known.other.as_ref().map(|other| other.role).unwrap_or_default(),
             partition: known.partition.clone(),
             trouble: known.trouble.clone(),
             needs_copy: known.needs_copy,
@@ -353,7 +360,7 @@ impl RegionPart {
         self.receiving.wait()
     }
 
-    pub(crate) fn links(&self) -> &Arc<RegionLinks> {
+    pub(crate) fn links(&self) -> &Arc<dyn RegionDialler> {
         self.links.wait()
     }
 
@@ -364,15 +371,27 @@ impl RegionPart {
         RecoveryPoint { rebases: self.taking.begun(), ..before }
     }
 
+    /// Whether this group is live, with these histories; `None`: it is being promoted.
+    fn is_live(&self, histories: &Histories) -> Option<bool> {
+        match self.driver.mode() {
+            // The last batch of a live group says that the other one is.
+            Mode::Voting => Some(!self.names_other(histories)),
+            Mode::Recovery => Some(false),
+            Mode::Promoting => None,
+        }
+    }
+
+    /// The histories that this instance says, and whether its group is live.
+    fn role_now(&self) -> (Histories, bool) {
+        let histories = self.host.histories();
+        let is_live = self.is_live(&histories) == Some(true);
+        (self.driver.histories_said(histories), is_live)
+    }
+
     /// What this instance says of itself.
     fn said(&self) -> RegionSaid {
         let histories = self.host.histories();
-        let is_live = match self.driver.mode() {
-            // The last batch of a live group says that the other one is.
-            Mode::Voting => Some(!self.names_other(&histories)),
-            Mode::Recovery => Some(false),
-            Mode::Promoting => None,
-        };
+        let is_live = self.is_live(&histories);
         let RegionTerms { queue_manager, config, group, recovery, extent_bytes } = &self.terms;
         let moment = RegionMoment {
             queue_manager,
@@ -390,209 +409,6 @@ impl RegionPart {
             point: (is_live == Some(false)).then(|| self.promotable()),
         }
     }
-
-    /// Whether a link may stand on which this side receives (`incoming`), or ships.
-    fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
-        let own = self.said();
-        let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        self.notes_fork(&own, other);
-        let in_words = |why| MeetingRefusal { why, is_partition: false };
-        if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
-            let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
-            if other.agreement.is_live == Some(true) && newest.is_some() {
-                self.note_taken_over();
-            }
-            let why = "this instance is about to be one of a recovery group";
-            return Err(in_words(why.to_owned()));
-        }
-        let differences = meet(shipping, receiving)?;
-        if shipping.log_id != receiving.log_id {
-            let live = format!("group '{}'", shipping.agreement.group);
-            return match incoming {
-                // An empty log: it becomes that of the live group.
-                true => self.driver.takes_log_id(&live, shipping.log_id).map_err(in_words),
-                false => Err(in_words(format!("it is to take the log of {live} first"))),
-            };
-        }
-        let mut known = self.known.lock();
-        known.differences = differences;
-        known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
-        (known.partition, known.trouble, known.needs_copy) = (None, None, false);
-        self.forgets_fork(&mut known);
-        Ok(())
-    }
-
-    /// A link may not stand.
-    fn keep_refusal(&self, MeetingRefusal { why, is_partition }: MeetingRefusal) {
-        let mut known = self.known.lock();
-        if !is_partition {
-            known.trouble = Some(why);
-            return;
-        }
-        let is_news = known.partition.as_ref() != Some(&why);
-        known.partition = Some(why.clone());
-        drop(known);
-        if is_news {
-            say(&REGION_PARTITIONED, &[&self.terms.recovery.name, &why]);
-        }
-    }
-
-    /// This group refused what the other one shipped. Of a promotion the next meeting decides: a
-    /// group that handed over may still send what this one has.
-    fn refuses(&self, why: Refusal) {
-        if let Refusal::Diverged { .. } = why {
-            self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition: true });
-        }
-    }
-
-    /// Shipping ended, or did not begin.
-    fn keep_end(&self, end: &ShippingEnd) {
-        match end {
-            ShippingEnd::Refused(Refusal::Promoted) if self.names_other(&self.host.histories()) => {
-                self.note_taken_over();
-            }
-            ShippingEnd::NeedsCopy => {
-                let mut known = self.known.lock();
-                (known.needs_copy, known.trouble) = (true, Some(end.to_string()));
-            }
-            ShippingEnd::Refused(Refusal::Promoted | Refusal::Diverged { .. }) => {
-                self.keep_refusal(MeetingRefusal { why: end.to_string(), is_partition: true });
-            }
-            ShippingEnd::Refused(Refusal::Gap { .. } | Refusal::NotYet) => {}
-            ShippingEnd::Fault(why) => self.known.lock().trouble = Some(why.clone()),
-        }
-    }
-
-    /// A link stands on which this side ships.
-    fn ships_on(&self, link: RegionLink, other: &RegionSaid) {
-        let Some(shipping) = self.shipping() else {
-            return link.close("this instance is not active");
-        };
-        self.driver.region_reads(other.agreement.levels.read);
-        if self.host.histories().is_empty() {
-            self.known.lock().awaits_history = Some(link);
-            return;
-        }
-        let at = (&other.position, other.sums);
-        if let Err(end) = shipping.opened(Arc::clone(&link), at, self.driver.now()) {
-            link.close(&end.to_string());
-            return self.keep_end(&end);
-        }
-        if let Some(giving) = self.giving.get() {
-            giving.is_not_needed();
-        }
-    }
-
-    /// Has the log begin its first history, once another region is connected that reads it. Its
-    /// chain is said with a connection, so the next one is made at once when it has begun.
-    fn begin_history_if_due(&self) {
-        let Some(link) = self.known.lock().awaits_history.clone() else { return };
-        if !self.host.histories().is_empty() {
-            self.known.lock().awaits_history = None;
-            link.close("the first history of the log has begun: connected again with that");
-            return self.links().kick();
-        }
-        self.begin_first_history();
-    }
-}
-
-impl RegionEvents for RegionPart {
-    fn answers(&self, answer: ShippedAnswer) {
-        self.receiving().answers(answer);
-    }
-
-    fn committed(&self) {
-        // Under the lock, and without a count: it is called for each commit.
-        if let Some(shipping) = &self.shipping.lock().shipping {
-            shipping.wake();
-        }
-    }
-}
-
-impl RegionInbox for RegionPart {
-    fn hello(&self) -> RegionSections {
-        self.said().encode()
-    }
-
-    fn greets(&self, incoming: bool, hello: &RegionHello) -> Result<(), String> {
-        let other = RegionSaid::decode(&hello.sections)?;
-        if incoming && self.driver.is_copying() {
-            return Err("this instance gets a copy of the log of its group".into());
-        }
-        if incoming && self.driver.awaits_returns() {
-            return Err("not all instances of this group that are connected have returned".into());
-        }
-        if let Err(refusal) = self.judge(incoming, &other) {
-            let why = refusal.why.clone();
-            self.keep_refusal(refusal);
-            return Err(why);
-        }
-        let ships = self.shipping().filter(|_| !incoming);
-        if let Some(Err(end)) = ships.map(|shipping| shipping.start(&other.position)) {
-            self.keep_end(&end);
-            if end == ShippingEnd::NeedsCopy {
-                self.lacks(hello, &other);
-            }
-            return Err(end.to_string());
-        }
-        Ok(())
-    }
-
-    fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {
-        match RegionSaid::decode(&hello.sections) {
-            Ok(other) if incoming => {
-                self.taking.is_not_needed();
-                self.receiving().opened(link, other.histories);
-            }
-            Ok(other) => self.ships_on(link, &other),
-            Err(why) => link.close(&why),
-        }
-    }
-
-    fn frame(
-        &self,
-        link: LinkId,
-        kind: u8,
-        body: Bytes,
-        cost: FrameCost,
-    ) -> Result<Intake, String> {
-        if kind == KIND_CONDITION {
-            self.conditions.hears(&body, self.driver.now(), self.host.wall());
-            return Ok(Intake::More);
-        }
-        if kind == KIND_BATCHES {
-            return Ok(self.receiving().frame(link, body, cost));
-        }
-        if let Some(shipping) = self.shipping()
-            && let Err(end) = shipping.frame(link, kind, &body, self.driver.now())
-        {
-            self.keep_end(&end);
-            return Err(end.to_string());
-        }
-        Ok(Intake::More)
-    }
-
-    fn writable(&self, _link: LinkId) {
-        if let Some(shipping) = self.shipping() {
-            shipping.wake();
-        }
-    }
-
-    fn closed(&self, link: LinkId, _why: &str) {
-        self.known.lock().awaits_history.take_if(|waiting| waiting.id() == link);
-        self.receiving().closed(link);
-        if let Some(shipping) = self.shipping() {
-            shipping.closed(link);
-        }
-    }
-
-    fn admits(&self, hello: &RegionHello) -> Result<(), String> {
-        self.admits_copy(hello)
-    }
-
-    fn stream(&self, hello: &RegionHello, stream: LinkStream) {
-        self.takes_copy(hello, stream);
-    }
 }
 
 /// What is committed here, and so what a promotion keeps.
@@ -602,5 +418,7 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
 }
 
 mod beside;
+mod inbox;
+mod other_said;
 mod rebase;
 mod returning;

@@ -288,7 +288,7 @@ impl Receiving {
         let view = &mut state.view;
         (view.live_committed, view.live_committed_at) = (committed, committed_at);
         drop(state);
-        self.driver.heard_live(committed);
+        self.driver.heard_live(committed, None);
         relayed.pending = Some(Shipment { term, previous, batches });
     }
 

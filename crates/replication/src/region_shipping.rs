@@ -82,6 +82,8 @@ pub struct ShippingView {
     pub sent_bytes: u64,
     /// Whether log that the other region lacks is kept no longer: it gets a copy.
     pub log_let_go: bool,
+    /// Frames in which they were sent.
+    pub sent_frames: u64,
 }
 
 /// See the module.
@@ -102,6 +104,7 @@ struct ShippingState {
     is_known: bool,
     ended: Option<ShippingEnd>,
     sent_bytes: u64,
+    sent_frames: u64,
     ending: bool,
 }
 
@@ -141,6 +144,7 @@ impl Shipping {
             is_known: false,
             ended: None,
             sent_bytes: 0,
+            sent_frames: 0,
             ending: false,
         };
         let (has_news, news) = (AtomicBool::new(false), Condvar::new());
@@ -308,6 +312,7 @@ impl Shipping {
             point: state.point,
             sent_bytes: state.sent_bytes,
             log_let_go: self.log_let_go.load(Ordering::Relaxed),
+            sent_frames: state.sent_frames,
         }
     }
 
@@ -378,6 +383,7 @@ impl Shipping {
         let (head, parts) = frame.encode();
         let taken = open.link.send(KIND_BATCHES, FrameBody { head, parts });
         state.sent_bytes += bytes;
+        state.sent_frames += 1;
         // Refused, it is lost: the next link begins where the other region then is.
         taken || self.give_up(&mut state, not_taken())
     }

@@ -164,7 +164,11 @@ pub fn keep_fork(data: &Path, fork: &KnownFork) -> io::Result<()> {
 /// # Errors
 /// What the disk said.
 pub fn forget_fork(data: &Path) -> io::Result<()> {
-    match fs::remove_file(data.join(FORK)) {
+    forget(data, FORK)
+}
+
+pub(crate) fn forget(data: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(data.join(name)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -202,7 +206,7 @@ pub fn keep(data: &Path, kept: &KeptReturn) -> io::Result<()> {
     write(data, RETURN, kept)
 }
 
-fn read<T: DeserializeOwned>(data: &Path, name: &str) -> io::Result<Option<T>> {
+pub(crate) fn read<T: DeserializeOwned>(data: &Path, name: &str) -> io::Result<Option<T>> {
     let text = match fs::read(data.join(name)) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -223,7 +227,7 @@ fn summed(line: &str) -> String {
     format!("{:08x}", crc32c::crc32c(line.as_bytes()))
 }
 
-fn write<T: Serialize>(data: &Path, name: &str, value: &T) -> io::Result<()> {
+pub(crate) fn write<T: Serialize>(data: &Path, name: &str, value: &T) -> io::Result<()> {
     let line = serde_json::to_string(value).map_err(Error::other)?;
     let new = data.join(format!("{name}.new"));
     let mut file = File::create(&new)?;

@@ -3,9 +3,9 @@
 //!
 //! Reading order: [`run`] (from start to end, alone or on a shared folder), `group` (an instance of
 //! a group, from replica to active), `run_args`, `endpoints` and `process` (what both use), `net`
-//! (listeners, admission, connections), `control` (the control socket), `reload`, `signals`,
-//! `descriptors`, `hint` (what is printed after `ready`), `check` (whether a start would be
-//! refused).
+//! (listeners, admission, connections), `control` (the control socket), [`region_reports`],
+//! `reload`, `signals`, `descriptors`, `hint` (what is printed after `ready`), `check` (whether a
+//! start would be refused).
 //!
 //! Not here: the instance and what steps it (`engine`), its part in a group (`replication`), logins
 //! (`access`), queue rules (`core`) and the protocol (`amqp`).
@@ -22,6 +22,7 @@ mod net;
 mod process;
 mod quiesce;
 mod refused;
+pub mod region_reports;
 mod reload;
 mod run;
 mod run_args;

@@ -24,6 +24,7 @@ mod journal;
 mod network;
 mod plan;
 mod process;
+mod regions;
 mod runs;
 mod served;
 mod trace;
@@ -109,6 +110,13 @@ pub fn run(seed: u64, traced: bool) -> Report {
 pub fn run_cluster(seed: u64, traced: bool) -> Report {
     begin(traced);
     cluster::run(seed)
+}
+
+/// Runs one seed of two regions, each with a group, whole.
+#[must_use]
+pub fn run_regions(seed: u64, traced: bool) -> Report {
+    begin(traced);
+    regions::run(seed)
 }
 
 /// Runs one seed of a queue manager that is no group: one instance, or several processes with one

@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use towline_sim::{
     Report, crash_seed, last_events, run, run_alone, run_cluster, run_crash, run_one_crash,
+    run_regions,
 };
 use towline_types::SeededRandom;
 
@@ -69,6 +70,9 @@ enum Kind {
     One,
     /// As `crash`, for a group of one instance.
     OneCrash,
+    /// Two groups of whole processes in two regions, a link between them, and changes of roles. The
+    /// seed modulo 4 says how many instances they have: 1 and 1, 3 and 1, 3 and 3, 1 and 3.
+    Regions,
 }
 
 /// File operations of the load of a crash, about: of one instance, of a shared folder. A crash at a
@@ -147,7 +151,7 @@ impl Kind {
     fn is_crash(self) -> bool {
         match self {
             Kind::Crash | Kind::OneCrash => true,
-            Kind::Model | Kind::Cluster | Kind::Alone | Kind::One => false,
+            Kind::Model | Kind::Cluster | Kind::Alone | Kind::One | Kind::Regions => false,
         }
     }
 
@@ -176,6 +180,7 @@ fn run_one(seed: u64, traced: bool, options: &Options) -> Report {
         Kind::Crash => run_crash(seed, traced),
         Kind::One => towline_sim::run_one(seed, traced),
         Kind::OneCrash => run_one_crash(seed, traced),
+        Kind::Regions => run_regions(seed, traced),
     }
 }
 
@@ -285,6 +290,7 @@ fn print_total(total: &Total, kind: Kind, seconds: f64) {
     let (copies, images) = match kind {
         Kind::Model => ("copies", "images"),
         Kind::Cluster => ("copies", "batches found synced on a majority"),
+        Kind::Regions => ("copies", "batches compared"),
         Kind::Alone | Kind::One => ("restores", "images"),
         Kind::Crash | Kind::OneCrash => ("restores", "file operations"),
     };

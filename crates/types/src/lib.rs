@@ -4,12 +4,14 @@
 //! Reading order: [`Lsn`] (a position in the recovery log), [`Batch`] (what is written, and
 //! replicated, at once), [`PageRef`] (a position in the page file), [`Time`] (an argument, never
 //! read here), [`CivilTime`] (the same for people), [`Payload`] (bytes on their way from a socket
-//! to the log), [`History`] and [`Standing`] (of two regions with one log), [`limits`],
+//! to the log), [`History`] and [`Standing`] (of two regions with one log), [`ChangeCause`] (why
+//! roles changed), [`limits`],
 //! [`SeededRandom`] (for simulation and tests).
 
 #![forbid(unsafe_code)]
 
 mod batch;
+mod change_cause;
 mod civil_time;
 mod fitting;
 mod format_level;
@@ -26,6 +28,7 @@ mod time;
 mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
+pub use change_cause::{ChangeCause, ChangeKind};
 pub use civil_time::CivilTime;
 pub use fitting::fitting;
 pub use format_level::{

@@ -245,6 +245,10 @@ pub const HISTORIES_MAX: usize = 1_000;
 pub const HISTORY_CAUSE_BYTES_MAX: usize = 256;
 /// Changes of roles that the status shows.
 pub const ROLE_CHANGES_SHOWN: usize = 20;
+/// Reports of changes of roles that are kept in a data folder; older ones are removed.
+pub const REGION_REPORTS_MAX: usize = 100;
+/// Bytes of such a report: with all its texts it has less than 8 KiB.
+pub const REGION_REPORT_BYTES_MAX: u64 = 32 * 1024;
 /// Bytes in which the histories of a log are said to the other region: what is longer was never
 /// said. Today's take 83 bytes each at most.
 pub const HISTORIES_BYTES_MAX: usize = 128 * 1024;
@@ -366,6 +370,8 @@ const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(HISTORIES_MAX * (2 + 33 + GROUP_NAME_BYTES_MAX) + 64 <= HISTORIES_BYTES_MAX);
 const _: () = assert!(ROLE_CHANGES_SHOWN <= HISTORIES_MAX);
+// A report is completed by one request.
+const _: () = assert!(REGION_REPORT_BYTES_MAX < CONTROL_REQUEST_BYTES_MAX as u64);
 // A name, a cause and five numbers.
 const _: () =
     assert!((GROUP_NAME_BYTES_MAX + HISTORY_CAUSE_BYTES_MAX + 96) as u64 <= FIELD_BYTES_MAX);

@@ -448,7 +448,7 @@ impl Daemon {
     fn await_begun(&mut self) -> Try {
         let line = self.lines.recv_timeout(START_LIMIT);
         let line = line.map_err(|_| format!("it does not begin:\n{}", self.log_end()))?;
-        let begun = ["waiting for ", "ready ", "recovery of "];
+        let begun = ["waiting for ", "ready ", "recovery of ", "fenced "];
         let right = begun.iter().any(|begun| line.starts_with(begun));
         require!(right, "not an instance of a group: {line}");
         if let Some(url) = line.strip_prefix("ready ") {

@@ -263,10 +263,41 @@ impl Regions {
     pub fn relay_of(&self, group: usize) -> Option<usize> {
         (0..self.sites[group].len()).find(|at| {
             let runs = self.daemons[group][*at].is_some();
+            runs && self.group_status(group, *at).is_ok_and(|status| {
+                // The others say what they heard of it.
+                let other = &status["other_region"];
+                other["connected"] == true && other["heard_from"] == ""
+            })
+        })
+    }
+
+    /// The instance of a group that was live and serves nobody which leads that group.
+    #[must_use]
+    pub fn leader_of_fenced(&self, group: usize) -> Option<usize> {
+        (0..self.sites[group].len()).find(|at| {
+            let runs = self.daemons[group][*at].is_some();
             runs && self
                 .group_status(group, *at)
-                .is_ok_and(|status| status["other_region"]["connected"] == true)
+                .is_ok_and(|status| status["role"] == "active" && status["group_role"] == "fenced")
         })
+    }
+
+    /// Waits until each instance of a group that runs says that it is fenced, and one leads.
+    ///
+    /// # Errors
+    /// When that does not come about.
+    pub fn until_fenced(&self, group: usize) -> Try<usize> {
+        let is_fenced = |at: usize| {
+            self.daemons[group][at].is_none()
+                || self.group_status(group, at).is_ok_and(|status| {
+                    status["group_role"] == "fenced" && status["serving"] == false
+                })
+        };
+        wait::until("a fenced group", LONG, || {
+            let leads = self.leader_of_fenced(group)?;
+            (0..self.sites[group].len()).all(is_fenced).then_some(leads)
+        })
+        .map_err(|error| self.explained(&error.to_string()))
     }
 
     /// What the active instance of west says of east.

@@ -178,18 +178,21 @@ fn live_is_lost(size: usize) -> Try {
     require!(depth(&regions, EAST)? == 300, "{}", depth(&regions, EAST)?);
     put(&regions, EAST, 50, "new")?;
 
-    // The old live group comes back: it serves on its own, and neither takes the log of the other.
+    // The old live group comes back, and serves until it hears; neither takes the log of the other.
+    regions.order(WEST, Order::Cut(Ways::Both));
     for at in 0..size {
         regions.start(WEST, at)?;
     }
-    regions.order(EAST, Order::Heal(Ways::Both));
     require!(depth(&regions, WEST)? == 360, "{}", depth(&regions, WEST)?);
-    for group in [WEST, EAST] {
-        wait::until_true("both to be partitioned", LONG, || {
-            regions.other_as_seen(group).is_ok_and(|seen| seen["status"] == "partitioned")
-        })
-        .map_err(|error| regions.explained(&error.to_string()))?;
-    }
+    regions.order(EAST, Order::Heal(Ways::Both));
+    regions.order(WEST, Order::Heal(Ways::Both));
+    let old = regions.until_fenced(WEST)?;
+    let seen = regions.group_status(WEST, old)?;
+    require!(seen["other_region"]["status"] == "partitioned", "{seen}");
+    wait::until_true("both to be partitioned", LONG, || {
+        regions.other_as_seen(EAST).is_ok_and(|seen| seen["status"] == "partitioned")
+    })
+    .map_err(|error| regions.explained(&error.to_string()))?;
     let active = regions.until_active(EAST)?;
     let status = regions.site(EAST, active).status()?;
     let change = &status["region"]["role_changes"][0];

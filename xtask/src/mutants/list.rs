@@ -34,7 +34,8 @@ pub(crate) const UNIT: &str = "unit";
 pub(crate) const SIMULATOR: &str = "simulator";
 
 /// Kinds of runs of the simulator; the first one is meant when none is named.
-const SIMULATOR_KINDS: [&str; 6] = ["model", "cluster", "alone", "crash", "one", "one-crash"];
+const SIMULATOR_KINDS: [&str; 7] =
+    ["model", "cluster", "alone", "crash", "one", "one-crash", "regions"];
 
 /// One bug.
 #[derive(Clone, Debug)]

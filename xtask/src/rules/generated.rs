@@ -9,6 +9,7 @@ use crate::tree::Tree;
 const PAGES: &[(&str, &str)] = &[
     ("crates/admin/src/attributes", "docs/reference/mqsc.md"),
     ("crates/admin/src/catalogue", "docs/reference/messages.md"),
+    ("crates/admin/src/metrics", "docs/reference/metrics.md"),
 ];
 /// How a page may say it.
 const SAYINGS: &[&str] = &["generated from", "made from"];

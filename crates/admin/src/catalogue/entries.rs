@@ -543,6 +543,7 @@ entries! {
     NOT_LIVE = "TWL5034E" "{reason}.",
         "The log of this queue manager names another group as the live one: an instance of that \
          group serves its queues. Connect there.";
+    FENCED_REFUSED = "TWL5036E" "{reason}.", "'towline status --groups' says what to do.";
     HISTORY_REFUSED = "TWL5035E" "{reason}.",
         "A change of roles between two regions was asked for and cannot be recorded in the log. \
          Nothing was changed.";

@@ -199,6 +199,7 @@ pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
         Refusal::LogFull => &LOG_FULL_REFUSED,
         Refusal::Ending => &ENDING_REFUSED,
         Refusal::NotLive { .. } => &NOT_LIVE,
+        Refusal::Fenced { .. } => &FENCED_REFUSED,
         Refusal::NoHistory { .. } => &HISTORY_REFUSED,
         Refusal::NotAuthorized(_) => &NOT_AUTHORIZED,
         Refusal::Deleted(_) => &OBJECT_DELETED,

@@ -104,9 +104,11 @@ entries! {
         "Nothing was changed. 'towline region switch --dry-run' lists what stands in the way.";
     REGION_SWITCH_IN_DOUBT = "TWL4437W" "The switch to group '{group}' is in doubt: it has not \
                                         acknowledged the last batch of this log: {reason}.",
-        "That batch says that the other group is live. This group serves no client any more, and \
-         gives the batch to the other one as soon as the link stands; then that one serves. If the \
-         other region is lost, order 'towline region failover' in this group.";
+        "That batch says that the other group is live. This instance serves no client any more. If \
+         the batch is committed in this group, it is given to the other one as soon as the link \
+         stands, and then that one serves; if it is not, the next active instance of this group may \
+         not have it, and serves. If the other region is lost, order 'towline region failover' in \
+         this group.";
     REGION_RETURN_ORDERED = "TWL4451I" "This instance is to give up its log behind {fork}, and to \
                                        follow the other group: ordered by {by}. It restarts for \
                                        that.",
@@ -124,6 +126,39 @@ entries! {
                                       '{group}' lacks: this group follows it without an order.",
         "The other group was promoted while this one was away, and this one has put, removed and \
          defined nothing since.";
+    REGION_SUPERSEDED = "TWL4471E" "Group '{group}' took over from this one: history {history}, \
+                                    from {fork} on. This group serves no client any more.",
+        "The other group was promoted, and this one hears of it now. Clients are let go, and stay \
+         away also when this instance starts again without the other region. What this log has \
+         behind the fork is kept: list and export it with 'towline region divergence', then have \
+         this group follow with 'towline region rejoin'. If it is to serve again, order 'towline \
+         region switch' at the other group after that; or, if the other region is lost, 'towline \
+         region failover' here.";
+    REGION_FENCED = "TWL4472W" "This group is fenced, and serves no client: ordered by {by} \
+                                ({reason}).",
+        "An administrator ordered 'towline region fence'. It stays so when this instance starts \
+         again, until 'towline region unfence'. What was committed is still sent to the other \
+         group, so that a fail-over there loses nothing.";
+    REGION_FENCE_OVER = "TWL4473I" "This group is fenced no more.",
+        "It was taken back with 'towline region unfence', or the next history has begun in this \
+         log.";
+    GROUP_STARTS_FENCED = "TWL4475W" "Group '{group}' of '{name}' serves no client: {reason}.",
+        "It was fenced, or superseded, before this instance started: see TWL4471E and TWL4472W. \
+         'towline status --groups' says what to do.";
+    REGION_FENCE_NOT_KEPT = "TWL4474E" "That this group is fenced cannot be written down: {reason}.",
+        "No client is served by this process. The next one would not know of it before it has heard \
+         it again: free space in the data folder, and order it again.";
+    REGION_DRILL_RETURNS = "TWL4465I" "This group became live by a drill, and switches back to \
+                                      group '{group}' in {seconds} s: ordered by {by}.",
+        "So it stands in the log, since the drill began. Any change of roles before that \
+         ends the drill. TWL4434I follows.";
+    REGION_DRILL_STAYS = "TWL4466W" "The drill does not go back to group '{group}': {reason}. This \
+                                     group stays live.",
+        "It was tried for as long as a drill may take. 'towline region switch --dry-run' lists what \
+         stands in the way; order 'towline region switch' here when nothing does.";
+    METRICS_NOT_SERVED = "TWL4491W" "The metrics are not served at {address} yet: {reason}.",
+        "Another program may have that address (metrics.address). It is tried again each second; \
+         clients of the queue manager notice nothing.";
     REGION_REHEARSAL_BEGUN = "TWL4481I" "A rehearsal with the log of this recovery instance up to \
                                         {position} has begun: ordered by {by}.",
         "A queue manager of its own, for one check, reads the log and the pages where they are. \

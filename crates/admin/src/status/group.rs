@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::region::OtherRegionStatus;
+use super::region::{OtherRegionStatus, RegionFenceStatus, RoleChangeRow};
 
 /// Native HA: this instance, and its group as it sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,8 @@ pub struct GroupStatus {
     pub catch_up_lsn: String,
     /// GRPNAME.
     pub group_name: String,
-    /// GRPROLE: `live`, `recovery`; `pending_live`: it is being promoted.
+    /// GRPROLE: `live`, `recovery`; `pending_live`: it is being promoted; `fenced`: it was live, and
+    /// serves nobody.
     pub group_role: String,
     /// Name of the active instance, empty when none is known.
     pub active: String,
@@ -54,9 +55,18 @@ pub struct GroupStatus {
     pub format_level_waits_for: Vec<String>,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
+    /// Why it serves nobody, if it is fenced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<RegionFenceStatus>,
     /// The group of the other region, when one is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_region: Option<OtherRegionStatus>,
+    /// The newest history of the log of this instance, 32 hexadecimal digits; empty: it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub history: String,
+    /// The newest changes of roles in the log of this instance, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub role_changes: Vec<RoleChangeRow>,
 }
 
 /// What an instance is.

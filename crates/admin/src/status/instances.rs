@@ -245,6 +245,9 @@ mod tests {
             format_level: 2,
             format_level_waits_for: Vec::new(),
             other_region: None,
+            fence: None,
+            history: String::new(),
+            role_changes: Vec::new(),
             instances: vec![
                 InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
                 instance("b", GroupRole::Replica),

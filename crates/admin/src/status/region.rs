@@ -42,8 +42,17 @@ pub struct RoleChangeRow {
     pub history: String,
     /// Where it parts from the one before it, `<a:b:c:d>`.
     pub fork: String,
+    /// Name of the group that was live before; empty: not known any more.
+    pub from: String,
     /// Name of the group that is live from then on.
     pub live: String,
+    /// What was ordered: `switch`, `failover`, `drill`, `drill_return`; empty: the cause does not
+    /// say.
+    pub kind: String,
+    /// The user that ordered it; empty: the cause does not say.
+    pub by: String,
+    /// The instance at which it was ordered; empty: the cause does not say.
+    pub instance: String,
     /// When, by the clock of the instance that decided it, milliseconds since the Unix epoch.
     pub began_at: u64,
     /// Why.
@@ -91,6 +100,8 @@ pub struct OtherRegionStatus {
     pub rpo_bytes: u64,
     /// Objective: seconds; 0: none.
     pub rpo_s: u64,
+    /// Recovery time objective: seconds; 0: none.
+    pub rto_s: u64,
     /// Whether more is at risk than the objectives allow.
     pub misses_rpo: bool,
     /// Whether log that it lacks is kept no longer, because it is more than the bound, or the log
@@ -141,6 +152,55 @@ pub struct OtherRegionStatus {
     pub clock_ahead_us: i64,
     /// Addresses of the first listener that clients are given, in order; empty: none are.
     pub advertised: Vec<String>,
+    /// All of this is as this instance of the own group reported it, which has the link; empty: as
+    /// this one knows it.
+    pub heard_from: String,
+    /// How long ago that was, milliseconds.
+    pub heard_age_ms: u64,
+    /// Changes of roles in the log of this instance.
+    pub role_changes: u64,
+    /// Clients that this instance, in recovery, sent to the live group since the process started.
+    pub redirects: u64,
+    /// Clients that it closed with a reason and no address, since the process started.
+    pub turned_away: u64,
+    /// What was sent in the last whole interval; none: this instance does not ship, or not for so
+    /// long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<RegionIntervalStatus>,
+}
+
+/// What the live group's active instance sent in an interval of about ten seconds: the elements
+/// that IBM MQ publishes for a recovery group (NHAREPLICA, RECOVERY), in its order, after the real
+/// length. Averages of states are over time; those of work are for each frame of the log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegionIntervalStatus {
+    /// The real length of the interval, microseconds.
+    pub interval_us: u64,
+    /// Log bytes sent.
+    pub log_bytes_sent: u64,
+    /// Backlog bytes, at its end.
+    pub backlog_bytes: u64,
+    /// Backlog average bytes.
+    pub backlog_average_bytes: u64,
+    /// Average network round trip time, microseconds; none: not known.
+    pub round_trip_average_us: Option<u64>,
+    /// Compressed log bytes sent: all that went over the link.
+    pub compressed_log_bytes_sent: u64,
+    /// Log data average compression time, microseconds.
+    pub compression_average_us: u64,
+    /// Log bytes decompressed, by the recovery group as it reports.
+    pub log_bytes_decompressed: u64,
+    /// Log data average decompression time, microseconds.
+    pub decompression_average_us: u64,
+    /// Rebase count.
+    pub rebase_count: u64,
+    /// Recovery LSN, `<a:b:c:d>`.
+    pub recovery_lsn: String,
+    /// The same, hexadecimal.
+    pub recovery_lsn_hex: String,
+    /// How long ago the interval ended, milliseconds.
+    pub ended_ms_ago: u64,
 }
 
 /// What one group says of itself to the other region: the instance that has the link says it.
@@ -164,6 +224,35 @@ pub struct RegionConditionStatus {
     pub log_bytes: u64,
     /// Bytes that are free in the file system of its log.
     pub free_bytes: u64,
+    /// Up to where it has committed, `<a:b:c:d>`.
+    pub committed_lsn: String,
+    /// It is fenced, and all that it decided is committed: its log goes on no further.
+    pub is_still: bool,
+}
+
+/// A live group that serves nobody: it was superseded, or an operator fenced it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegionFenceStatus {
+    /// Why, in words.
+    pub why: String,
+    /// What to do about it.
+    pub what_to_do: String,
+    /// The group that took over; empty: none is known to have.
+    pub superseded_by: String,
+    /// The first history of that group that this log does not have.
+    pub history: String,
+    /// Where both logs part, `<a:b:c:d>`.
+    pub fork: String,
+    /// The user that ordered it; empty: it is not ordered.
+    pub ordered_by: String,
+    /// Why, as that user said.
+    pub reason: String,
+    /// Since when, milliseconds since the Unix epoch, as the instance that found out or was asked
+    /// had it.
+    pub since: u64,
+    /// Whether all that was decided before it is committed.
+    pub is_still: bool,
 }
 
 /// What is the matter with the other region.

@@ -59,6 +59,7 @@ pub struct RegionFinding {
 pub fn region_findings(group: &GroupStatus, now_ms: u64) -> Option<Vec<RegionFinding>> {
     let other = group.other_region.as_ref()?;
     let mut found = RegionFindings(Vec::new());
+    found.fence(group);
     found.link(group, other);
     found.logs(group, other);
     found.lag(group, other);
@@ -174,14 +175,29 @@ impl RegionFindings {
         self.0.push(RegionFinding { check, weight, text, what_to_do });
     }
 
+    fn fence(&mut self, group: &GroupStatus) {
+        if let Some(fence) = &group.fence {
+            self.stands("fence", fence.why.clone(), &fence.what_to_do);
+        }
+    }
+
     fn link(&mut self, group: &GroupStatus, other: &OtherRegionStatus) {
         if other.connected {
             let round_trip = match other.round_trip_us {
                 0 => String::new(),
                 us => format!(", round trip {}.{} ms", us / 1_000, us % 1_000 / 100),
             };
+            let heard = match other.heard_from.as_str() {
+                "" => String::new(),
+                from => {
+                    format!(
+                        ", as heard from instance '{from}' {} s ago",
+                        other.heard_age_ms / 1_000
+                    )
+                }
+            };
             let text = format!(
-                "connected with instance '{}' of group '{}'{round_trip}",
+                "connected with instance '{}' of group '{}'{round_trip}{heard}",
                 other.instance, other.group_name
             );
             return self.fine("link", text);

@@ -5,7 +5,7 @@
 
 use towline_types::{CivilTime, Time};
 
-use super::{GroupStatus, OtherRegionState, OtherRegionStatus};
+use super::{GroupStatus, OtherRegionState, OtherRegionStatus, RegionIntervalStatus};
 use crate::text::{count, cut, line, printable, row};
 
 /// Characters of a line's text behind its name.
@@ -46,6 +46,16 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
         line(&mut text, &columns);
     }
     line(&mut text, "");
+    if let Some(fence) = &group.fence {
+        row(&mut text, "Fenced", &cut(&printable(&fence.why), TEXT));
+        for part in wrapped(&fence.what_to_do, TEXT - 3) {
+            row(&mut text, "", &format!("-> {}", printable(&part)));
+        }
+    }
+    if !other.heard_from.is_empty() {
+        let (from, seconds) = (printable(&other.heard_from), other.heard_age_ms / 1_000);
+        row(&mut text, "As heard", &cut(&format!("from instance {from} {seconds} s ago"), TEXT));
+    }
     link(&mut text, other);
     if receives {
         received(&mut text, other);
@@ -53,13 +63,78 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
         at_risk(&mut text, other);
     }
     rebase(&mut text, other);
-    if !other.reason.is_empty() {
+    if !other.reason.is_empty() && group.fence.is_none() {
         row(&mut text, "Reason", &cut(&printable(&other.reason), TEXT));
     }
     for difference in &other.differences {
         row(&mut text, "Differs", &cut(&printable(difference), TEXT));
     }
+    if let Some(interval) = &other.interval {
+        interval_rows(&mut text, interval);
+    }
+    role_changes(&mut text, group);
     Some(text)
+}
+
+/// The last interval: the rows that IBM MQ's sample shows, in its words and order, with a rate
+/// where something was counted.
+fn interval_rows(text: &mut String, interval: &RegionIntervalStatus) {
+    let us = interval.interval_us.max(1);
+    let length = format!("{}.{:03} s", us / 1_000_000, us % 1_000_000 / 1_000);
+    line(text, "");
+    let ago = count(interval.ended_ms_ago / 1_000, 7);
+    line(text, &format!("RECOVERY, interval of {length}, ended {ago} s ago"));
+    let each_second = |bytes: u64| {
+        let rate = u128::from(bytes) * 1_000_000 / u128::from(us);
+        format!("{bytes:>20} {:>15}/s", u64::try_from(rate).unwrap_or(u64::MAX))
+    };
+    let plain = |value: u64| format!("{value:>20}");
+    let trip = interval.round_trip_average_us;
+    let rows = [
+        ("Log bytes sent", each_second(interval.log_bytes_sent)),
+        ("Backlog bytes", plain(interval.backlog_bytes)),
+        ("Backlog average bytes", plain(interval.backlog_average_bytes)),
+        (
+            "Average network round trip time",
+            trip.map_or("                   ?".into(), |us| plain(us) + " us"),
+        ),
+        ("Compressed log bytes sent", each_second(interval.compressed_log_bytes_sent)),
+        ("Log data average compression time", plain(interval.compression_average_us) + " us"),
+        ("Log bytes decompressed", each_second(interval.log_bytes_decompressed)),
+        ("Log data average decompression time", plain(interval.decompression_average_us) + " us"),
+        ("Rebase count", plain(interval.rebase_count)),
+        ("Recovery LSN", format!("{} {}", interval.recovery_lsn, interval.recovery_lsn_hex)),
+    ];
+    for (name, value) in rows {
+        line(text, &format!("{name:<36} {}", cut(&printable(&value), 43)));
+    }
+}
+
+/// The newest changes of roles, as the log of this instance has them.
+fn role_changes(text: &mut String, group: &GroupStatus) {
+    if group.role_changes.is_empty() {
+        return;
+    }
+    line(text, "");
+    line(text, "ROLE CHANGE          WHAT          FROM          TO            ORDERED BY");
+    for change in &group.role_changes {
+        let at = CivilTime::of(Time(change.began_at.saturating_mul(1_000))).to_string();
+        // To the second.
+        let at = at.get(..19).unwrap_or(&at).replace('T', " ");
+        let or = |text: &str, other: &str| match text {
+            "" => other.to_owned(),
+            text => printable(text),
+        };
+        let what = or(&change.kind, "?").replace('_', " ");
+        let [from, to] = [or(&change.from, "?"), or(&change.live, "?")].map(|it| cut(&it, 13));
+        let by = match change.by.as_str() {
+            // What this program did not write is shown as it stands there.
+            "" => printable(&change.cause),
+            by => format!("{} at {}", printable(by), printable(&change.instance)),
+        };
+        let row = format!("{at}  {what:<12}  {from:<13} {to:<13} {}", cut(&by, 16));
+        line(text, row.trim_end());
+    }
 }
 
 fn link(text: &mut String, other: &OtherRegionStatus) {
@@ -137,6 +212,21 @@ fn rebase(text: &mut String, other: &OtherRegionStatus) {
     }
 }
 
+/// A text in lines of at most so many characters, but for longer words.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn milliseconds(us: u64) -> String {
     format!("{}.{} ms", us / 1_000, us % 1_000 / 100)
 }
@@ -144,6 +234,7 @@ fn milliseconds(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::RegionFenceStatus;
 
     fn live() -> GroupStatus {
         let other = OtherRegionStatus {
@@ -200,6 +291,69 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_roles_are_shown_with_what_was_ordered_by_whom_and_from_where_to_where() {
+        use crate::status::RoleChangeRow;
+
+        let mut group = live();
+        assert!(!regions_table(&group).unwrap().contains("ROLE CHANGE"));
+        let known = RoleChangeRow {
+            from: "EAST".into(),
+            live: "WEST".into(),
+            kind: "drill_return".into(),
+            by: "root".into(),
+            instance: "a".into(),
+            began_at: 1_795_792_800_999,
+            ..RoleChangeRow::default()
+        };
+        let other =
+            RoleChangeRow { live: "W".repeat(48), cause: "\u{1b}[2Jx".into(), ..known.clone() };
+        let other =
+            RoleChangeRow { kind: String::new(), by: String::new(), from: String::new(), ..other };
+        group.role_changes = vec![known, other];
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let row = "2026-11-27 15:20:00  drill return  EAST          WEST          root at a";
+        assert!(text.contains(row), "{text}");
+        assert!(
+            text.contains("  ?             ?             WWWWWW…WWWWWW")
+                && !text.contains('\u{1b}')
+        );
+    }
+
+    #[test]
+    fn the_last_interval_has_the_rows_of_ibm_mq_in_its_order_after_its_real_length() {
+        let mut group = live();
+        group.other_region.as_mut().unwrap().interval = Some(RegionIntervalStatus {
+            interval_us: 10_000_400,
+            log_bytes_sent: 620_335_104,
+            backlog_bytes: 462_823_424,
+            backlog_average_bytes: 211_347_208,
+            round_trip_average_us: Some(40_000),
+            compressed_log_bytes_sent: 15_062_664,
+            recovery_lsn: "<0:1157:41026:59250>".into(),
+            recovery_lsn_hex: "0x00000485a042e772".into(),
+            ..RegionIntervalStatus::default()
+        });
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("RECOVERY, interval of 10.000 s"), "{text}");
+        let names = [
+            "\nLog bytes sent                                  620335104        62031029/s",
+            "\nBacklog bytes ",
+            "\nBacklog average bytes ",
+            "\nAverage network round trip time ",
+            "\nCompressed log bytes sent ",
+            "\nLog data average compression time ",
+            "\nLog bytes decompressed ",
+            "\nLog data average decompression time ",
+            "\nRebase count ",
+            "\nRecovery LSN                         <0:1157:41026:59250> 0x00000485a042e772\n",
+        ];
+        let places: Vec<_> = names.iter().map(|name| text.find(name)).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");
+    }
+
+    #[test]
     fn what_is_not_known_is_not_shown_as_nothing() {
         let mut group = live();
         let other = group.other_region.as_mut().unwrap();
@@ -208,5 +362,27 @@ mod tests {
         let text = regions_table(&group).unwrap();
         assert!(text.contains("not known before") && text.contains("short retry timer"), "{text}");
         assert!(text.contains("no       ?             ?"), "{text}");
+    }
+
+    #[test]
+    fn a_fenced_group_shows_why_and_what_to_do_and_who_told_it_of_the_other_one() {
+        let mut group = live();
+        let why = "this group serves no client: an operator fenced it";
+        let what_to_do = "'towline region unfence' takes it back; 'towline region failover' at the \
+                          other group has that one serve";
+        let fence = RegionFenceStatus {
+            why: why.into(),
+            what_to_do: what_to_do.into(),
+            ..RegionFenceStatus::default()
+        };
+        (group.group_role, group.fence) = ("fenced".into(), Some(fence));
+        let other = group.other_region.as_mut().unwrap();
+        (other.heard_from, other.heard_age_ms) = ("b".into(), 900);
+        let text = regions_table(&group).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in [why, "-> 'towline region unfence' takes it back;", "from instance b 0 s ago"] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+        assert!(text.contains("WEST                 fenced    yes"), "{text}");
     }
 }

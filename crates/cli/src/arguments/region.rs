@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
 use super::group::Here;
-use super::{BATCH_MAX, LogPlace, Reach, seconds};
+use super::{BATCH_MAX, LogPlace, Mechanism, Reach, queue_name, seconds};
 use crate::quantity::{bits_per_s, bytes, time};
 
 const PLAN_EXIT_CODES: &str = "Exit codes: 0 it fits, 2 wrong usage, 3 the line is too thin, or \
@@ -28,6 +28,9 @@ const REHEARSE_EXIT_CODES: &str = "Exit codes: 0 it served, and the check ended 
                                    did not end with 0, 4 cannot connect.\n\
                                    The check finds it by TOWLINE_URL and TOWLINE_PASSWORD, or \
                                    TOWLINE_HOST, TOWLINE_PORT and TOWLINE_USER, or TOWLINE_DATA.";
+const DRILL_EXIT_CODES: &str = "Exit codes: 0 there and back, 1 refused, taken back, or not back, 2 \
+                                wrong usage, 3 an objective was missed, or --dry-run found \
+                                something in the way, 4 cannot connect.";
 
 const CHECK_EXIT_CODES: &str = "Exit codes: 0 nothing stands in the way, 1 it cannot be told, 2 \
                                 wrong usage, 3 something stands in the way, 4 no queue manager \
@@ -39,6 +42,10 @@ pub(crate) enum Region {
     /// group
     #[command(after_help = CHANGE_EXIT_CODES)]
     Switch(RegionChange),
+    /// Switch to the other region and back, under load, and report how long clients waited: ordered
+    /// at the active instance of the live group
+    #[command(after_help = DRILL_EXIT_CODES)]
+    Drill(RegionDrill),
     /// Promote this recovery group because the live one is lost: what it has not received is given
     /// up. Ordered at any instance of the recovery group
     #[command(after_help = CHANGE_EXIT_CODES)]
@@ -61,6 +68,15 @@ pub(crate) enum Region {
     /// check with it, and throw it away; the instance follows the live group as ever
     #[command(after_help = REHEARSE_EXIT_CODES)]
     Rehearse(RegionRehearse),
+    /// Have this live group serve nobody, durably, until it is unfenced: before a fail-over, or to
+    /// isolate it. Ordered at any of its instances
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Fence(RegionFence),
+    /// Take `towline region fence` back
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Unfence(RegionChange),
+    /// Show the report of a change of roles, or of a drill, that an instance here carried out
+    Report(RegionReportShow),
     /// Size the link to another region and the log: what is at risk, what an outage and a rebase
     /// take
     #[command(after_help = PLAN_EXIT_CODES)]
@@ -77,6 +93,51 @@ pub(crate) struct RegionChange {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) here: Here,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionDrill {
+    /// How long the other group stays live: 5s to 1h
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = stay)]
+    pub(crate) stay: Duration,
+    /// Queue on which the probe puts its messages, and from which it takes them at the end
+    /// [default: SYSTEM.REGION.DRILL, which is defined if it is not there]
+    #[arg(long, value_name = "NAME", value_parser = queue_name)]
+    pub(crate) queue: Option<String>,
+    /// Address at which the probe finds the other group; can be repeated [default: those that
+    /// clients are given]
+    #[arg(long, value_name = "URL")]
+    pub(crate) other_url: Vec<String>,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Change nothing: show what stands in the way
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) login: ProbeLogin,
+    #[command(flatten)]
+    pub(crate) here: Here,
+}
+
+/// How the probe of a drill logs in.
+#[derive(Args, Debug)]
+pub(crate) struct ProbeLogin {
+    /// File whose first line is the password of the user in --other-url
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// SASL mechanism
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(crate) sasl: Option<Mechanism>,
+    /// Trusted certificates for amqps://, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Client certificate chain, a PEM file
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Key of the client certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -175,6 +236,30 @@ pub(crate) struct RehearsalPart {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct RegionFence {
+    /// Why, for clients and for the status: at most 100 characters
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) change: RegionChange,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionReportShow {
+    /// Name of the report; LAST: the newest
+    #[arg(value_name = "NAME", default_value = "LAST")]
+    pub(crate) name: String,
+    /// List all that are kept, the newest first
+    #[arg(long, conflicts_with_all = ["name", "html"])]
+    pub(crate) list: bool,
+    /// Write it as a page of HTML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: LogPlace,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct RegionPlan {
     /// Persistent messages put per second
     #[arg(long, value_name = "N", value_parser = rate)]
@@ -217,16 +302,29 @@ pub(crate) struct RegionPlan {
     pub(crate) json: bool,
 }
 
+/// How long a drill stays.
+fn stay(text: &str) -> Result<Duration, String> {
+    let stay = time(text)?;
+    match (5..=3_600).contains(&stay.as_secs()) {
+        true => Ok(stay),
+        false => Err(format!("{text}: 5s to 1h was expected")),
+    }
+}
+
 impl Region {
     pub(crate) fn is_json(&self) -> bool {
         match self {
             Region::Switch(arguments) => arguments.here.json,
+            Region::Drill(arguments) => arguments.here.json,
             Region::Failover(arguments) => arguments.change.here.json,
             Region::Check(arguments) => arguments.reach.json,
             Region::Divergence(arguments) => arguments.place.json,
             Region::PutAgain(arguments) => arguments.reach.json,
             Region::Rejoin(arguments) => arguments.change.here.json,
             Region::Rehearse(arguments) => arguments.json,
+            Region::Fence(arguments) => arguments.change.here.json,
+            Region::Unfence(arguments) => arguments.here.json,
+            Region::Report(arguments) => arguments.place.json,
             Region::Plan(arguments) => arguments.json,
         }
     }

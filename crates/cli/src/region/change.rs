@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use towline_admin::region_report::{RegionReport, ReportStep};
 use towline_admin::status::GroupStatus;
 
-use crate::arguments::{RegionChange, RegionFailover};
+use super::report::{self, KeptReport};
+use crate::arguments::{Here, RegionChange, RegionFailover};
 use crate::control::{AskError, ControlClient, understood};
 use crate::failure::Failure;
 use crate::group::question::{can_ask, confirm};
@@ -22,14 +24,14 @@ use crate::{progress, show};
 /// What the instance answers to a dry run.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Outlook {
-    group: String,
-    other: String,
+pub(super) struct Outlook {
+    pub(super) group: String,
+    pub(super) other: String,
     instance: String,
-    obstacles: Vec<String>,
-    notes: Vec<String>,
+    pub(super) obstacles: Vec<String>,
+    pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    non_persistent: Option<u64>,
+    pub(super) non_persistent: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     backlog_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,30 +49,36 @@ struct Loss {
     kept_lsn: String,
     bytes: u64,
     heard_ms: u64,
+    live_is_still: bool,
 }
 
 /// What came of it.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct ChangeResult {
+pub(super) struct ChangeResult {
     group: String,
     other: String,
     history: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     active: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    in_doubt: Option<String>,
+    pub(super) in_doubt: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_ms: Option<u64>,
     steps: Vec<Step>,
     took_ms: u64,
+    /// As the instance kept it.
+    #[serde(skip_serializing)]
+    pub(super) report: Option<RegionReport>,
+    #[serde(flatten)]
+    kept: KeptReport,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Step {
-    step: String,
-    ms: u64,
+pub(super) struct Step {
+    pub(super) step: String,
+    pub(super) ms: u64,
 }
 
 /// Runs `towline region failover`.
@@ -85,8 +93,12 @@ pub(super) fn failover(arguments: &RegionFailover) -> Result<(), Failure> {
         arguments.yes,
         &format!("Promote group {group}, and give up what only group {other} has?"),
     )?;
-    let (_, result) = carried_out(arguments, &order, "promoting")?;
-    let result = result?;
+    let (_, result) = carried_out(&arguments.here, &order, "promoting")?;
+    let mut result = result?;
+    if let Some(report) = &mut result.report {
+        report.took_ms = result.took_ms;
+        result.kept = report::complete(&arguments.here.data, report).or_else(result.kept);
+    }
     shown(arguments, &result, || {
         format!("group {group} is live: instance {} serves, {} ms", result.active, result.took_ms)
     })
@@ -105,7 +117,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     let Outlook { group, other, .. } = &outlook;
     let question = format!("Switch from group {group} to group {other}?{dropped}");
     confirm(arguments.yes, &question)?;
-    let (patience, result) = carried_out(arguments, &order, "switching")?;
+    let (patience, result) = carried_out(&arguments.here, &order, "switching")?;
     // One that steps down re-executes itself, maybe before its answer is out.
     let mut result = match result {
         Err(AskError::Lost { .. }) => {
@@ -114,28 +126,22 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
         answered => answered?,
     };
     if let Some(why) = &result.in_doubt {
-        return Err(Failure::Failed(format!(
-            "the switch to group {other} is in doubt: {why}. Its last batch is decided: group {other} \
-             serves as soon as it has that; if its region is lost, order `towline region failover` here"
-        )));
+        return Err(Failure::Failed(in_doubt(other, why, &result.kept)));
     }
     let began = Instant::now();
     if !until_followed(arguments, patience) {
-        return Err(Failure::Failed(match result.history.is_empty() {
-            true => format!(
-                "the process ended before it answered, and group {other} was not seen to serve in time: \
-                 see the status of both groups"
-            ),
-            false => format!(
-                "group {other} has all of the log and is live, but was not seen to serve in time: see \
-                 its status"
-            ),
-        }));
+        return Err(Failure::Failed(not_followed(other, &result)));
     }
     let ms = |began: Instant| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     result.took_ms = result.took_ms.saturating_add(ms(began));
     let followed = Step { step: "followed".into(), ms: result.took_ms };
     result.steps.push(followed);
+    if let Some(report) = &mut result.report {
+        report.took_ms = result.took_ms;
+        let step = ReportStep { step: "followed".into(), ms: result.took_ms };
+        report.ways.iter_mut().for_each(|way| way.steps.push(step.clone()));
+        result.kept = report::complete(&arguments.here.data, report).or_else(result.kept);
+    }
     shown(arguments, &result, || {
         format!(
             "group {other} is live, and group {group} follows it, {} ms; clients were let go {} ms \
@@ -146,8 +152,32 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     })
 }
 
+/// What there is to say of a switch whose last batch was not acknowledged.
+pub(super) fn in_doubt(other: &str, why: &str, kept: &KeptReport) -> String {
+    format!(
+        "the switch to group {other} is in doubt: {why}. Its last batch is decided: group {other} \
+         serves as soon as it has that; if its region is lost, order `towline region failover` here\
+         {}",
+        kept.in_brackets()
+    )
+}
+
+fn not_followed(other: &str, result: &ChangeResult) -> String {
+    let why = match result.history.is_empty() {
+        true => format!(
+            "the process ended before it answered, and group {other} was not seen to serve in time: \
+             see the status of both groups"
+        ),
+        false => format!(
+            "group {other} has all of the log and is live, but was not seen to serve in time: see \
+             its status"
+        ),
+    };
+    format!("{why}{}", result.kept.in_brackets())
+}
+
 /// Shows what is to be expected. `None`: that was all that was asked for.
-fn looked_at(
+pub(super) fn looked_at(
     arguments: &RegionChange,
     order: &Value,
     lines: impl Fn(&Outlook) -> Vec<String>,
@@ -185,6 +215,11 @@ fn failover_lines(outlook: &Outlook) -> Vec<String> {
         None => {
             "  lost: not known: no instance here has heard the live group since it started".into()
         }
+        Some(Loss { bytes: 0, live_is_still: true, live_lsn, heard_ms, .. }) => format!(
+            "  lost: nothing: live is fenced, its log ends at {live_lsn}, and that is here; it said so \
+             {} s ago",
+            heard_ms / 1_000
+        ),
         Some(loss) => format!(
             "  lost: {} of log that live was known to have ({}), and what it committed in the last \
              {} s",
@@ -215,7 +250,7 @@ fn switch_lines(outlook: &Outlook) -> Vec<String> {
     lines
 }
 
-fn with(order: &Value, more: Value) -> Value {
+pub(super) fn with(order: &Value, more: Value) -> Value {
     let mut all = order.clone();
     if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
         all.extend(more);
@@ -224,12 +259,11 @@ fn with(order: &Value, more: Value) -> Value {
 }
 
 /// Has it done; what is left of the time-out, and what came of it.
-fn carried_out(
-    arguments: &RegionChange,
+pub(super) fn carried_out(
+    here: &Here,
     order: &Value,
     doing: &str,
 ) -> Result<(Patience, Result<ChangeResult, AskError>), Failure> {
-    let here = &arguments.here;
     let longest = Duration::from_secs_f64(here.timeout);
     let began = Instant::now();
     let timeout_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
@@ -284,7 +318,8 @@ fn shown(
     for Step { step, ms } in &result.steps {
         show::line(&format!("  {step:<13}{ms:>7} ms"))?;
     }
-    show::line(&line())
+    show::line(&line())?;
+    result.kept.show()
 }
 
 /// The user that runs the command.

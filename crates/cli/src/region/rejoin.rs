@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use towline_admin::region_report::{RegionReport, ReportOutcome, ReportStep};
 use towline_server::return_order::{self, ReturnStage};
 
 use super::change::{follows, user};
+use super::report::{self, KeptReport};
 use crate::arguments::RegionRejoin;
 use crate::control::{AskError, ControlClient, understood};
 use crate::failure::Failure;
@@ -44,6 +46,11 @@ struct RejoinResult {
     order: String,
     fork_lsn: String,
     took_ms: u64,
+    /// As the instance kept it.
+    #[serde(skip_serializing)]
+    report: Option<RegionReport>,
+    #[serde(flatten)]
+    kept: KeptReport,
 }
 
 /// Runs the command.
@@ -87,14 +94,27 @@ pub(super) fn run(arguments: &RegionRejoin) -> Result<(), Failure> {
     };
     let ended = until_followed(&here.data, &patience);
     spinner.finish_and_clear();
-    ended?;
+    if let Err(failure) = ended {
+        if let Some(mut report) = ordered.report {
+            failure.reason().clone_into(&mut report.reason);
+            report::complete(&here.data, &report);
+        }
+        return Err(failure);
+    }
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let (group, other) = (group.clone(), other.clone());
-    let result = RejoinResult { group, other, took_ms, ..ordered };
+    let mut result = RejoinResult { group, other, took_ms, ..ordered };
+    if let Some(report) = &mut result.report {
+        (report.took_ms, report.outcome) = (took_ms, ReportOutcome::Done);
+        let step = ReportStep { step: "followed".into(), ms: took_ms };
+        report.ways.iter_mut().for_each(|way| way.steps.push(step.clone()));
+        result.kept = report::complete(&here.data, report).or_else(result.kept);
+    }
     if here.json {
         return show::json(&serde_json::to_value(&result).unwrap_or_default());
     }
-    show::line(&format!("group {} follows group {}, {took_ms} ms", result.group, result.other))
+    show::line(&format!("group {} follows group {}, {took_ms} ms", result.group, result.other))?;
+    result.kept.show()
 }
 
 fn shown(outlook: &RejoinOutlook) -> Result<(), Failure> {

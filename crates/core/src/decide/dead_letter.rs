@@ -76,7 +76,7 @@ impl QueueManager {
         reason: DeadLetterReason,
         facts: &mut dyn LazyFacts,
     ) -> bool {
-        if self.region.is_closed() {
+        if !self.serves() {
             return false;
         }
         let Some(to) = self.dead_letter_target(from, spot, reason) else { return false };

@@ -64,6 +64,7 @@ impl QueueManager {
         }
         let is_taken = begin.live == own;
         if !is_taken {
+            self.check_not_fenced()?;
             if !self.region.switches_to(&begin.live) {
                 self.check_open()?;
             }

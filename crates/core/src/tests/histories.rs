@@ -232,6 +232,61 @@ fn a_switch_whose_history_is_decided_is_never_taken_back() {
 }
 
 #[test]
+fn a_fenced_group_refuses_all_and_decides_nothing_until_the_fence_is_lifted() {
+    let fenced = || Refusal::Fenced { why: "fenced".to_owned() };
+    let mut rig = live();
+    rig.put_persistent("Q", "a");
+    let expiring = crate::NewMessage { expires_at: Some(rig.now), ..persistent("b") };
+    rig.put_with("Q", expiring).unwrap();
+    let target = rig.open_put("Q").unwrap();
+    let consumer = rig.consumer("Q", 1);
+    let held = rig.dispatch();
+    rig.core.fence("fenced");
+    assert!(rig.core.is_closed());
+    let end = rig.log.len();
+    assert_eq!(rig.send(&target, persistent("c"), None), Err(fenced()));
+    assert_eq!(rig.settle_in(&held[0], Outcome::Accepted, None), Err(fenced()));
+    assert_eq!(rig.core.close_for_switch("WEST"), Err(fenced()));
+    assert_eq!(begin(&mut rig, &history(2, "WEST", 90)).err(), Some(fenced()));
+    rig.core.set_credit(consumer, 5, false);
+    assert!(rig.dispatch().is_empty(), "no outcome of a delivery could be kept");
+    rig.close(consumer, true);
+    rig.now = Time(rig.now.0 + 10_000_000_000);
+    rig.tick();
+    assert_eq!(rig.log.len(), end, "nothing is decided meanwhile");
+    rig.core.lift_fence();
+    rig.core.close_for_switch("WEST").unwrap();
+    rig.core.fence("fenced");
+    assert_eq!(begin(&mut rig, &history(2, "WEST", 90)).err(), Some(fenced()), "of a switch too");
+    rig.core.take_switch_back();
+    rig.core.lift_fence();
+    rig.tick();
+    rig.send(&target, persistent("c"), None).unwrap();
+    assert_eq!(rig.browse("Q"), ["a", "c"], "the backout is counted, and b expired");
+    rig.core.audit();
+}
+
+#[test]
+fn a_large_message_that_has_begun_ends_in_a_fenced_group_and_no_other_one_begins() {
+    let mut rig = live();
+    let target = rig.open_put("Q").unwrap();
+    let long = persistent(&"x".repeat(limits::PUT_AT_ONCE_BYTES_MAX + 1));
+    let put = rig.core.begin_large(rig.now, &target, long.clone(), None).unwrap();
+    rig.core.fence("fenced");
+    assert!(!rig.core.is_closed(), "a piece of it may be on its way");
+    let refused = Refusal::Fenced { why: "fenced".to_owned() };
+    assert_eq!(rig.send(&target, persistent("c"), None), Err(refused.clone()));
+    assert_eq!(rig.core.begin_large(rig.now, &target, long, None), Err(refused));
+    while rig.core.next_piece(put, &mut rig.decision) {
+        rig.carry_out();
+    }
+    rig.core.finish_large(put, &mut rig.decision).unwrap();
+    rig.carry_out();
+    assert!(rig.core.is_closed());
+    rig.core.audit();
+}
+
+#[test]
 fn what_is_not_persistent_is_counted_for_a_switch() {
     let mut rig = live();
     rig.put_persistent("Q", "a");

@@ -3,6 +3,7 @@
 //! Not here: when (the daemon says so).
 
 use towline_core::{BeginHistory, Refusal};
+use towline_node::{Farewell, Input};
 use towline_types::{HistoryId, LevelRaise, Lsn};
 
 use super::{Door, Inner};
@@ -57,6 +58,25 @@ impl Door {
     /// It is taken back. What was left meanwhile is gone on with.
     pub fn take_switch_back(&self) {
         self.with_inner(|inner| inner.instance.take_switch_back());
+        self.tick();
+    }
+
+    /// The group serves nobody from here on, and each client is let go with the reason. What was
+    /// decided before is written and applied, and its clients do not hear of it.
+    pub fn fence(&self, why: &str) {
+        // At once: between both a put of before could be acknowledged still.
+        let mut inner = self.inner.lock();
+        inner.instance.fence(why);
+        let end = Input::End(Farewell::Fenced(why.into()));
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, end);
+        drop(inner);
+        self.finish(after);
+        self.take_reports();
+    }
+
+    /// That is taken back. What was left meanwhile is gone on with.
+    pub fn lift_fence(&self) {
+        self.with_inner(|inner| inner.instance.lift_fence());
         self.tick();
     }
 

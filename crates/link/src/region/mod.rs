@@ -14,6 +14,7 @@
 
 mod connection;
 mod dial;
+mod dialler;
 mod hello;
 mod listen;
 mod retry;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 use towline_admin::catalogue::REGION_LINK_REFUSED;
 use towline_logging::log;
 
+pub use dialler::{OpeningCopy, RegionDialler};
 pub use hello::{RegionHello, RegionSections};
 pub use retry::RetryPhase;
 pub use settings::{RegionSettings, Retries};

@@ -35,7 +35,7 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         R::UnitTooOld { .. } => condition::TRANSACTION_TIMEOUT,
         R::UnitHeldLog { .. } | R::UnitDoomed => condition::TRANSACTION_ROLLBACK,
         R::UnknownUnit => condition::TRANSACTION_UNKNOWN_ID,
-        R::Ending | R::NotLive { .. } => condition::CONNECTION_FORCED,
+        R::Ending | R::NotLive { .. } | R::Fenced { .. } => condition::CONNECTION_FORCED,
         R::NotAuthorized(_) => condition::UNAUTHORIZED_ACCESS,
         R::Deleted(_) => condition::RESOURCE_DELETED,
         R::MessageDamaged { .. } => condition::INTERNAL_ERROR,

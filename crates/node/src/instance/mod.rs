@@ -228,7 +228,7 @@ impl Instance {
             Input::End(farewell) => {
                 for connection in self.connections.keys() {
                     let connection = *connection;
-                    let response = Response::Ending(farewell);
+                    let response = Response::Ending(farewell.clone());
                     out.routed.push(RoutedResponse { connection, response });
                 }
             }

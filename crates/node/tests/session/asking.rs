@@ -416,6 +416,7 @@ fn a_client_that_is_let_go_reads_whether_it_is_the_queue_manager_or_the_instance
         (Farewell::Ending, "the queue manager is ending: connect again when it runs"),
         (Farewell::NotActive, "this instance is not the active one any more: connect again"),
         (Farewell::HandsOver, "this instance hands over to another one: connect again"),
+        (Farewell::Fenced("group 'EAST' took over".into()), "group 'EAST' took over"),
     ];
     for (farewell, begins) in said {
         let mut rig = Rig::new();

@@ -116,10 +116,11 @@ fn the_status_shows_the_newest_history_the_chain_and_the_changes_of_roles() {
     let region = &status(&rig)["region"];
     let name = |number: u8| format!("{number:02x}").repeat(16);
     let row = |number: u8, fork| json!({ "history": name(number), "fork": fork });
-    let change = |number: u8, fork, live| {
+    let change = |number: u8, fork, from, live| {
         let cause = format!("change {number}");
         json!({
-            "history": name(number), "fork": fork, "live": live, "began_at": 5, "cause": cause
+            "history": name(number), "fork": fork, "from": from, "live": live, "kind": "",
+            "by": "", "instance": "", "began_at": 5, "cause": cause
         })
     };
     let (first, second, third) = ("<0:0:0:0>", "<0:0:0:100>", "<0:0:0:200>");
@@ -131,7 +132,10 @@ fn the_status_shows_the_newest_history_the_chain_and_the_changes_of_roles() {
         "histories": 3,
         "chain": [row(1, first), row(2, second), row(3, third)],
         // The newest first, and the first history is none.
-        "role_changes": [change(3, third, "WEST"), change(2, second, "EAST")],
+        "role_changes": [
+            change(3, third, "EAST", "WEST"),
+            change(2, second, "WEST", "EAST"),
+        ],
     });
     assert_eq!(*region, wanted);
 }

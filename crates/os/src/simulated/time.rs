@@ -12,7 +12,7 @@ static BEGINNING: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instan
 /// How long a simulated machine has been running when its world begins.
 pub const UPTIME: Duration = Duration::from_secs(1_000);
 /// What its wall clock shows then: the beginning of 2026.
-const WALL: Duration = Duration::from_secs(1_767_225_600);
+pub const WALL: Duration = Duration::from_secs(1_767_225_600);
 
 /// Time since the machine started; `None` outside of a world.
 pub(crate) fn since_boot() -> Option<Duration> {

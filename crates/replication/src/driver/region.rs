@@ -18,7 +18,7 @@ use bytes::Bytes;
 use towline_group::{Input, Mode, Shipment, ShippedAnswer};
 use towline_link::{FrameBody, Peer};
 use towline_os::sync::OnceLock;
-use towline_types::{Batch, BatchPlace, Histories};
+use towline_types::{Batch, BatchPlace, Histories, Lsn};
 
 use super::returning::ReturnOrders;
 use super::{Core, Driver};
@@ -153,6 +153,11 @@ impl Driver {
         let position = RegionPosition { blank: last.index == 0, last, committed };
         let sums = PositionSums { last: self.sum_of(last), committed: self.sum_of(committed) };
         (position, sums)
+    }
+
+    /// End of the last batch of this log, committed or not.
+    pub(crate) fn last_end(&self) -> Lsn {
+        self.look(|core| core.member.last().end)
     }
 
     /// The checksum of a batch; `None`: there is none, or it cannot be read.

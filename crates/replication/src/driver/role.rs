@@ -26,6 +26,7 @@ use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
 use towline_types::{BatchPlace, HistoryId, Lsn, Time};
 
 use super::{Core, Driver};
+use crate::fence::{FenceMark, RegionFence};
 use crate::frames::KIND_ROLE;
 use crate::lifecycle::{EndReason, Lifecycle};
 use crate::return_order::ReturnOrder;
@@ -48,11 +49,14 @@ pub struct PromotionOrder {
 
 /// What the live group said last of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct HeardLive {
     /// End of what it had committed then; zero: it said nothing to this process.
     pub committed: u64,
     /// Age of that news, milliseconds.
     pub age_ms: u64,
+    /// It said that it is fenced, and that this is the end of its log.
+    pub is_still: bool,
 }
 
 /// Where a member stands, as it answers another one.
@@ -81,6 +85,23 @@ pub struct MemberStand {
     pub returns: bool,
     /// What it heard of the live group.
     pub live: HeardLive,
+    /// The newest history that has begun in its log, as applied; all zero: none.
+    pub newest: [u8; 16],
+    /// What it has of a fence.
+    pub fence: FenceMark,
+    /// Whether it serves nobody because of that, and nothing that was decided waits.
+    pub is_still: bool,
+}
+
+impl MemberStand {
+    /// Whether it takes part in the promotion to this history, or in what came of it: one that votes
+    /// has learned it from the log. One that was away since this group was live before votes too,
+    /// and knows of none.
+    #[must_use]
+    pub fn has_heard(&self, history: HistoryId) -> bool {
+        let learned = self.mode == "voting" && self.newest == history.0;
+        self.marked_for == history.0 || learned
+    }
 }
 
 /// What members say to each other about roles, as JSON. A kind that is not known is not answered.
@@ -101,6 +122,8 @@ enum RoleFrame {
     },
     /// I have returned as one of a recovery group: so are you to.
     Return { question: u64, order: ReturnOrder },
+    /// This group is to serve nobody, or again: what is known of that here.
+    Fence { question: u64, fence: RegionFence },
     /// The answer to any of them.
     Stand { question: u64, stand: MemberStand },
 }
@@ -122,6 +145,7 @@ struct RoleState {
     /// The newest that began, as far as is known here, in order.
     begun: Vec<HistoryId>,
     live: (Lsn, Time),
+    live_is_still: bool,
     /// Number of the newest question, and the answers to it by peer.
     question: u64,
     answers: Vec<Option<MemberStand>>,
@@ -142,6 +166,7 @@ impl RoleOrders {
             ordered_at: Time::ZERO,
             begun: Vec::new(),
             live: (Lsn::ZERO, Time::ZERO),
+            live_is_still: false,
             question: 0,
             answers: vec![None; members],
         };
@@ -155,13 +180,24 @@ impl Driver {
     pub fn histories_begun(&self, ids: impl Iterator<Item = HistoryId>) {
         let mut role = self.role.state.lock();
         for id in ids {
-            // Twice, it would be taken for one that another has followed.
-            if role.begun.last() != Some(&id) {
+            if !role.begun.contains(&id) {
                 role.begun.push(id);
             }
         }
         let over = role.begun.len().saturating_sub(BEGUN_MAX);
         role.begun.drain(..over);
+        drop(role);
+        self.settle_fence();
+    }
+
+    /// The newest histories that have begun in this log, in order.
+    pub(super) fn begun(&self) -> Vec<HistoryId> {
+        self.role.state.lock().begun.clone()
+    }
+
+    /// The newest of them.
+    pub fn newest_begun(&self) -> Option<HistoryId> {
+        self.role.state.lock().begun.last().copied()
     }
 
     /// The batch at `at` is applied, and with it a history begins in which this group is live
@@ -254,6 +290,7 @@ impl Driver {
     pub(super) fn say_roles_again(&self) {
         self.say_promotion_again();
         self.say_return_again();
+        self.say_fence_again();
     }
 
     /// Says the promotion to those that have not answered.
@@ -298,6 +335,12 @@ impl Driver {
         self.say_of_roles(peer, &RoleFrame::Return { question, order: order.clone() });
     }
 
+    /// Says to a peer what is known here of a fence. What is lost is said again.
+    pub(super) fn say_fence(&self, peer: Peer, fence: &RegionFence) {
+        let question = self.role.state.lock().question;
+        self.say_of_roles(peer, &RoleFrame::Fence { question, fence: fence.clone() });
+    }
+
     /// Whether a history has begun in this log, as far as it is applied.
     pub(super) fn knows_history(&self, history: HistoryId) -> bool {
         self.role.state.lock().begun.contains(&history)
@@ -326,14 +369,22 @@ impl Driver {
         stands
     }
 
-    /// The live group said how far it is.
-    pub(crate) fn heard_live(&self, committed: Lsn) {
-        self.role.state.lock().live = (committed, self.now());
+    /// The live group said how far it is; `is_still`: and whether it is fenced, so that this is the
+    /// end of its log. `None`: it did not say, and what it said before counts while its log is the
+    /// same.
+    pub(crate) fn heard_live(&self, committed: Lsn, is_still: Option<bool>) {
+        let mut role = self.role.state.lock();
+        let was_still = role.live_is_still && committed <= role.live.0;
+        role.live_is_still = is_still.unwrap_or(was_still);
+        role.live = (committed.max(role.live.0), self.now());
     }
 
     fn stand(&self) -> MemberStand {
         let (kept, last) = self.look(|core| (core.member.hard_state(), core.member.last()));
-        let (live, heard_at) = self.role.state.lock().live;
+        let role = self.role.state.lock();
+        let ((live, heard_at), is_still) = (role.live, role.live_is_still);
+        let newest = role.begun.last().map(|newest| newest.0).unwrap_or_default();
+        drop(role);
         let age = self.now().since(heard_at).as_millis();
         let mode = match kept.mode {
             Mode::Voting => "voting",
@@ -350,7 +401,14 @@ impl Driver {
             serves: *self.place.borrow() == Where::Here,
             hears_live: self.relays(),
             returns: self.is_to_return(),
-            live: HeardLive { committed: live.0, age_ms: u64::try_from(age).unwrap_or(u64::MAX) },
+            newest,
+            fence: self.fence_mark(),
+            is_still: self.is_still(),
+            live: HeardLive {
+                committed: live.0,
+                age_ms: u64::try_from(age).unwrap_or(u64::MAX),
+                is_still,
+            },
         }
     }
 
@@ -383,7 +441,12 @@ impl Driver {
                 self.takes_return(order);
                 self.answers_stand(peer, question);
             }
+            RoleFrame::Fence { question, fence } => {
+                self.takes_fence(fence);
+                self.answers_stand(peer, question);
+            }
             RoleFrame::Stand { question, stand } => {
+                self.notes_fence(peer, &stand.mode, stand.fence);
                 self.notes_return(peer, &stand.mode);
                 self.takes_stand(peer, question, stand);
             }
@@ -406,8 +469,7 @@ impl Driver {
     fn takes_stand(&self, peer: Peer, question: u64, stand: MemberStand) {
         let mut role = self.role.state.lock();
         let has_heard = match &role.order {
-            // A member that votes learned it from the log.
-            Some(order) => stand.marked_for == order.history.0 || stand.mode == "voting",
+            Some(order) => stand.has_heard(order.history),
             None => false,
         };
         if let Some(owed) = role.owed.get_mut(peer).filter(|_| has_heard) {

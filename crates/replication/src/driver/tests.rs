@@ -466,6 +466,14 @@ impl ActiveInstance for Serving {
 
     fn close_clients(&self) {}
 
+    fn fence(&self, _why: &str) {}
+
+    fn lift_fence(&self) {}
+
+    fn is_still(&self) -> bool {
+        true
+    }
+
     fn runs_pending(&self) -> usize {
         0
     }

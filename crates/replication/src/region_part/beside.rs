@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use towline_admin::status::RegionConditionStatus;
+use towline_link::LinkId;
 use towline_region::wire::KIND_CONDITION;
+use towline_region::{BacklogSample, RegionFigures};
+use towline_types::{Histories, Time};
 
 use super::RegionPart;
 use crate::region_clients::GroupClients;
@@ -28,9 +31,71 @@ impl RegionPart {
         }
     }
 
+    /// The other group said how it is.
+    pub(super) fn hears_condition(&self, link: LinkId, body: &[u8]) {
+        self.conditions.hears(body, self.driver.now(), self.host.wall());
+        // Of a live group that puts nothing no batch comes: it is heard of all the same.
+        let is_of_live = self.receiving().link().is_some_and(|of_live| of_live.id() == link);
+        if let Some(heard) = self.condition().filter(|_| is_of_live) {
+            let RegionConditionStatus { committed_lsn, is_still, .. } = &heard.condition;
+            if let Ok(committed) = committed_lsn.parse() {
+                self.driver.heard_live(committed, Some(*is_still));
+            }
+        }
+    }
+
+    /// Whether the live group ships to this instance.
+    pub fn receives(&self) -> bool {
+        self.receiving().view().connected
+    }
+
+    /// Why this group serves nobody, if it is fenced.
+    pub fn fence_why(&self) -> Option<String> {
+        self.driver.is_fenced().then(|| self.driver.fence_why())
+    }
+
+    /// Whether the other group took over from this one.
+    pub fn is_superseded(&self) -> bool {
+        self.driver.superseded().is_some()
+    }
+
     /// How the other group is, as it said last.
     pub fn condition(&self) -> Option<HeardCondition> {
         self.conditions.heard()
+    }
+
+    /// Counters and states of what is shipped from here; `None`: nothing is, or nothing was
+    /// reported yet.
+    pub fn figures(&self) -> Option<RegionFigures> {
+        let shipping = self.shipping()?.view(self.driver.now());
+        let link = self.links.get()?.state().link;
+        let point = shipping.point;
+        shipping.is_known.then_some(RegionFigures {
+            sent_bytes: shipping.sent_bytes,
+            sent_frames: shipping.sent_frames,
+            wire_bytes: link.sent_wire_bytes,
+            compression_us: link.compression_us,
+            received_bytes: point.bytes,
+            decompression_us: point.decompression_us,
+            rebases: point.rebases,
+            recovery: point.place.end,
+            round_trip_us: link.round_trip_us,
+        })
+    }
+
+    /// The backlog since the last call, over the real time since then; `None`: nothing is shipped.
+    pub fn sample_backlog(&self) -> Option<BacklogSample> {
+        Some(self.shipping()?.sample(self.driver.now()))
+    }
+
+    /// The time now, which never jumps.
+    pub fn now(&self) -> Time {
+        self.driver.now()
+    }
+
+    /// The histories of the log of this instance, as applied.
+    pub fn histories(&self) -> Histories {
+        self.host.histories()
     }
 
     /// When the certificate expires that this instance shows to the other region, seconds since

@@ -27,7 +27,7 @@ impl RegionPart {
         let host = GivingHost {
             open: Box::new(move || {
                 let part = opens.upgrade().ok_or_else(over)?;
-                region_giving::open(part.links())
+                region_giving::open(part.links().as_ref())
             }),
             is_needed: Box::new(move |hello| {
                 let part = needs.upgrade().ok_or_else(over)?;
@@ -90,7 +90,7 @@ impl RegionPart {
     /// Whether this instance takes a copy of the log of one that says this of itself.
     pub(super) fn admits_copy(&self, hello: &RegionHello) -> Result<(), String> {
         let (own, other) = (self.said(), RegionSaid::decode(&hello.sections)?);
-        if let Err(refusal) = meet(&other, &own) {
+        if let Err(refusal) = meet(&other, &own, &|| false) {
             let why = refusal.why.clone();
             self.keep_refusal(refusal);
             return Err(why);
@@ -104,7 +104,7 @@ impl RegionPart {
     /// A stream for a copy stands.
     pub(super) fn takes_copy(&self, hello: &RegionHello, stream: LinkStream) {
         let Ok(other) = RegionSaid::decode(&hello.sections) else { return };
-        let handle = towline_os::task::handle_of(self.links().streams());
+        let handle = self.links().streams();
         let (taking, drawn) = (Arc::clone(&self.taking), self.host.drawn());
         let body = move || taking.take(Patient { stream, handle }, &other.histories, drawn);
         if let Err(error) = Builder::new().name("region-rebase".into()).spawn(body) {

@@ -1,8 +1,15 @@
-//! The other group went on in a newer history, and this one is live: where both logs part is kept
-//! for the operator. A group with nothing behind that position follows without an order.
+//! The other group went on in a newer history, and this one is live: it was superseded, and serves
+//! nobody from then on. Where both logs part is kept for the operator. A group with nothing behind
+//! that position follows without an order.
+//!
+//! What is said over the link is what was applied, or what a live group said that it had applied:
+//! so a history that is heard of is committed there, and no mark and no promotion that is under way
+//! makes this group stop. A live group of which the other one knows no newer history, but one
+//! beside, is not superseded: an operator decides.
 //!
 //! Not here: the order (`driver::returning`) and how it is carried out (`towline_replica`).
-//! Invariant: a group with a history that the other one does not have never returns by itself.
+//! Invariants: a group with a history that the other one does not have never returns by itself, and
+//! is not stopped; nor is one of which the log has the record of the history, and is to apply it.
 
 use std::sync::Arc;
 
@@ -14,7 +21,9 @@ use towline_types::Lsn;
 
 use super::{KnownRegion, RegionHost, RegionPart};
 use crate::driver::Driver;
-use crate::region_meeting::{RegionSaid, fork_of};
+use crate::fence::Superseded;
+use crate::region_clients::GroupClients;
+use crate::region_meeting::{RegionSaid, first_lacked, fork_of};
 use crate::return_order::{self, KnownFork, ReturnOrder, TailEnd};
 
 impl RegionPart {
@@ -22,7 +31,27 @@ impl RegionPart {
     /// has not, or both logs are one.
     pub fn known_fork(&self) -> Option<KnownFork> {
         let known = self.known.lock();
-        known.fork.clone().filter(|_| known.partition.is_some())
+        let heard = known.fork.clone().filter(|_| known.partition.is_some());
+        drop(known);
+        // What stops it counts until it has returned, whoever is connected.
+        heard.or_else(|| self.driver.superseded().map(|superseded| superseded.fork))
+    }
+
+    /// Whether this log has the record with which the first history begins that the other group has
+    /// and this instance has not applied: it is about to.
+    pub(super) fn has_taken_record(&self, own: &RegionSaid, other: &RegionSaid) -> bool {
+        own.log_id == other.log_id
+            && first_lacked(own, other).is_some_and(|history| self.host.has_record(history))
+    }
+
+    /// The other group went on from all of this log's histories: nobody is served here any more.
+    fn stops(&self, found: &KnownFork, other: &RegionSaid) {
+        let applied = self.host.histories();
+        let Some(of) = applied.newest().map(|newest| newest.id.0) else { return };
+        self.driver.histories_begun(applied.iter().map(|history| history.id));
+        let clients = GroupClients::said(&other.agreement).as_configured(&self.terms.recovery);
+        let at_ms = self.host.wall().as_millis();
+        self.driver.supersede(Superseded { of, fork: found.clone(), clients, at_ms });
     }
 
     /// Both logs are one: what was kept of a fork is of before.
@@ -40,6 +69,12 @@ impl RegionPart {
             return;
         }
         let Some(found) = fork_of(own, other) else { return };
+        if self.has_taken_record(own, other) {
+            return;
+        }
+        if found.is_old {
+            self.stops(&found, other);
+        }
         let mut known = self.known.lock();
         if known.fork.as_ref() == Some(&found) {
             return;

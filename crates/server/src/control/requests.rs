@@ -3,8 +3,10 @@
 //! `{"do":"process"}`, `{"do":"status"}`, `{"do":"stop","force":false}`, `{"do":"reload"}`,
 //! `{"do":"restart"}`, `{"do":"switch","to":"NAME"}`, and, with `"dry_run"`, `"by"` and
 //! `"timeout_ms"`, `{"do":"region_switch"}`, `{"do":"region_failover"}` and, with `"discard"`,
-//! `{"do":"region_rejoin"}`; `{"do":"region_rehearse"}`, after which the connection stays. The
-//! answer is `{"ok":...}` or `{"error":"..."}`.
+//! `{"do":"region_rejoin"}`, `{"do":"region_unfence"}` and, with `"reason"`,
+//! `{"do":"region_fence"}`; `{"do":"region_report","report":{...}}`; and
+//! `{"do":"region_rehearse"}`, after which the connection stays. The answer is `{"ok":...}` or
+//! `{"error":"..."}`.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
@@ -42,6 +44,14 @@ enum Request {
     RegionFailover(RegionOrder),
     /// This region, which was live, is to follow the other one.
     RegionRejoin(RegionOrder),
+    /// This region, which is live, is to serve nobody.
+    RegionFence(RegionOrder),
+    /// It is to serve again.
+    RegionUnfence(RegionOrder),
+    /// To keep a report of a change of roles that the command completed.
+    RegionReport {
+        report: Value,
+    },
     /// Another process reads the log of this recovery instance, as long as the connection stands.
     RegionRehearse(RehearsalOrder),
 }
@@ -70,12 +80,18 @@ pub(crate) struct RegionOrder {
     /// How long it may take.
     #[serde(default)]
     pub(crate) timeout_ms: u64,
+    /// A switch: it is a drill, and the other group switches back after so many seconds.
+    #[serde(default)]
+    pub(crate) back_after_s: Option<u64>,
     /// A fail-over: although the live group ships to this one.
     #[serde(default)]
     pub(crate) force: bool,
     /// A return: what is behind the fork may go without an export.
     #[serde(default)]
     pub(crate) discard: bool,
+    /// A fence: why.
+    #[serde(default)]
+    pub(crate) reason: String,
 }
 
 /// What is to happen once an answer is written, or could not be.
@@ -147,6 +163,22 @@ pub(crate) trait ControlledInstance: Send + Sync {
     /// # Errors
     /// Why not.
     fn region_rehearse(&self, _order: &RehearsalOrder) -> Result<(Value, Beside), String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Has this region, which is live, serve nobody, or again.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_fence(&self, _order: &RegionOrder, _is_on: bool) -> Result<Value, String> {
+        Err(NO_REGION.to_owned())
+    }
+
+    /// Keeps a report of a change of roles.
+    ///
+    /// # Errors
+    /// Why not.
+    fn region_report(&self, _report: Value) -> Result<Value, String> {
         Err(NO_REGION.to_owned())
     }
 
@@ -251,6 +283,18 @@ impl ControlDesk {
             Request::RegionFailover(order) => {
                 let promoted = self.opened().and_then(|instance| instance.region_failover(&order));
                 return (promoted.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionFence(order) => {
+                let fenced = self.opened().and_then(|it| it.region_fence(&order, true));
+                return (fenced.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionUnfence(order) => {
+                let lifted = self.opened().and_then(|it| it.region_fence(&order, false));
+                return (lifted.map_or_else(|why| refusal(&why), done), None);
+            }
+            Request::RegionReport { report } => {
+                let kept = self.opened().and_then(|instance| instance.region_report(report));
+                return (kept.map_or_else(|why| refusal(&why), done), None);
             }
             Request::Stop { force } => self.stop(force),
             Request::Restart => self

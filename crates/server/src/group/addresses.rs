@@ -15,11 +15,13 @@
 //! redirect of a client that asks for it inside a group (`towline_replication::redirect`).
 //! Invariant: nothing here waits for another instance, or for the other region.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use towline_admin::status::OtherRegionStatus;
 use towline_amqp::codec::OwnedValue;
 use towline_config::{Config, GroupConfig};
 use towline_group::Mode;
@@ -32,18 +34,27 @@ use towline_replication::no_active;
 use towline_replication::region_clients::{ClientAddress, GroupClients};
 use towline_replication::region_part::RegionPart;
 
-/// Between two reports of a relay to the other instances of its group about the live one.
-const TELL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long such a report holds: a few may be missed.
 const TOLD_MAX: Duration = Duration::from_secs(3);
 
-/// The live group, as the instance to which it ships reports it to the others of its group.
+/// The other group, as the instance that has the link reports it to the others of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct LiveReport {
-    /// Its active instance.
+struct OtherReport {
+    /// It is live, and ships to this group.
+    is_live: bool,
+    /// Its active instance, if it is live.
     instance: String,
     clients: GroupClients,
+    /// What the status of that instance says.
+    other: OtherRegionStatus,
+}
+
+/// Such a report, as it came.
+struct ToldReport {
+    from: Peer,
+    at: Instant,
+    report: OtherReport,
 }
 
 /// See the module.
@@ -55,7 +66,11 @@ pub(crate) struct ClientAddresses {
     own: GroupClients,
     /// The traffic with the other region, if there is one.
     region: OnceLock<Arc<RegionPart>>,
-    told: Mutex<Option<(Instant, LiveReport)>>,
+    told: Mutex<Option<ToldReport>>,
+    /// Clients sent to the live group.
+    redirects: AtomicU64,
+    /// Clients of a recovery group that got a reason and no address.
+    turned_away: AtomicU64,
 }
 
 /// Those of one listener.
@@ -89,6 +104,8 @@ impl ClientAddresses {
             own: GroupClients::own(group, &config.listener),
             region: OnceLock::new(),
             told: Mutex::default(),
+            redirects: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
         })
     }
 
@@ -99,7 +116,12 @@ impl ClientAddresses {
 
     /// Whether clients are turned away here, and nowhere else in this group served.
     pub(crate) fn serves_nobody(&self) -> bool {
-        self.driver.mode() == Mode::Recovery
+        self.driver.mode() == Mode::Recovery || self.driver.is_fenced()
+    }
+
+    /// Whether the other group is the one that serves, as far as this one knows.
+    fn other_serves(&self) -> bool {
+        self.driver.mode() == Mode::Recovery || self.driver.superseded().is_some()
     }
 
     /// All addresses of a listener, the live group's first; `None`: not all are known.
@@ -110,8 +132,8 @@ impl ClientAddresses {
             return Some(own);
         }
         let live = self.live().unwrap_or_default();
-        let other = self.other()?.of_listener(listener, scheme, &live.instance)?;
-        let [mut first, then] = if self.serves_nobody() { [other, own] } else { [own, other] };
+        let other = self.other()?.of_listener(listener, scheme, &live)?;
+        let [mut first, then] = if self.other_serves() { [other, own] } else { [own, other] };
         // An address that leads to whichever group is live may be given for both.
         first.extend(then);
         let mut once: Vec<ClientAddress> = Vec::with_capacity(first.len());
@@ -125,7 +147,13 @@ impl ClientAddresses {
 
     /// Those of the first listener, for people; none: not all are known.
     pub(super) fn advertised(&self) -> Vec<String> {
-        self.list(0).unwrap_or_default().iter().map(url).collect()
+        self.list(0).unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    /// Clients sent to the live group, and closed with a reason alone, since the process started.
+    pub(super) fn sent_away(&self) -> (u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.redirects), of(&self.turned_away))
     }
 
     /// Why a client that came to this listener (`None`: the local socket) is not served here.
@@ -133,21 +161,27 @@ impl ClientAddresses {
         if !self.serves_nobody() {
             return TurnedAway::Forced { why: no_active::why(&self.driver) };
         }
+        if self.driver.is_fenced() {
+            // Not a redirect: nobody says here that it is there now.
+            return TurnedAway::Forced { why: self.driver.fence_why() };
+        }
         let name = &self.group.name;
         let other = self.group.recovery.as_ref().map_or("", |recovery| recovery.name.as_str());
         let live = self.live();
         let found = listener.zip(live.as_ref()).and_then(|(listener, live)| {
             let scheme = self.schemes.get(listener)?;
-            self.other()?.one_of(listener, scheme, &live.instance)
+            self.other()?.one_of(listener, scheme, live)
         });
         match found {
             Some(address) => {
-                let there = url(&address);
+                self.redirects.fetch_add(1, Ordering::Relaxed);
+                let there = address.to_string();
                 let why =
                     format!("group '{name}' is in recovery; group '{other}' is live, at {there}");
                 TurnedAway::To { elsewhere: elsewhere(address), why }
             }
             None => {
+                self.turned_away.fetch_add(1, Ordering::Relaxed);
                 let known = match live {
                     Some(_) => "where clients find that is not known here (group.recovery.clients)",
                     None => "that group is not connected now",
@@ -161,46 +195,67 @@ impl ClientAddresses {
         }
     }
 
-    /// Reports the live group to the other instances of this one, while it ships to this instance;
-    /// until dropped.
-    pub(super) async fn tell(self: Arc<Self>) {
-        let mut interval = tokio::time::interval(TELL_INTERVAL);
-        loop {
-            interval.tick().await;
-            let Some(links) = self.driver.links() else { continue };
-            let Some(report) = self.connected_live() else { continue };
-            let Ok(head) = serde_json::to_vec(&report) else { continue };
-            let this = self.driver.this();
-            for peer in (0..self.group.member.len()).filter(|peer| *peer != this) {
-                // One that misses it gets the next one.
-                let body = FrameBody { head: head.clone(), parts: Vec::new() };
-                links.send(peer, KIND_LIVE, true, body);
-            }
+    /// Reports the other group to the other instances of this one, if this instance knows of it by
+    /// itself: it is active, or the live group ships to it.
+    pub(super) fn tell(&self, other: &OtherRegionStatus) {
+        let (live, links) = (self.connected_live(), self.driver.links());
+        let Some(links) = links.filter(|_| live.is_some() || self.driver.leads()) else { return };
+        let clients = self.region.get().and_then(|region| region.clients());
+        let report = OtherReport {
+            is_live: live.is_some(),
+            instance: live.unwrap_or_default(),
+            clients: clients.map(|it| GroupClients::clone(&it)).unwrap_or_default(),
+            other: other.clone(),
+        };
+        let Ok(head) = serde_json::to_vec(&report) else { return };
+        let this = self.driver.this();
+        for peer in (0..self.group.member.len()).filter(|peer| *peer != this) {
+            // One that misses it gets the next one.
+            let body = FrameBody { head: head.clone(), parts: Vec::new() };
+            links.send(peer, KIND_LIVE, true, body);
         }
     }
 
-    /// The instance to which the live group ships reported this.
+    /// The instance that has the link reported this.
     pub(super) fn told(&self, peer: Peer, body: &[u8]) {
-        match serde_json::from_slice::<LiveReport>(body) {
-            Ok(report) => *self.told.lock() = Some((Instant::now(), report)),
-            Err(error) => tracing::warn!(%error, peer, "what is said of the live group"),
+        match serde_json::from_slice::<OtherReport>(body) {
+            Ok(report) => {
+                *self.told.lock() = Some(ToldReport { from: peer, at: Instant::now(), report });
+            }
+            Err(error) => tracing::warn!(%error, peer, "what is said of the other group"),
         }
     }
 
-    /// The live group, if it ships to this group now.
-    fn live(&self) -> Option<LiveReport> {
+    /// The other group as another instance reported it a moment ago, on one that does not know it by
+    /// itself.
+    pub(super) fn reported(&self) -> Option<OtherRegionStatus> {
+        if self.driver.leads() || self.connected_live().is_some() {
+            return None;
+        }
+        let told = self.told.lock();
+        let told = told.as_ref().filter(|told| told.at.elapsed() < TOLD_MAX)?;
+        let heard_age_ms = u64::try_from(told.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut other = told.report.other.clone();
+        other.heard_from = self.driver.name(told.from).to_owned();
+        other.heard_age_ms = heard_age_ms;
+        // What it heard of the other group is as much older.
+        other.there_age_ms = other.there_age_ms.saturating_add(heard_age_ms);
+        Some(other)
+    }
+
+    /// The active instance of the live group, if that ships to this group now.
+    fn live(&self) -> Option<String> {
         self.connected_live().or_else(|| {
             let told = self.told.lock();
-            let recent = told.as_ref().filter(|(at, _)| at.elapsed() < TOLD_MAX);
-            recent.map(|(_, report)| report.clone())
+            let recent = told.as_ref().filter(|told| told.at.elapsed() < TOLD_MAX);
+            let live = recent.filter(|told| told.report.is_live);
+            live.map(|told| told.report.instance.clone())
         })
     }
 
-    fn connected_live(&self) -> Option<LiveReport> {
+    fn connected_live(&self) -> Option<String> {
         let region = self.region.get()?;
-        let instance = region.live_instance()?.to_string();
-        let clients = region.clients().map(|clients| GroupClients::clone(&clients));
-        Some(LiveReport { instance, clients: clients.unwrap_or_default() })
+        region.live_instance().map(|instance| instance.to_string())
     }
 
     /// Where clients find the other group: as configured, or as it said when it was connected, to
@@ -210,20 +265,13 @@ impl ClientAddresses {
         let said = self.region.get().and_then(|region| region.clients());
         let said = said.map(|clients| GroupClients::clone(&clients)).or_else(|| {
             let told = self.told.lock();
-            told.as_ref().map(|(_, report)| report.clients.clone())
+            told.as_ref().map(|told| told.report.clients.clone())
         });
+        let said = said.or_else(|| self.driver.superseded().map(|superseded| superseded.clients));
         Some(said.unwrap_or_default().as_configured(recovery))
     }
 }
 
 fn elsewhere(ClientAddress { scheme, host, port }: ClientAddress) -> Elsewhere {
     Elsewhere { scheme: scheme.into(), host: host.into(), port }
-}
-
-/// As people write it.
-fn url(ClientAddress { scheme, host, port }: &ClientAddress) -> String {
-    match host.contains(':') {
-        true => format!("{scheme}://[{host}]:{port}"),
-        false => format!("{scheme}://{host}:{port}"),
-    }
 }

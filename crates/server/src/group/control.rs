@@ -24,7 +24,7 @@ pub(super) struct GroupControl {
     pub(crate) driver: Arc<Driver>,
     pub(crate) opened: Arc<OpenReplica>,
     pub(crate) view: Arc<dyn GroupView>,
-    pub(super) region: RegionOrders,
+    pub(super) region: Arc<RegionOrders>,
     pub(super) rehearsals: Rehearsals,
 }
 
@@ -58,6 +58,14 @@ impl ControlledInstance for GroupControl {
 
     fn region_rehearse(&self, order: &RehearsalOrder) -> Result<(Value, Beside), String> {
         self.rehearsals.begin(order)
+    }
+
+    fn region_fence(&self, order: &RegionOrder, is_on: bool) -> Result<Value, String> {
+        self.region.fence(order, is_on)
+    }
+
+    fn region_report(&self, report: Value) -> Result<Value, String> {
+        self.region.report(report)
     }
 
     fn can_restart(&self) -> Result<(), String> {

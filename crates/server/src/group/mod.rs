@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`host`] (what its part in the group gets from here), [`active`] (it serves
 //! clients), [`addresses`] (where else clients find the queue manager), [`listener_handover`] (its
-//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_orders`] (changes
-//! of roles), [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`],
+//! listening sockets outlive a re-exec), [`region`] (the other region), [`region_reports`] (what
+//! is said of both), [`region_orders`] (changes of roles), [`switch`] and [`control`] (what administrators ask for), [`status`], [`report`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: from its data folder to its door (`towline_replica`), its part in the group
@@ -14,10 +14,16 @@ mod active;
 mod address_watch;
 mod addresses;
 mod control;
+mod drill_return;
 mod host;
 mod listener_handover;
+mod metrics_page;
+mod order_reports;
 mod region;
+mod region_intervals;
 mod region_orders;
+mod region_reports;
+mod region_tasks;
 mod rehearsals;
 mod report;
 mod run;

@@ -4,22 +4,20 @@
 
 use std::sync::Arc;
 
-use towline_admin::catalogue::GROUP_FOLLOWS_REGION;
+use towline_admin::catalogue::{GROUP_FOLLOWS_REGION, GROUP_STARTS_FENCED};
 use towline_admin::status::{
-    GroupStatus, OtherRegionState, OtherRegionStatus, RegionConditionStatus,
+    GroupStatus, OtherRegionState, OtherRegionStatus, RegionConditionStatus, RegionFenceStatus,
 };
 use towline_config::{Config, GroupConfig, RecoveryConfig};
-use towline_engine::GroupView;
 use towline_group::Mode;
 use towline_link::{self as link, RegionLinks, RegionSettings, RetryPhase};
 use towline_logging::log as say;
 use towline_replica::OpenReplica;
 use towline_replica::region::ReplicaRegion;
 use towline_replication::driver::Driver;
-use towline_replication::region_condition::CONDITION_INTERVAL;
 use towline_replication::region_condition::HeardCondition;
 use towline_replication::region_part::{RegionPart, RegionTerms, RegionView};
-use towline_types::Time;
+use towline_types::{HistoryId, Lsn, Time};
 
 use super::listener_handover::InheritedSockets;
 use crate::process;
@@ -64,13 +62,18 @@ pub(super) fn start(
     Ok(Some(part))
 }
 
-/// Prints that this instance follows the other region, if it does; then it serves no client, and
-/// `ready` does not come.
+/// Prints that this instance follows the other region, or is fenced, if it is; then it serves no
+/// client, and `ready` does not come.
 pub(super) fn says_it_follows(
     args: &RunArgs,
     (group, driver): (&GroupConfig, &Driver),
     was_printed: bool,
 ) -> bool {
+    if driver.is_fenced() {
+        say(&GROUP_STARTS_FENCED, &[&group.name, &args.name, &driver.fence_why()]);
+        // It is printed by what awaits `ready`, as when it is fenced a moment later.
+        return true;
+    }
     let follows = driver.mode() == Mode::Recovery;
     if let Some(recovery) = group.recovery.as_ref().filter(|_| follows) {
         say(&GROUP_FOLLOWS_REGION, &[&group.name, &args.name, &recovery.name]);
@@ -97,6 +100,7 @@ pub(super) fn status(
     let (committed, received) = (&view.receiving.point, &ships.point);
     let point = if receives { committed } else { received };
     let connected = if receives { view.receiving.connected } else { ships.connected };
+    let fence = part.fence_why();
     let rebase = view.rebase.unwrap_or_default();
     // What recovery said of itself, on the live side.
     let (promotable, promotable_at) = match receives {
@@ -110,20 +114,20 @@ pub(super) fn status(
     let round_trip_us = view.link.link.round_trip_us.unwrap_or(0);
     OtherRegionStatus {
         group_name: recovery.name.clone(),
-        group_role: match (receives, view.shipping.is_some()) {
-            (true, _) => "live".into(),
-            (false, true) => "recovery".into(),
-            (false, false) => "unknown".into(),
-        },
+        // What it said, and not what follows from the part of this group.
+        group_role: view.other_role.as_str().to_owned(),
         addresses: match &*view.link.address {
             "" => recovery.addresses.clone(),
             address => vec![address.to_owned()],
         },
-        status: state_of(&view, connected, in_sync, round_trip_us),
+        status: match part.is_superseded() {
+            true => OtherRegionState::Partitioned,
+            false => state_of(&view, connected, in_sync, round_trip_us),
+        },
         connected,
         instance: view.link.instance.to_string(),
         retry: view.link.phase.name().to_owned(),
-        reason: reason(&view),
+        reason: fence.unwrap_or_else(|| reason(&view)),
         differences: view.differences.iter().map(ToString::to_string).collect(),
         in_sync,
         is_known: receives || ships.is_known,
@@ -136,6 +140,7 @@ pub(super) fn status(
         backlog_age_us: ships.exposure.age_us,
         rpo_bytes: recovery.rpo_bytes,
         rpo_s: recovery.rpo_s,
+        rto_s: recovery.rto_s,
         misses_rpo: view.misses_rpo,
         log_let_go: ships.log_let_go,
         recovery_lsn: if receives { promotable } else { *point }.place.end.to_string(),
@@ -179,6 +184,8 @@ pub(super) fn condition(
     group: &GroupStatus,
 ) -> RegionConditionStatus {
     let stats = driver.log().stats();
+    // Only the active instance knows that nothing waits. Before the position: that is the end then.
+    let is_still = driver.leads() && driver.is_still();
     RegionConditionStatus {
         instance: group.instance.clone(),
         version: towline_types::program_version().to_owned(),
@@ -188,24 +195,35 @@ pub(super) fn condition(
         certificate_expires_s: part.certificate_expires_s(),
         log_bytes: stats.bytes_in_use,
         free_bytes: stats.file_system_bytes_max.saturating_sub(stats.file_system_bytes_in_use),
+        committed_lsn: driver.committed_end().to_string(),
+        is_still,
     }
 }
 
-/// Reports to the other region how this group is, until dropped.
-pub(super) async fn tell(part: Arc<RegionPart>, view: Arc<dyn GroupView>) {
-    let mut interval = tokio::time::interval(CONDITION_INTERVAL);
-    loop {
-        interval.tick().await;
-        let (part, view) = (Arc::clone(&part), Arc::clone(&view));
-        // A disk that hangs may keep it waiting.
-        let told = tokio::task::spawn_blocking(move || {
-            let group = view.group();
-            group.other_region.iter().for_each(|other| part.tell(&other.here));
-        });
-        if let Err(error) = told.await {
-            tracing::warn!(%error, "what is said to the other region");
-        }
-    }
+/// Why this group serves nobody, if it is fenced.
+pub(super) fn fence(driver: &Driver) -> Option<RegionFenceStatus> {
+    const REJOIN: &str = "list and export what this log has of its own: 'towline region divergence \
+                          --export FILE'; then 'towline region rejoin'; to serve here again, 'towline \
+                          region switch' at the other group after that";
+    const UNFENCE: &str = "'towline region unfence' takes it back; 'towline region failover' at the \
+                           other group has that one serve";
+    let kept = driver.fence()?;
+    let superseded = driver.superseded();
+    let what_to_do = if superseded.is_some() { REJOIN } else { UNFENCE };
+    let order = kept.order.filter(|order| order.is_on).unwrap_or_default();
+    let since = superseded.as_ref().map_or(order.at_ms, |it| it.at_ms);
+    let fork = superseded.map(|it| it.fork);
+    Some(RegionFenceStatus {
+        why: driver.fence_why(),
+        what_to_do: what_to_do.to_owned(),
+        superseded_by: fork.as_ref().map(|fork| fork.other.clone()).unwrap_or_default(),
+        history: fork.as_ref().map(|it| HistoryId(it.history).to_string()).unwrap_or_default(),
+        fork: fork.map(|fork| Lsn(fork.fork).to_string()).unwrap_or_default(),
+        ordered_by: order.by,
+        reason: order.reason,
+        since,
+        is_still: driver.is_still(),
+    })
 }
 
 /// What was committed in the last round trip is on its way, which is normal.

@@ -1,22 +1,25 @@
 //! Changes of roles of two regions, as an administrator orders them at the control socket: what is
 //! to be expected (`dry_run`), or what came of it, as JSON.
 //!
-//! Not here: the changes themselves (`towline_replica::failover`, `region_switch`, `returning`).
-//! Invariant: one
-//! order at a time in a process.
+//! Not here: the changes themselves (`towline_replica::failover`, `region_switch`, `returning`,
+//! `fence_order`). Invariant: one order at a time in a process.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use towline_admin::region_report::{ReportKind, ReportOutcome};
 use towline_config::GroupConfig;
-use towline_replica::region_switch::{self, SwitchDone, SwitchEnd};
-use towline_replica::{OpenReplica, failover, returning};
+use towline_replica::failover::{self, FailoverEnd};
+use towline_replica::region_switch::{self, SwitchEnd};
+use towline_replica::{OpenReplica, fence_order, returning};
 use towline_replication::region_part::RegionPart;
-use towline_types::Lsn;
+use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn, Time};
 
+use super::order_reports::OrderReports;
 use crate::control::{Afterwards, RegionOrder};
+use crate::run_args::RunArgs;
 
 /// Characters of the name of the user that ordered it.
 const BY_CHARS_MAX: usize = 64;
@@ -28,18 +31,21 @@ pub(super) struct RegionOrders {
     opened: Arc<OpenReplica>,
     group: GroupConfig,
     region: Option<Arc<RegionPart>>,
+    reports: OrderReports,
     /// Held while an order is carried out.
     under_way: Mutex<()>,
 }
 
 impl RegionOrders {
     pub(super) fn new(
+        args: &RunArgs,
         opened: &Arc<OpenReplica>,
         group: &GroupConfig,
         region: Option<Arc<RegionPart>>,
     ) -> RegionOrders {
-        let under_way = Mutex::new(());
-        RegionOrders { opened: Arc::clone(opened), group: group.clone(), region, under_way }
+        let (opened, group) = (Arc::clone(opened), group.clone());
+        let reports = OrderReports::new(&args.data, &args.name, &group);
+        RegionOrders { opened, group, region, reports, under_way: Mutex::new(()) }
     }
 
     /// The other group's name, and this side of the traffic with it.
@@ -81,6 +87,7 @@ impl RegionOrders {
                         "live_lsn": found.live.to_string(),
                         "kept_lsn": found.kept.to_string(),
                         "bytes": found.lost_bytes(),
+                        "live_is_still": found.live_is_still,
                         "heard_ms": found.heard_ms,
                     },
                 }),
@@ -90,15 +97,27 @@ impl RegionOrders {
         let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
         let by = by(order);
         let how = (longest(order), order.force);
-        let done = failover::fail_over(&self.opened, &self.group, &by, how)?;
+        let end = failover::fail_over(&self.opened, &self.group, &by, how);
+        let (course, outcome) = match end {
+            FailoverEnd::Refused(why) => return Err(why),
+            FailoverEnd::InDoubt(course, why) => (course, Err(why)),
+            FailoverEnd::Done(course) => (course, Ok(())),
+        };
+        let said = match &outcome {
+            Ok(()) => (ReportOutcome::Done, ""),
+            Err(why) => (ReportOutcome::InDoubt, why.as_str()),
+        };
+        let kept = self.reports.keep(&by, self.wall(), self.reports.of_failover(&course, said));
+        outcome.map_err(|why| with_report(why, &kept))?;
         add(
             &mut answer,
             json!({
-                "history": done.history.to_string(),
-                "active": done.active,
-                "steps": steps(&done.steps),
+                "history": course.history.to_string(),
+                "active": course.active,
+                "steps": steps(&course.steps),
             }),
         );
+        add(&mut answer, kept);
         Ok(answer)
     }
 
@@ -118,25 +137,129 @@ impl RegionOrders {
                     "notes": found.notes,
                     "non_persistent": found.non_persistent,
                     "backlog_bytes": found.backlog_bytes,
+                    "backlog_puts": found.backlog_puts,
+                    "backlog_removals": found.backlog_removals,
+                    "clients": found.clients,
                 }),
             );
             return Ok((answer, None));
         }
         let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
-        let by = by(order);
-        let end = region_switch::switch(&self.opened, part, &self.group, (&by, longest(order)));
-        let (history, what) = match end {
-            SwitchEnd::Refused(why) => return Err(why),
-            SwitchEnd::Done(SwitchDone { history, steps: all, closed_ms }) => {
-                (history, json!({ "in_doubt": null, "steps": steps(&all), "closed_ms": closed_ms }))
-            }
-            SwitchEnd::InDoubt(history, why) => (history, json!({ "in_doubt": why })),
+        let kind = match order.back_after_s {
+            None => ChangeKind::Switch,
+            Some(back_after_s) => ChangeKind::Drill { back_after_s },
         };
-        add(&mut answer, what);
-        add(&mut answer, json!({ "history": history.to_string() }));
+        let cause = ChangeCause { kind, by: by(order), instance: self.group.instance.clone() };
+        let (history, more) = self.carry_out(part, &cause, longest(order))?;
+        add(&mut answer, more);
         let opened = Arc::clone(&self.opened);
         let after = move || region_switch::step_down(&opened, history);
         Ok((answer, Some(Box::new(after))))
+    }
+
+    /// See [`fence_order::order`].
+    pub(super) fn fence(&self, order: &RegionOrder, is_on: bool) -> Result<Value, String> {
+        let (part, other) = self.other()?;
+        let mut answer = self.about(other);
+        let of = (&*self.opened, &**part);
+        if order.dry_run {
+            let found = fence_order::outlook(of, &self.group, is_on);
+            add(
+                &mut answer,
+                json!({
+                    "obstacles": found.obstacles,
+                    "notes": found.notes,
+                    "reached": found.reached,
+                }),
+            );
+            return Ok(answer);
+        }
+        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
+        let reason = order.reason.chars().filter(|letter| !letter.is_control());
+        let (by, reason) = (by(order), reason.collect::<String>());
+        let about = ((by.as_str(), reason.as_str()), longest(order));
+        let done = fence_order::order(of, &self.group, is_on, about)?;
+        add(
+            &mut answer,
+            json!({
+                "fenced": is_on,
+                "kept_by": done.kept_by,
+                "not_reached": done.not_reached,
+                "end_lsn": done.end.map(|end| end.to_string()),
+                "steps": steps(&done.steps),
+            }),
+        );
+        Ok(answer)
+    }
+
+    /// Switches, and keeps the report: the history of the other group, and what is to be answered.
+    ///
+    /// # Errors
+    /// It was refused, or taken back: why.
+    fn carry_out(
+        &self,
+        part: &RegionPart,
+        cause: &ChangeCause,
+        most: Duration,
+    ) -> Result<(HistoryId, Value), String> {
+        let end = region_switch::switch(&self.opened, part, &self.group, (cause, most));
+        let (course, history, outcome, why) = match end {
+            SwitchEnd::Refused(why) => return Err(why),
+            SwitchEnd::TakenBack(course, why) => (course, None, ReportOutcome::TakenBack, why),
+            SwitchEnd::Done(history, course) => {
+                (course, Some(history), ReportOutcome::Done, String::new())
+            }
+            SwitchEnd::InDoubt(history, course, why) => {
+                (course, Some(history), ReportOutcome::InDoubt, why)
+            }
+        };
+        let kind = match cause.kind {
+            ChangeKind::DrillReturn => ReportKind::DrillReturn,
+            ChangeKind::Drill { .. } => ReportKind::Drill,
+            ChangeKind::Switch | ChangeKind::Failover => ReportKind::Switch,
+        };
+        let mut report = self.reports.of_switch((kind, history), &course, (outcome, &why));
+        if kind == ReportKind::Drill && outcome == ReportOutcome::Done {
+            // That was the half of it.
+            report.outcome = ReportOutcome::UnderWay;
+        }
+        let kept = self.reports.keep(&cause.by, self.wall(), report);
+        let Some(history) = history else { return Err(with_report(why, &kept)) };
+        let mut answer = json!({
+            "history": history.to_string(),
+            "in_doubt": (outcome == ReportOutcome::InDoubt).then_some(why),
+            "steps": steps(&course.steps),
+            "closed_ms": course.closed_ms,
+        });
+        add(&mut answer, kept);
+        Ok((history, answer))
+    }
+
+    /// The second half of a drill that `by` ordered: this group, which is live by it, switches
+    /// back, and steps down.
+    ///
+    /// # Errors
+    /// It was refused, or taken back: why.
+    pub(super) fn goes_back(&self, by: &str, most: Duration) -> Result<(), String> {
+        let (part, _) = self.other()?;
+        let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
+        let (by, instance) = (by.to_owned(), self.group.instance.clone());
+        let cause = ChangeCause { kind: ChangeKind::DrillReturn, by, instance };
+        let (history, _) = self.carry_out(part, &cause, most)?;
+        region_switch::step_down(&self.opened, history);
+        Ok(())
+    }
+
+    /// Keeps a report that the command completed.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(super) fn report(&self, report: Value) -> Result<Value, String> {
+        self.reports.complete(report)
+    }
+
+    fn wall(&self) -> Time {
+        self.opened.clock.wall()
     }
 
     /// See [`returning::order`].
@@ -166,7 +289,13 @@ impl RegionOrders {
             return Ok((answer, None));
         }
         let id = towline_process::random::bytes();
-        let ordered = returning::order(&self.opened, part, order.discard, (&by(order), id))?;
+        let (by, now) = (by(order), self.wall());
+        let found = returning::outlook(&self.opened, part, order.discard);
+        let ordered = returning::order(&self.opened, part, order.discard, (&by, id))?;
+        let exported = found.exported.map(|note| note.file);
+        let tail_bytes = found.end.0.saturating_sub(ordered.fork);
+        let report = self.reports.of_rejoin(tail_bytes, exported.as_deref());
+        add(&mut answer, self.reports.keep(&by, now, report));
         add(
             &mut answer,
             json!({ "order": hexadecimal(&id), "fork_lsn": Lsn(ordered.fork).to_string() }),
@@ -178,6 +307,14 @@ impl RegionOrders {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why not, and where the report of it is.
+fn with_report(why: String, kept: &Value) -> String {
+    match kept.get("report_file").and_then(Value::as_str) {
+        Some(file) => format!("{why} (report: {file})"),
+        None => why,
+    }
 }
 
 fn under_way() -> String {

@@ -15,10 +15,12 @@ use super::active::{self, Serving};
 use super::address_watch;
 use super::addresses::{ClientAddresses, ListenerAddresses};
 use super::control::GroupControl;
+use super::drill_return;
 use super::host::GroupHost;
 use super::listener_handover::InheritedSockets;
 use super::region;
 use super::region_orders::RegionOrders;
+use super::region_tasks;
 use super::rehearsals::Rehearsals;
 use super::status::View;
 use crate::control::ControlSocket;
@@ -187,17 +189,15 @@ async fn serve(
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
     if let Some(region) = &region {
-        entrance.view.set_region(Arc::clone(region));
-        addresses.set_region(Arc::clone(region));
-        tasks.spawn(addresses.tell());
-        tasks.spawn(region::tell(Arc::clone(region), entrance.view.clone()));
+        region_tasks::start(&mut tasks, (args, config), &entrance.view, &addresses, region);
     }
     let desk = of_process.control.desk();
+    let orders = Arc::new(RegionOrders::new(args, opened, group, region.clone()));
     desk.runs(Arc::new(GroupControl {
         driver: Arc::clone(driver),
         opened: Arc::clone(opened),
         view: entrance.view.clone(),
-        region: RegionOrders::new(opened, group, region.clone()),
+        region: Arc::clone(&orders),
         rehearsals: Rehearsals::new(opened, (config, group)),
     }));
     // Not before: a command that asks this folder for its instance must not be led to the active
@@ -218,6 +218,7 @@ async fn serve(
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
+    let region = region.map(|part| (part, orders));
     let running = None;
     let mut attending = Attending { args, parts, view, admission, events, tasks, region, running };
     loop {
@@ -263,7 +264,16 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_pri
 
 /// Reports that clients can connect, when they are served for the first time.
 async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
-    view.until_served().await;
+    let was_printed = reexec::ready_was_printed();
+    tokio::select! {
+        () = view.until_served() => {}
+        () = view.until_fenced() => {
+            if !was_printed {
+                process::say(&format!("fenced {}: it serves no client", args.name));
+            }
+            view.until_served().await;
+        }
+    }
     welcome(&args, &urls, view.clock(), reexec::ready_was_printed());
     view.ready_is_told();
 }
@@ -276,8 +286,8 @@ struct Attending<'a> {
     admission: Arc<Admission>,
     events: UnboundedSender<Event>,
     tasks: JoinSet<()>,
-    /// The traffic with the other region, if there is one.
-    region: Option<Arc<RegionPart>>,
+    /// The traffic with the other region, if there is one, and changes of roles.
+    region: Option<(Arc<RegionPart>, Arc<RegionOrders>)>,
     /// The instance, once this one is active.
     running: Option<RunningInstance>,
 }
@@ -306,8 +316,10 @@ impl Attending<'_> {
                 floating.hold(move || leading.group().role == Role::Leader);
                 serve_as_active(&mut self.tasks, config, opened, &self.view);
                 self.running = Some(running);
-                if let Some(region) = &self.region {
-                    region.serve_as_live().map_err(RunError::System)?;
+                if let Some((part, orders)) = &self.region {
+                    part.serve_as_live().map_err(RunError::System)?;
+                    let name = config.group.as_ref().map_or("", |group| group.name.as_str());
+                    drill_return::watch(opened, orders, name).map_err(RunError::System)?;
                 }
             }
             Event::EndReason(
@@ -388,7 +400,7 @@ impl Attending<'_> {
 
     /// What clients were given is on its way to the other region by now, if that is there.
     fn leave_region(&self) {
-        self.region.iter().for_each(|region| region.end());
+        self.region.iter().for_each(|(part, _)| part.end());
     }
 
     /// The clients got their close: waits for connections to end and accepts no new client.

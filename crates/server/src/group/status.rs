@@ -11,6 +11,7 @@ use towline_group::{Mode, PeerProgress, Progress, Role};
 
 use super::addresses::ClientAddresses;
 use super::region;
+use super::region_intervals;
 use super::report::{Report, Stand};
 use towline_config::GroupConfig;
 use towline_engine::GroupView;
@@ -20,6 +21,7 @@ use towline_replication::disk_condition::DiskCondition;
 use towline_replication::disk_watch;
 use towline_replication::driver::Driver;
 use towline_replication::frames::{KIND_ROWS, member_of, peer_of};
+use towline_replication::region_intervals::SentIntervals;
 use towline_replication::region_part::RegionPart;
 use towline_types::Lsn;
 
@@ -40,6 +42,8 @@ pub(crate) struct View {
     region: OnceLock<Arc<RegionPart>>,
     /// Where clients find the queue manager.
     addresses: Arc<ClientAddresses>,
+    /// What was sent to the other region in the last interval.
+    pub(super) sent: Arc<SentIntervals>,
 }
 
 /// What the active instance reported of all instances.
@@ -107,6 +111,7 @@ impl View {
             told: Mutex::new(None),
             region: OnceLock::new(),
             addresses,
+            sent: Arc::default(),
         }
     }
 
@@ -133,13 +138,22 @@ impl View {
                 }
                 Where::NoActive => false,
             };
-            if served {
+            if served && !self.driver.is_fenced() {
                 return;
             }
             tokio::select! {
                 () = news => {}
                 changed = place.changed() => if changed.is_err() { return },
             }
+        }
+    }
+
+    /// Waits until this group is fenced.
+    pub(crate) async fn until_fenced(&self) {
+        /// Nothing else says it here.
+        const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+        while !self.driver.is_fenced() {
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
 
@@ -159,7 +173,8 @@ impl View {
 
     /// Reports to the others what this instance, which is active, knows of all.
     pub(crate) fn tell(&self) {
-        let Some(links) = self.driver.links().filter(|_| self.driver.leads()) else { return };
+        let tells = self.driver.leads() || self.driver.relays();
+        let Some(links) = self.driver.links().filter(|_| tells) else { return };
         let Ok(rows) = serde_json::to_vec(&self.group().instances) else { return };
         let this = self.driver.this();
         for peer in (0..self.config.member.len()).filter(|peer| *peer != this) {
@@ -171,7 +186,7 @@ impl View {
     /// The active instance reported this.
     pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
         let progress = self.driver.group();
-        if progress.leader != Some(member_of(peer)) {
+        if first_of(&progress) != Some(peer) {
             return;
         }
         match serde_json::from_slice::<Vec<InstanceStatus>>(body) {
@@ -188,7 +203,7 @@ impl View {
     fn apply_report(&self, rows: &mut [InstanceStatus], progress: &Progress) {
         let this = self.driver.this();
         let report = self.told.lock();
-        let active = progress.leader.map(peer_of);
+        let active = first_of(progress);
         let Some(report) = report.as_ref().filter(|report| report.holds(active, progress.term))
         else {
             return;
@@ -327,6 +342,11 @@ fn bytes_sent(link: &LinkState) -> u64 {
     link.sent_wire_bytes
 }
 
+/// The instance that reports of all: the active one; in recovery the one to which live ships.
+fn first_of(progress: &Progress) -> Option<Peer> {
+    progress.leader.or(progress.relay).map(peer_of)
+}
+
 /// A relay knows of the others what a leader knows.
 fn leads_or_relays(progress: &Progress, this: Peer) -> bool {
     progress.role == Role::Leader || progress.relay == Some(member_of(this))
@@ -390,7 +410,9 @@ impl GroupView for View {
         let mut instances: Vec<InstanceStatus> = (0..self.config.member.len())
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
-        if progress.role != Role::Leader && progress.leader.is_some() && !stood_still {
+        let first = first_of(&progress);
+        let is_led = first.is_some_and(|first| first != self.driver.this());
+        if progress.role != Role::Leader && is_led && !stood_still {
             self.apply_report(&mut instances, &progress);
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
@@ -414,6 +436,7 @@ impl GroupView for View {
             catch_up_lsn: progress.base.end.to_string(),
             group_name: self.config.name.clone(),
             group_role: match progress.mode {
+                Mode::Voting if self.driver.is_fenced() => "fenced".into(),
                 Mode::Voting => "live".into(),
                 Mode::Recovery => "recovery".into(),
                 Mode::Promoting => "pending_live".into(),
@@ -425,7 +448,8 @@ impl GroupView for View {
                 .map(|(part, recovery)| region::status(part, recovery, when)),
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
-            serving: here || follows,
+            serving: (here || follows) && !self.driver.is_fenced(),
+            fence: region::fence(&self.driver),
             sync_overdue_ms: disk_watch::own(&self.driver).sync_overdue_ms,
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
@@ -440,8 +464,17 @@ impl GroupView for View {
         };
         if let (Some(part), Some(mut other)) = (self.region.get(), group.other_region.take()) {
             other.here = region::condition(part, &self.driver, &group);
+            if let Some(reported) = self.addresses.reported() {
+                other = reported;
+            }
+            let histories = part.histories();
             other.advertised = self.addresses.advertised();
+            (other.redirects, other.turned_away) = self.addresses.sent_away();
+            other.interval = region_intervals::status(&self.sent, self.driver.now());
+            other.role_changes = histories.count().saturating_sub(1);
             group.other_region = Some(other);
+            group.history = histories.newest().map(|it| it.id.to_string()).unwrap_or_default();
+            group.role_changes = towline_node::role_changes(&histories);
         }
         group
     }

@@ -222,6 +222,7 @@ impl Cluster {
             group,
             this: node,
             network: Arc::clone(&self.network),
+            region: None,
             before: std::mem::take(&mut machine.before),
             reads_level,
             queues: (0..self.plan.queues).map(queue_name).collect(),

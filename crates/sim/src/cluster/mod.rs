@@ -11,10 +11,10 @@
 mod disks;
 mod faults;
 mod machines;
-mod network;
+pub(crate) mod network;
 mod operators;
 mod people;
-mod process;
+pub(crate) mod process;
 mod promises;
 mod rot;
 mod shared;
@@ -340,6 +340,7 @@ fn network_plan(plan: &Plan) -> LatencyPlan {
         heartbeat_interval: plan.heartbeat_interval,
         heartbeat_timeout: plan.heartbeat_timeout,
         retry: Duration::from_millis(50),
+        instances: 3,
     }
 }
 

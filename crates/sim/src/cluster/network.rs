@@ -50,6 +50,8 @@ pub(crate) struct LatencyPlan {
     pub(crate) heartbeat_timeout: Duration,
     /// Before a peer is dialled again.
     pub(crate) retry: Duration,
+    /// Instances of the group, [`INSTANCES`] at most.
+    pub(crate) instances: usize,
 }
 
 /// See the module. Shared by all processes and the run itself.
@@ -248,7 +250,7 @@ impl Ports {
         network.inner.lock().accepting[this] = Some(accepting);
         let (of_accept, inbox_of_accept) = (Arc::clone(&ports), Arc::clone(inbox));
         spawn("accept", move || accept(&of_accept, &inbox_of_accept, accepted))?;
-        for peer in (0..INSTANCES).filter(|peer| *peer != this) {
+        for peer in (0..network.plan.instances).filter(|peer| *peer != this) {
             let (ports, inbox) = (Arc::clone(&ports), Arc::clone(inbox));
             spawn("dial", move || dial(&ports, &inbox, peer))?;
         }

@@ -10,20 +10,24 @@ use std::time::Duration;
 
 use parking_lot::Mutex as Plain;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use towline_admin::status::RegionConditionStatus;
 use towline_config::{Config, GroupConfig};
 use towline_engine::{AdminJobs, BackupFolders, Door, GroupView, RunningInstance, StartOptions};
 use towline_group::Progress;
-use towline_link::{Inbox, LinkStream, Peer, StreamPurpose};
+use towline_link::{Inbox, LinkStream, Peer, RegionDialler, RegionInbox, StreamPurpose};
 use towline_node::Farewell;
 use towline_os::process::exit;
 use towline_os::task::{Handle, JoinSet, interval, sleep};
 use towline_process::Clock;
 use towline_replica::active::ElectedInstance;
+use towline_replica::region::ReplicaRegion;
 use towline_replica::replica::forget_old_places;
 use towline_replica::{OpenReplica, open, threads};
 use towline_replication::copy::CopySource;
 use towline_replication::inbox::{GroupInbox, InboxHost};
 use towline_replication::lifecycle::EndReason;
+use towline_replication::region_condition::CONDITION_INTERVAL;
+use towline_replication::region_part::{RegionPart, RegionTerms};
 use towline_replication::{disk_probe, hand_over, no_active, reexec};
 
 use super::look;
@@ -51,6 +55,8 @@ pub(crate) struct ProcessArgs {
     pub(crate) group: GroupConfig,
     pub(crate) this: Peer,
     pub(crate) network: Arc<Wires>,
+    /// Connects it to the other region, if there is one.
+    pub(crate) region: Option<RegionPlug>,
     pub(crate) before: Before,
     /// The format level that its program reads.
     pub(crate) reads_level: u8,
@@ -59,11 +65,16 @@ pub(crate) struct ProcessArgs {
     pub(crate) board: Arc<Board>,
 }
 
+/// Connects a process to the network between two regions.
+pub(crate) type RegionPlug = Box<dyn Fn(Arc<dyn RegionInbox>) -> Arc<dyn RegionDialler> + Send>;
+
 /// What a process shows to the run.
 #[derive(Default)]
 pub(crate) struct Board {
     /// The replica, once it is open.
     pub(crate) opened: Plain<Option<Arc<OpenReplica>>>,
+    /// Its part in the traffic with the other region, once it is open.
+    pub(crate) region: Plain<Option<Arc<RegionPart>>>,
     /// The group as the process sees it, a moment ago, and whether it leads.
     pub(crate) group: Plain<Option<(Progress, bool)>>,
     /// Instances that this process has been connected with, both ways.
@@ -125,10 +136,19 @@ fn serve(args: &ProcessArgs) -> End {
     let inbox: Arc<dyn Inbox> = Arc::new(GroupInbox { driver: Arc::clone(driver), host });
     let Ok(ports) = Ports::start(network, *this, &inbox) else { return End::Stopped };
     driver.set_links(ports);
+    let region = match take_part(args, &opened) {
+        Ok(region) => region,
+        Err(error) => return End::Refused(error.to_string()),
+    };
+    *board.region.lock() = region.clone();
     *board.opened.lock() = Some(Arc::clone(&opened));
     let started = threads::start(&opened, (config, group), on_elected(args, &opened, &events));
     assert!(started.is_ok(), "a coroutine costs nothing");
     let mut tasks = JoinSet::new();
+    if let Some(region) = &region {
+        threads::serve_beside_region(&mut tasks, config, &opened);
+        tasks.spawn(tell(Arc::clone(region), Arc::clone(&opened), group.clone()));
+    }
     tasks.spawn(no_active::watch(Arc::clone(driver), group.heartbeat_timeout()));
     let (shown, seen) = (Arc::clone(driver), Arc::clone(board));
     tasks.spawn(async move {
@@ -150,13 +170,52 @@ fn serve(args: &ProcessArgs) -> End {
         wanted.stop.notified().await;
         to_stop.send(ProcessEvent::Stop).ok();
     });
-    let mut attending = Attending { args, opened: &opened, events, tasks, running: None };
+    let running = None;
+    let mut attending = Attending { args, opened: &opened, region, events, tasks, running };
     let handle = Handle::current();
     loop {
         let Some(event) = handle.block_on(happened.recv()) else { return End::Stopped };
         if let Some(end) = attending.event(&handle, event) {
             return end;
         }
+    }
+}
+
+/// As the daemon does, if there is another region.
+fn take_part(
+    args: &ProcessArgs,
+    opened: &Arc<OpenReplica>,
+) -> std::io::Result<Option<Arc<RegionPart>>> {
+    let ProcessArgs { config, group, region, .. } = args;
+    let (Some(plug), Some(recovery)) = (region, &group.recovery) else { return Ok(None) };
+    let host = ReplicaRegion::new(Arc::clone(opened), group.name.clone(), config.log.reserve_bytes);
+    let terms = RegionTerms {
+        queue_manager: "QMS".into(),
+        config: config.clone(),
+        group: group.clone(),
+        recovery: recovery.clone(),
+        extent_bytes: opened.extent_bytes,
+    };
+    let part = RegionPart::new(Arc::clone(&opened.driver), Arc::new(host), terms)?;
+    part.start(plug(Arc::clone(&part) as Arc<dyn RegionInbox>))?;
+    Ok(Some(part))
+}
+
+/// Reports to the other region how this group is: what a switch looks at.
+async fn tell(part: Arc<RegionPart>, opened: Arc<OpenReplica>, group: GroupConfig) {
+    let mut ticks = interval(CONDITION_INTERVAL);
+    let all = group.member.len();
+    loop {
+        ticks.tick().await;
+        let driver = &opened.driver;
+        let connected =
+            (0..all).filter(|peer| *peer == driver.this() || driver.is_connected(*peer));
+        part.tell(&RegionConditionStatus {
+            instance: group.instance.clone(),
+            configured_count: all as u64,
+            connected_count: connected.count() as u64,
+            ..RegionConditionStatus::default()
+        });
     }
 }
 
@@ -187,6 +246,7 @@ fn backup_folders() -> Arc<BackupFolders> {
 struct Attending<'a> {
     args: &'a ProcessArgs,
     opened: &'a Arc<OpenReplica>,
+    region: Option<Arc<RegionPart>>,
     events: UnboundedSender<ProcessEvent>,
     tasks: JoinSet<()>,
     running: Option<RunningInstance>,
@@ -208,6 +268,8 @@ impl Attending<'_> {
                     }
                 });
                 self.running = Some(running);
+                let serves = self.region.as_ref().map(RegionPart::serve_as_live);
+                assert!(serves.is_none_or(|serves| serves.is_ok()), "a coroutine costs nothing");
             }
             ProcessEvent::Ends(
                 EndReason::LostLeadership
@@ -267,6 +329,7 @@ impl Attending<'_> {
     /// An end in order, as an operator wants it.
     fn leave(&mut self) -> End {
         let driver = &self.opened.driver;
+        self.region.iter().for_each(|region| region.end());
         if let Some(door) = self.opened.door().filter(|_| driver.leads())
             && hand_over::hand_over(driver, None).is_err()
         {

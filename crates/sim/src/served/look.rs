@@ -53,7 +53,7 @@ fn browse(door: &Arc<Door>, queues: &[String]) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let dead_letters = DEAD_LETTERS.to_owned();
     for queue in queues.iter().chain([&dead_letters]) {
-        let mut viewer = BrowserSession::new(door);
+        let mut viewer = DoorSession::new(door);
         viewer.ask(vec![
             Request::Connected {
                 container: "viewer".to_owned(),
@@ -121,14 +121,14 @@ pub(crate) fn define(door: &Arc<Door>, queues: &[String]) {
 
 fn ask_for(door: &Arc<Door>, queues: &[String]) {
     let text: String = queues.iter().map(|queue| format!("DEFINE QLOCAL('{queue}')\n")).collect();
-    let viewer = BrowserSession::new(door);
+    let viewer = DoorSession::new(door);
     viewer.ask(vec![Request::Admin { token: 0, kind: "mqsc".into(), text, owner: true }]);
     viewer.leave();
 }
 
 /// Asks for an administration request; the JSON of its answer.
 pub(crate) fn administer(door: &Arc<Door>, kind: &str, text: String) -> Result<String, String> {
-    let mut viewer = BrowserSession::new(door);
+    let mut viewer = DoorSession::new(door);
     viewer.ask(vec![Request::Admin { token: 0, kind: kind.into(), text, owner: true }]);
     let answer = viewer.until(|response| match response {
         Response::Admin(reply) => Some(reply.json),
@@ -161,24 +161,34 @@ fn depths(door: &Arc<Door>) -> Vec<(String, u64)> {
     door.status().queues.into_iter().map(|queue| (queue.name, queue.depth)).collect()
 }
 
-struct BrowserSession<'a> {
+/// A connection of which each step is waited for.
+pub(crate) struct DoorSession<'a> {
     door: &'a Arc<Door>,
     id: towline_core::ConnectionId,
     outbox: Arc<towline_engine::Outbox>,
     waiting: VecDeque<Response>,
+    patience: Duration,
 }
 
-impl BrowserSession<'_> {
-    fn new(door: &Arc<Door>) -> BrowserSession<'_> {
-        let (id, outbox) = door.connect();
-        BrowserSession { door, id, outbox, waiting: VecDeque::new() }
+impl DoorSession<'_> {
+    fn new(door: &Arc<Door>) -> DoorSession<'_> {
+        DoorSession::patient(door, PATIENCE)
     }
 
-    fn ask(&self, mut requests: Vec<Request>) {
+    /// One that waits so long for each answer, at most.
+    pub(crate) fn patient(door: &Arc<Door>, patience: Duration) -> DoorSession<'_> {
+        let (id, outbox) = door.connect();
+        DoorSession { door, id, outbox, waiting: VecDeque::new(), patience }
+    }
+
+    pub(crate) fn ask(&self, mut requests: Vec<Request>) {
         self.door.step(self.door.clock().now(), self.id, &mut requests);
     }
 
-    fn until<T>(&mut self, mut wanted: impl FnMut(Response) -> Option<T>) -> Result<T, String> {
+    pub(crate) fn until<T>(
+        &mut self,
+        mut wanted: impl FnMut(Response) -> Option<T>,
+    ) -> Result<T, String> {
         loop {
             while let Some(response) = self.waiting.pop_front() {
                 if let Some(found) = wanted(response) {
@@ -190,12 +200,12 @@ impl BrowserSession<'_> {
                 outbox.take(waiting, context.waker());
                 if waiting.is_empty() { Poll::Pending } else { Poll::Ready(()) }
             });
-            let came = Handle::current().block_on(timeout(PATIENCE, came));
+            let came = Handle::current().block_on(timeout(self.patience, came));
             came.map_err(|_| "a browser was not answered".to_owned())?;
         }
     }
 
-    fn leave(self) {
+    pub(crate) fn leave(self) {
         self.door.disconnect(self.id, false);
     }
 }

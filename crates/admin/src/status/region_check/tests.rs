@@ -1,7 +1,7 @@
 //! Each thing that can stand in the way does, alone, and says what to do.
 
 use super::*;
-use crate::status::InstanceStatus;
+use crate::status::{InstanceStatus, RegionFenceStatus};
 
 const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -15,6 +15,7 @@ fn condition(instance: &str) -> RegionConditionStatus {
         certificate_expires_s: NOW_MS / 1_000 + 365 * 86_400,
         log_bytes: 1_000_000,
         free_bytes: 5_000_000,
+        ..RegionConditionStatus::default()
     }
 }
 
@@ -185,4 +186,28 @@ fn a_text_of_another_instance_moves_no_cursor_and_breaks_no_column() {
     let text = region_findings_table(&found(&group));
     assert!(!text.contains('\u{1b}'), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn a_fenced_group_says_so_first_and_what_to_do() {
+    let why = "this group serves no client: group 'EAST' of another region took over from it";
+    let fence = RegionFenceStatus {
+        why: why.into(),
+        what_to_do: "'towline region rejoin'".into(),
+        ..RegionFenceStatus::default()
+    };
+    let mut group = live();
+    (group.group_role, group.fence) = ("fenced".into(), Some(fence));
+    let all = wrong(&group);
+    let first = &all[0];
+    assert_eq!((all.len(), first.check.as_str(), first.text.as_str()), (1, "fence", why));
+    assert!(first.weight == FindingWeight::Stands && first.what_to_do.contains("rejoin"));
+}
+
+#[test]
+fn an_instance_without_the_link_says_who_told_it() {
+    let group = with(|other| (other.heard_from, other.heard_age_ms) = ("b".into(), 1_400));
+    assert_eq!(wrong(&group), []);
+    let link = found(&group).into_iter().find(|one| one.check == "link").unwrap();
+    assert!(link.text.ends_with("as heard from instance 'b' 1 s ago"), "{}", link.text);
 }

@@ -135,20 +135,46 @@ fn an_answer_of_one_that_is_marked_or_votes_ends_what_is_said_to_it() {
     let rig = in_recovery(&["a", "b", "c"]);
     assert!(rig.driver.mark(order(FIRST), false));
     let owed = || rig.driver.role.state.lock().owed.clone();
-    let answer = |peer, mode: &str, marked_for| {
-        let stand = MemberStand { mode: mode.into(), marked_for, ..MemberStand::default() };
+    let says = |peer, mode: &str, marked_for, newest| {
+        let mode = mode.to_owned();
+        let stand = MemberStand { mode, marked_for, newest, ..MemberStand::default() };
         let frame = RoleFrame::Stand { question: 0, stand };
         rig.driver.takes_role_frame(peer, &serde_json::to_vec(&frame).unwrap().into()).unwrap();
     };
+    let answer = |peer, mode: &str, marked_for| says(peer, mode, marked_for, [0; 16]);
     answer(1, "recovery", [0; 16]);
     answer(2, "promoting", SECOND.0);
     assert_eq!(owed()[1..], [true, true]);
     answer(1, "promoting", FIRST.0);
+    // It was away since this group was live last, and votes.
     answer(2, "voting", [0; 16]);
+    says(2, "voting", [0; 16], SECOND.0);
+    assert_eq!(owed()[1..], [false, true]);
+    says(2, "voting", [0; 16], FIRST.0);
     assert_eq!(owed()[1..], [false, false]);
     assert_eq!(rig.driver.stands().iter().flatten().count(), 3);
     rig.driver.ask_for_stands();
     assert_eq!(rig.driver.stands().iter().flatten().count(), 1, "the others have not answered");
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn what_live_said_of_itself_counts_while_its_log_is_the_same() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    let heard = || {
+        let live = rig.driver.stand().live;
+        (live.committed, live.is_still)
+    };
+    rig.driver.heard_live(Lsn(100), None);
+    assert_eq!(heard(), (100, false));
+    rig.driver.heard_live(Lsn(100), Some(true));
+    rig.driver.heard_live(Lsn(100), None);
+    assert_eq!(heard(), (100, true), "a frame of before says nothing of it");
+    rig.driver.heard_live(Lsn(120), None);
+    assert_eq!(heard(), (120, false), "it goes on");
+    rig.driver.heard_live(Lsn(120), Some(true));
+    rig.driver.heard_live(Lsn(120), Some(false));
+    assert_eq!(heard(), (120, false), "it was unfenced");
     rig.driver.log().shutdown();
 }
 

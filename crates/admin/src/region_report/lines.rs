@@ -1,0 +1,70 @@
+//! A report for a terminal.
+
+use towline_types::{CivilTime, Time};
+
+use super::{RegionReport, ReportRisk, ReportWay};
+use crate::text::{line, printable, row};
+
+/// The report as text, each line ended.
+#[must_use]
+pub fn report_lines(report: &RegionReport) -> String {
+    let mut text = String::new();
+    let at = CivilTime::of(Time(report.began_at.saturating_mul(1_000)));
+    row(&mut text, "Report", &printable(&report.name));
+    row(&mut text, "What", report.kind.title());
+    let by = format!("{} at instance {}", printable(&report.by), printable(&report.instance));
+    row(&mut text, "Ordered by", &format!("{by}, {at}"));
+    row(&mut text, "Outcome", &format!("{}, {} ms", report.outcome.words(), report.took_ms));
+    if !report.reason.is_empty() {
+        row(&mut text, "Reason", &printable(&report.reason));
+    }
+    for way in &report.ways {
+        way_lines(&mut text, way);
+    }
+    if let Some(probe) = &report.probe {
+        let of = format!("{} confirmed, {} not", probe.confirmed, probe.unconfirmed);
+        row(&mut text, "Probe", &format!("queue {}: {of}", printable(&probe.queue)));
+    }
+    row(&mut text, "Objectives", report.verdict.words());
+    for finding in &report.findings {
+        line(&mut text, &format!("  {}", printable(finding)));
+    }
+    text
+}
+
+fn way_lines(text: &mut String, way: &ReportWay) {
+    let (from, to) = (printable(&way.from), printable(&way.to));
+    line(text, &format!("From {from} to {to}"));
+    for step in &way.steps {
+        line(text, &format!("  {:<16}{:>9} ms", printable(&step.step), step.ms));
+    }
+    let risks = [("at risk", &way.at_risk), ("lost", &way.loss)];
+    for (name, risk) in risks.iter().filter_map(|(name, risk)| Some((name, risk.as_ref()?))) {
+        line(text, &format!("  {name:<16}{}", printable(&risk_words(risk))));
+    }
+    if let Some(ms) = way.rto_ms {
+        line(text, &format!("  no put for     {ms:>10} ms ({})", printable(&way.rto_by)));
+    }
+}
+
+/// What is at risk, or lost, in words.
+pub(super) fn risk_words(risk: &ReportRisk) -> String {
+    let mut parts = Vec::new();
+    let counts =
+        [(risk.bytes, "bytes of log"), (risk.puts, "messages"), (risk.removals, "removals")];
+    for (count, what) in counts {
+        if let Some(count) = count {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    if let Some(us) = risk.age_us {
+        parts.push(format!("the oldest {} ms old", us / 1_000));
+    }
+    if !risk.note.is_empty() {
+        parts.push(risk.note.clone());
+    }
+    match parts.is_empty() {
+        true => "not known".to_owned(),
+        false => parts.join(", "),
+    }
+}

@@ -1,0 +1,242 @@
+//! What comes over the links between regions: both ends say what they have, one may refuse, and then
+//! frames go to the thread that ships or to the one that receives.
+//!
+//! Not here: whether two groups fit (`region_meeting`), what is done with batches
+//! (`region_shipping`, `region_receiving`). Invariant: nothing is shipped, or taken, on a link whose
+//! two ends did not find that one log is the beginning of the other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use towline_admin::catalogue::REGION_PARTITIONED;
+use towline_group::{Mode, ShippedAnswer};
+use towline_link::{
+    FrameCost, Intake, LinkId, LinkStream, RegionHello, RegionInbox, RegionLink, RegionSections,
+};
+use towline_logging::log as say;
+use towline_region::Refusal;
+use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
+
+use super::RegionPart;
+use super::other_said::OtherSaid;
+use crate::driver::RegionEvents;
+use crate::region_clients::GroupClients;
+use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
+use crate::region_shipping::ShippingEnd;
+
+impl RegionPart {
+    /// Whether a link may stand on which this side receives (`incoming`), or ships.
+    pub(super) fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
+        let own = self.said();
+        let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
+        self.known.lock().other = Some(OtherSaid::of(other));
+        self.notes_fork(&own, other);
+        let in_words = |why| MeetingRefusal { why, is_partition: false };
+        if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
+            let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
+            if other.agreement.is_live == Some(true) && newest.is_some() {
+                self.note_taken_over();
+            }
+            let why = "this instance is about to be one of a recovery group";
+            return Err(in_words(why.to_owned()));
+        }
+        let both_live = [&own, other].iter().all(|it| it.agreement.is_live == Some(true));
+        if both_live && self.has_taken_record(&own, other) {
+            let why = "this instance has not applied the batch yet that says which group is live";
+            return Err(in_words(why.to_owned()));
+        }
+        let differences = meet(shipping, receiving, &|| match incoming {
+            true => self.has_taken_record(&own, other),
+            false => self.driver.has_batch(other.position.last, other.sums.last),
+        })?;
+        if shipping.log_id != receiving.log_id {
+            let live = format!("group '{}'", shipping.agreement.group);
+            return match incoming {
+                // An empty log: it becomes that of the live group.
+                true => self.driver.takes_log_id(&live, shipping.log_id).map_err(in_words),
+                false => Err(in_words(format!("it is to take the log of {live} first"))),
+            };
+        }
+        let mut known = self.known.lock();
+        known.differences = differences;
+        known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
+        (known.partition, known.trouble, known.needs_copy) = (None, None, false);
+        self.forgets_fork(&mut known);
+        Ok(())
+    }
+
+    /// A link may not stand.
+    pub(super) fn keep_refusal(&self, MeetingRefusal { why, is_partition }: MeetingRefusal) {
+        let mut known = self.known.lock();
+        known.partition_is_said &= !is_partition;
+        if !is_partition {
+            known.trouble = Some(why);
+            return;
+        }
+        let is_news = known.partition.as_ref() != Some(&why);
+        known.partition = Some(why.clone());
+        drop(known);
+        if is_news {
+            say(&REGION_PARTITIONED, &[&self.terms.recovery.name, &why]);
+        }
+    }
+
+    /// This group refused what the other one shipped. Of a promotion the next meeting decides: a
+    /// group that handed over may still send what this one has.
+    pub(super) fn refuses(&self, why: Refusal) {
+        if let Refusal::Diverged { .. } = why {
+            self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition: true });
+        }
+    }
+
+    /// Shipping ended, or did not begin.
+    pub(super) fn keep_end(&self, end: &ShippingEnd) {
+        match end {
+            ShippingEnd::Refused(Refusal::Promoted) if self.names_other(&self.host.histories()) => {
+                self.note_taken_over();
+            }
+            ShippingEnd::NeedsCopy => {
+                let mut known = self.known.lock();
+                (known.needs_copy, known.trouble) = (true, Some(end.to_string()));
+            }
+            ShippingEnd::Refused(Refusal::Promoted | Refusal::Diverged { .. }) => {
+                self.keep_refusal(MeetingRefusal { why: end.to_string(), is_partition: true });
+            }
+            ShippingEnd::Refused(Refusal::Gap { .. } | Refusal::NotYet) => {}
+            ShippingEnd::Fault(why) => self.known.lock().trouble = Some(why.clone()),
+        }
+    }
+
+    /// A link stands on which this side ships.
+    fn ships_on(&self, link: RegionLink, other: &RegionSaid) {
+        let Some(shipping) = self.shipping() else {
+            return link.close("this instance is not active");
+        };
+        self.driver.region_reads(other.agreement.levels.read);
+        if self.host.histories().is_empty() {
+            self.known.lock().awaits_history = Some(link);
+            return;
+        }
+        let at = (&other.position, other.sums);
+        if let Err(end) = shipping.opened(Arc::clone(&link), at, self.driver.now()) {
+            link.close(&end.to_string());
+            return self.keep_end(&end);
+        }
+        if let Some(giving) = self.giving.get() {
+            giving.is_not_needed();
+        }
+    }
+
+    /// Has the log begin its first history, once another region is connected that reads it. Its
+    /// chain is said with a connection, so the next one is made at once when it has begun.
+    pub(super) fn begin_history_if_due(&self) {
+        let Some(link) = self.known.lock().awaits_history.clone() else { return };
+        if !self.host.histories().is_empty() {
+            self.known.lock().awaits_history = None;
+            self.driver.histories_begun(self.host.histories().iter().map(|history| history.id));
+            link.close("the first history of the log has begun: connected again with that");
+            return self.links().kick();
+        }
+        self.begin_first_history();
+    }
+}
+
+impl RegionEvents for RegionPart {
+    fn answers(&self, answer: ShippedAnswer) {
+        self.receiving().answers(answer);
+    }
+
+    fn committed(&self) {
+        // Under the lock, and without a count: it is called for each commit.
+        if let Some(shipping) = &self.shipping.lock().shipping {
+            shipping.wake();
+        }
+    }
+}
+
+impl RegionInbox for RegionPart {
+    fn hello(&self) -> RegionSections {
+        self.said().encode()
+    }
+
+    fn greets(&self, incoming: bool, hello: &RegionHello) -> Result<(), String> {
+        let other = RegionSaid::decode(&hello.sections)?;
+        if incoming && self.driver.is_copying() {
+            return Err("this instance gets a copy of the log of its group".into());
+        }
+        if incoming && self.driver.awaits_returns() {
+            return Err("not all instances of this group that are connected have returned".into());
+        }
+        if let Err(refusal) = self.judge(incoming, &other) {
+            let (why, is_partition) = (refusal.why.clone(), refusal.is_partition);
+            self.keep_refusal(refusal);
+            self.known.lock().partition_is_said |= is_partition;
+            return Err(why);
+        }
+        let ships = self.shipping().filter(|_| !incoming);
+        if let Some(Err(end)) = ships.map(|shipping| shipping.start(&other.position)) {
+            self.keep_end(&end);
+            if end == ShippingEnd::NeedsCopy {
+                self.lacks(hello, &other);
+            }
+            return Err(end.to_string());
+        }
+        Ok(())
+    }
+
+    fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {
+        match RegionSaid::decode(&hello.sections) {
+            Ok(other) if incoming => {
+                self.taking.is_not_needed();
+                self.receiving().opened(link, other.histories);
+            }
+            Ok(other) => self.ships_on(link, &other),
+            Err(why) => link.close(&why),
+        }
+    }
+
+    fn frame(
+        &self,
+        link: LinkId,
+        kind: u8,
+        body: Bytes,
+        cost: FrameCost,
+    ) -> Result<Intake, String> {
+        if kind == KIND_CONDITION {
+            self.hears_condition(link, &body);
+            return Ok(Intake::More);
+        }
+        if kind == KIND_BATCHES {
+            return Ok(self.receiving().frame(link, body, cost));
+        }
+        if let Some(shipping) = self.shipping()
+            && let Err(end) = shipping.frame(link, kind, &body, self.driver.now())
+        {
+            self.keep_end(&end);
+            return Err(end.to_string());
+        }
+        Ok(Intake::More)
+    }
+
+    fn writable(&self, _link: LinkId) {
+        if let Some(shipping) = self.shipping() {
+            shipping.wake();
+        }
+    }
+
+    fn closed(&self, link: LinkId, _why: &str) {
+        self.known.lock().awaits_history.take_if(|waiting| waiting.id() == link);
+        self.receiving().closed(link);
+        if let Some(shipping) = self.shipping() {
+            shipping.closed(link);
+        }
+    }
+
+    fn admits(&self, hello: &RegionHello) -> Result<(), String> {
+        self.admits_copy(hello)
+    }
+
+    fn stream(&self, hello: &RegionHello, stream: LinkStream) {
+        self.takes_copy(hello, stream);
+    }
+}

@@ -1,0 +1,199 @@
+//! Reports of the orders of this instance: made of what came of them, and completed by the command
+//! with what only that saw.
+//!
+//! Not here: the orders (`region_orders`), the folder (`crate::region_reports`). Invariant: an
+//! order that was carried out is not refused because its report cannot be kept: then the answer
+//! says why there is none.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use towline_admin::region_report::{
+    REPORT_FORMAT, RegionReport, ReportKind, ReportOutcome, ReportRisk, ReportStep, ReportWay,
+};
+use towline_config::{GroupConfig, RecoveryConfig};
+use towline_replica::failover::{FailoverCourse, FailoverOutlook};
+use towline_replica::region_switch::SwitchCourse;
+use towline_types::{HistoryId, Time};
+
+use crate::region_reports;
+
+/// What all reports of an instance have in common.
+pub(super) struct OrderReports {
+    /// Its data folder.
+    data: PathBuf,
+    queue_manager: String,
+    group: GroupConfig,
+}
+
+impl OrderReports {
+    pub(super) fn new(data: &Path, queue_manager: &str, group: &GroupConfig) -> OrderReports {
+        OrderReports {
+            data: data.to_owned(),
+            queue_manager: queue_manager.to_owned(),
+            group: group.clone(),
+        }
+    }
+
+    /// The report of a switch that was begun.
+    pub(super) fn of_switch(
+        &self,
+        (kind, history): (ReportKind, Option<HistoryId>),
+        course: &SwitchCourse,
+        (outcome, reason): (ReportOutcome, &str),
+    ) -> RegionReport {
+        let found = &course.outlook;
+        let at_risk = ReportRisk {
+            bytes: Some(found.backlog_bytes),
+            puts: Some(found.backlog_puts),
+            removals: Some(found.backlog_removals),
+            age_us: Some(found.backlog_age_us),
+            note: String::new(),
+        };
+        // In doubt it is not known when, or whether, the other group has all.
+        let is_over = matches!(outcome, ReportOutcome::Done | ReportOutcome::TakenBack);
+        let was_let_go = course.let_go_ms.is_some();
+        let loss = is_over.then(|| ReportRisk { bytes: Some(0), ..ReportRisk::default() });
+        let way = ReportWay {
+            history: history.map(|it| it.to_string()).unwrap_or_default(),
+            steps: steps(&course.steps),
+            at_risk: Some(at_risk),
+            loss,
+            rto_ms: (is_over && was_let_go).then_some(course.closed_ms),
+            rto_by: "instance".into(),
+            clients: was_let_go.then_some(found.clients),
+            non_persistent: (outcome == ReportOutcome::Done).then_some(found.non_persistent),
+            ..self.way(true)
+        };
+        let report = RegionReport { kind, outcome, reason: reason.to_owned(), ..self.report(way) };
+        took(report, &course.steps)
+    }
+
+    /// The report of a promotion that was begun.
+    pub(super) fn of_failover(
+        &self,
+        course: &FailoverCourse,
+        (outcome, reason): (ReportOutcome, &str),
+    ) -> RegionReport {
+        let risk = risk_of(&course.outlook);
+        let is_done = outcome == ReportOutcome::Done;
+        let serving = course.steps.last().filter(|_| is_done).map(|(_, ms)| *ms);
+        let way = ReportWay {
+            history: course.history.to_string(),
+            active: course.active.clone(),
+            steps: steps(&course.steps),
+            at_risk: Some(risk.clone()),
+            loss: Some(risk),
+            rto_ms: serving,
+            rto_by: "instance".into(),
+            ..self.way(false)
+        };
+        let kind = ReportKind::Failover;
+        let report = RegionReport { kind, outcome, reason: reason.to_owned(), ..self.report(way) };
+        took(report, &course.steps)
+    }
+
+    /// The report of a return that is ordered.
+    pub(super) fn of_rejoin(&self, tail_bytes: u64, exported: Option<&str>) -> RegionReport {
+        let note = match exported {
+            Some(file) => format!("given up; what it added was exported to {file}"),
+            None => "given up without an export".to_owned(),
+        };
+        let loss = Some(ReportRisk { bytes: Some(tail_bytes), note, ..ReportRisk::default() });
+        let steps = steps(&[("ordered", 0)]);
+        // This group is not live any more; the other one has been for long.
+        let way = ReportWay { steps, loss, ..self.way(true) };
+        RegionReport { kind: ReportKind::Rejoin, ..self.report(way) }
+    }
+
+    /// Keeps a report of something that ends now: what is to be added to the answer.
+    pub(super) fn keep(&self, by: &str, now: Time, mut report: RegionReport) -> Value {
+        by.clone_into(&mut report.by);
+        let took = Duration::from_millis(report.took_ms);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        report.began_at = Time(now.0.saturating_sub(took_us)).as_millis();
+        report.name = region_reports::name_of(&report, towline_process::random::bytes());
+        self.written(report)
+    }
+
+    /// Replaces a report by one that the command completed; without a name it is a new one.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(super) fn complete(&self, given: Value) -> Result<Value, String> {
+        let mut report: RegionReport =
+            serde_json::from_value(given).map_err(|error| format!("the report: {error}"))?;
+        // What this instance knows better.
+        let about = self.about();
+        (report.rpo_bytes, report.rpo_s, report.rto_s) =
+            (about.rpo_bytes, about.rpo_s, about.rto_s);
+        (report.queue_manager, report.group) = (about.queue_manager, about.group);
+        (report.instance, report.version) = (about.instance, about.version);
+        report.format = REPORT_FORMAT;
+        if report.name.is_empty() {
+            report.name = region_reports::name_of(&report, towline_process::random::bytes());
+        }
+        Ok(self.written(report))
+    }
+
+    fn written(&self, mut report: RegionReport) -> Value {
+        report.judge();
+        match region_reports::keep(&self.data, &report) {
+            Ok(path) => json!({ "report": report, "report_file": path.display().to_string() }),
+            Err(error) => {
+                tracing::warn!(%error, report = %report.name, "a report is not kept");
+                json!({ "report": report, "report_trouble": error.to_string() })
+            }
+        }
+    }
+
+    fn about(&self) -> RegionReport {
+        let objectives = self.group.recovery.as_ref();
+        let of = |objective: fn(&RecoveryConfig) -> u64| objectives.map_or(0, objective);
+        RegionReport {
+            format: REPORT_FORMAT,
+            queue_manager: self.queue_manager.clone(),
+            group: self.group.name.clone(),
+            instance: self.group.instance.clone(),
+            version: towline_types::program_version().to_owned(),
+            rpo_bytes: of(|it| it.rpo_bytes),
+            rpo_s: of(|it| it.rpo_s),
+            rto_s: of(|it| it.rto_s),
+            ..RegionReport::default()
+        }
+    }
+
+    fn report(&self, way: ReportWay) -> RegionReport {
+        RegionReport { ways: vec![way], ..self.about() }
+    }
+
+    fn way(&self, from_here: bool) -> ReportWay {
+        let own = self.group.name.clone();
+        let other = self.group.recovery.as_ref().map(|it| it.name.clone()).unwrap_or_default();
+        let (from, to) = if from_here { (own, other) } else { (other, own) };
+        ReportWay { from, to, ..ReportWay::default() }
+    }
+}
+
+/// What is lost by a fail-over, as far as the recovery group knows.
+fn risk_of(found: &FailoverOutlook) -> ReportRisk {
+    if found.live.0 == 0 {
+        let note = "not known: the live group was not heard since the start".to_owned();
+        return ReportRisk { note, ..ReportRisk::default() };
+    }
+    let note = format!(
+        "and what live committed in the {} ms since it was last heard, which is not known",
+        found.heard_ms
+    );
+    let age_us = Some(found.heard_ms.saturating_mul(1_000));
+    ReportRisk { bytes: Some(found.lost_bytes()), age_us, note, ..ReportRisk::default() }
+}
+
+fn steps(steps: &[(&'static str, u64)]) -> Vec<ReportStep> {
+    steps.iter().map(|(step, ms)| ReportStep { step: (*step).to_owned(), ms: *ms }).collect()
+}
+
+fn took(report: RegionReport, steps: &[(&'static str, u64)]) -> RegionReport {
+    RegionReport { took_ms: steps.last().map_or(0, |(_, ms)| *ms), ..report }
+}
