@@ -297,11 +297,10 @@ impl RegionStage {
             if self.all_follow(old) {
                 return Some(None);
             }
-            let is_partitioned = [WEST, EAST].iter().all(|group| {
-                let seen = self.regions.other_as_seen(*group);
-                seen.is_ok_and(|seen| seen["status"] == "partitioned")
-            });
-            let active = self.regions.active_of(old).filter(|_| is_partitioned)?;
+            let seen = self.regions.other_as_seen(1 - old);
+            let is_partitioned = seen.is_ok_and(|seen| seen["status"] == "partitioned");
+            // It serves nobody, since it heard of the other one.
+            let active = self.regions.leader_of_fenced(old).filter(|_| is_partitioned)?;
             self.regions.site(old, active).runs(&list, 0).ok().map(Some)
         });
         seen.map_err(|error| self.regions.explained(&error.to_string()))
@@ -313,7 +312,7 @@ impl RegionStage {
         let arguments =
             ["region", "rejoin", "--yes", "--discard-divergence", "--json", "--timeout"];
         let arguments = [&arguments[..], &[longest.as_str()]].concat();
-        let active = self.regions.active_of(old);
+        let active = self.regions.leader_of_fenced(old);
         if let (Some(after), Some(active)) = (killed, active) {
             let mut command = self.regions.site(old, active).towline(&arguments)?;
             let mut ordered = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -327,7 +326,7 @@ impl RegionStage {
         // One that was killed may not have kept the order.
         let end = Instant::now() + LONG;
         while !self.all_follow(old) {
-            if let Some(active) = self.regions.active_of(old) {
+            if let Some(active) = self.regions.leader_of_fenced(old) {
                 let said = self.regions.site(old, active).runs(&arguments, 0);
                 if said.is_err_and(|why| why.to_string().contains("needs a copy")) {
                     // What was live at the fork is reclaimed: as its text says.
