@@ -443,6 +443,11 @@ impl RegionPart {
             Refusal::Gap { .. } | Refusal::NotYet => return,
             Refusal::Promoted | Refusal::Diverged { .. } => true,
         };
+        // A group that handed over still shipped when this one was live: its link is over, and says
+        // nothing of the one on which this group ships by now.
+        if self.shipping().is_some_and(|shipping| shipping.link().is_some()) {
+            return;
+        }
         self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition });
     }
 
@@ -479,6 +484,8 @@ impl RegionPart {
             link.close(&end.to_string());
             return self.keep_end(&end);
         }
+        // Both logs are one, whatever was refused on a link before.
+        self.known.lock().partition = None;
         if let Some(giving) = self.giving.get() {
             giving.is_not_needed();
         }
