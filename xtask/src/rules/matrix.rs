@@ -138,6 +138,7 @@ const MATRIX: &[CrateRule] = &[
             "link",
             "replication",
             "replica",
+            "region",
         ],
         tests_may_use: &[],
     },

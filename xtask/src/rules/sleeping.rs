@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/os/src/simulated/thread.rs", "it is the sleep of the simulation, in virtual time"),
     ("crates/os/src/simulated/tests.rs", "coroutines sleep in virtual time, which takes none"),
     ("crates/sim/src/cluster/network.rs", "frames arrive in virtual time, which takes none"),
+    ("crates/sim/src/regions/ports.rs", "hellos arrive in virtual time, which takes none"),
     ("crates/sim/src/file_operations.rs", "a load goes on in virtual time, which takes none"),
     ("tests/e2e/src/slow/shown.rs", "a file system that is slow on purpose, to measure restart"),
 ];

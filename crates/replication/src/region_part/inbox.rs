@@ -84,7 +84,12 @@ impl RegionPart {
     /// This group refused what the other one shipped. Of a promotion the next meeting decides: a
     /// group that handed over may still send what this one has.
     pub(super) fn refuses(&self, why: Refusal) {
-        if let Refusal::Diverged { .. } = why {
+        // A group that handed over still shipped when this one was live: its link is over, and says
+        // nothing of the one on which this group ships by now.
+        let ships = self.shipping().is_some_and(|shipping| shipping.link().is_some());
+        if let Refusal::Diverged { .. } = why
+            && !ships
+        {
             self.keep_refusal(MeetingRefusal { why: why.to_string(), is_partition: true });
         }
     }
@@ -122,6 +127,8 @@ impl RegionPart {
             link.close(&end.to_string());
             return self.keep_end(&end);
         }
+        // Both logs are one, whatever was refused on a link before.
+        self.known.lock().partition = None;
         if let Some(giving) = self.giving.get() {
             giving.is_not_needed();
         }

@@ -1,6 +1,6 @@
-//! Clients of two regions: each *act* is one connection, to an instance that says that it is active,
-//! in whichever region: puts, gets, or a unit of work with both. What they ask for is in the ledger
-//! before it is asked, and what they are answered when it comes.
+//! Clients of two regions: each *act* is one connection, to an instance that says that it is
+//! active, in whichever region: puts, gets, or a unit of work with both. What they ask for is in
+//! the ledger before it is asked, and what they are answered when it comes.
 //!
 //! Not here: when they act, and where. Invariant: an act runs in the process of its instance, and
 //! ends with it: then nobody knows what became of what it asked for.
@@ -19,7 +19,7 @@ use towline_replica::OpenReplica;
 use towline_replication::region_part::RegionPart;
 use towline_types::{HistoryId, Lsn, Payload, SeededRandom, Time};
 
-use super::ledger::{Deed, DeedLedger, RegionMessage};
+use super::ledger::{DeedEntry, DeedLedger, RegionMessage};
 use crate::client::queue_name;
 use crate::served::content;
 use crate::served::look::DoorSession;
@@ -151,7 +151,7 @@ impl ClientAct {
 
     fn asks(&self) -> usize {
         let (history, from) = self.place();
-        self.counter.ledger.lock().asks(Deed::asked(history, from))
+        self.counter.ledger.lock().asks(DeedEntry::asked(history, from))
     }
 
     fn answered(&self, deed: usize, done: bool) {

@@ -1,7 +1,7 @@
 //! What live instances reported to be at risk, against what a fail-over lost.
 //!
-//! Not here: what is lost (`ledger` says where each deed is). Invariant: a sample is what the status
-//! of an instance showed at its time.
+//! Not here: what is lost (`ledger` says where each deed is). Invariant: a sample is what the
+//! status of an instance showed at its time.
 
 use towline_types::{Histories, HistoryId, Lsn};
 

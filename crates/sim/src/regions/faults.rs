@@ -7,6 +7,8 @@ use super::plan::RegionFault;
 use super::wires::{MEMBERS_MAX, region_of};
 use super::{Regions, RegionsEvent, RunStage};
 
+/// What small logs are enlarged to.
+const EXTENTS_AT_PEACE: u64 = 128;
 /// How long the link is cut, at most, when that is shorter than the time-outs.
 const STALL_US: u64 = 400_000;
 /// The same when it is longer.
@@ -79,6 +81,13 @@ impl Regions {
         self.stage = RunStage::Peace(self.now);
         self.heal();
         [0, 1].iter().for_each(|region| self.heal_group(*region));
+        if self.plan.extents < EXTENTS_AT_PEACE {
+            // An operator makes small logs larger, which needs a start.
+            self.plan.extents = EXTENTS_AT_PEACE;
+            for end in self.all_ends() {
+                self.kill(end, false, 0);
+            }
+        }
         for end in self.all_ends() {
             let machine = &mut self.machines[end];
             machine.set_timing(&self.plan, 1);

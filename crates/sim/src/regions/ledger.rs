@@ -34,15 +34,15 @@ pub(super) struct DeedPlace {
 
 /// Something that a client asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deed {
+pub(super) struct DeedEntry {
     pub(super) fate: Fate,
     pub(super) place: DeedPlace,
 }
 
-impl Deed {
-    pub(super) fn asked(history: Option<HistoryId>, from: Lsn) -> Deed {
+impl DeedEntry {
+    pub(super) fn asked(history: Option<HistoryId>, from: Lsn) -> DeedEntry {
         let place = DeedPlace { history, from, ..DeedPlace::default() };
-        Deed { fate: Fate::Unknown, place }
+        DeedEntry { fate: Fate::Unknown, place }
     }
 }
 
@@ -68,14 +68,14 @@ pub(super) enum DeedRemains {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct DeedLedger {
-    pub(super) deeds: Vec<Deed>,
+    pub(super) deeds: Vec<DeedEntry>,
     pub(super) messages: Vec<RegionMessage>,
     pub(super) acknowledged: u64,
 }
 
 impl DeedLedger {
     /// A client asks for something: the number of the deed.
-    pub(super) fn asks(&mut self, deed: Deed) -> usize {
+    pub(super) fn asks(&mut self, deed: DeedEntry) -> usize {
         self.deeds.push(deed);
         self.deeds.len() - 1
     }
@@ -133,7 +133,7 @@ impl DeedLedger {
     /// Whether a deed is in the log with these histories. Error: it was acknowledged, and is given
     /// up by no fail-over.
     pub(super) fn kept(&self, deed: usize, histories: &Histories) -> Result<DeedRemains, String> {
-        let Deed { fate, place } = self.deeds[deed];
+        let DeedEntry { fate, place } = self.deeds[deed];
         let chain: Vec<&History> = histories.iter().collect();
         let at = match place.history {
             // What was there before is of the first one.
@@ -203,7 +203,8 @@ impl FinalLook<'_> {
         let got = gets.iter().filter(|get| **get == DeedEffect::Yes).count();
         let wrong = |what: &str| {
             let put = self.ledger.deeds[message.put];
-            let gets: Vec<Deed> = message.gets.iter().map(|get| self.ledger.deeds[*get]).collect();
+            let gets: Vec<DeedEntry> =
+                message.gets.iter().map(|get| self.ledger.deeds[*get]).collect();
             Err(format!("message {number} {what}: {message:?} {put:?} {gets:?}"))
         };
         if times > 1 {

@@ -5,7 +5,7 @@
 //! Not here: what the batches mean. Invariants: a batch is named by its index and its term, in both
 //! regions and all histories; none of the locks here is held while a coroutine waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -15,6 +15,9 @@ use towline_region::wire::{Batches, KIND_BATCHES, KIND_POINT};
 use towline_types::{BATCH_HEADER_BYTES, Batch, BatchPlace, Lsn};
 
 use super::wires::{MEMBERS_MAX, region_of};
+
+/// Batches of which all is kept; of older ones the checksum is.
+const NEWEST_MAX: usize = 2_000;
 
 /// See the module.
 pub(super) struct Logs {
@@ -29,6 +32,8 @@ pub(super) struct Logs {
 struct LogsState {
     /// By index and term.
     batches: BTreeMap<(u64, u64), KnownBatch>,
+    /// Those with their payloads.
+    newest: VecDeque<(u64, u64)>,
     counts: LogCounts,
 }
 
@@ -42,7 +47,9 @@ pub(super) struct LogCounts {
 
 struct KnownBatch {
     lsn: Lsn,
-    payload: Bytes,
+    sum: u32,
+    /// As long as it is one of the newest.
+    payload: Option<Bytes>,
     /// Term of the one before.
     before: Option<u64>,
 }
@@ -67,7 +74,7 @@ impl Logs {
             let follows = before.index + 1 == batch.index;
             let term = follows.then_some(before.term).filter(|_| before.index > 0);
             let is_new = self.note(batch, term, "is committed")?;
-            if is_new && self.holders(region_of(end), batch) == 0 {
+            if is_new && self.holders(region_of(end), batch).is_empty() {
                 return Err(format!("{} is committed, and is on no disk there", named(batch)));
             }
             self.inner.lock().counts.compared += 1;
@@ -78,14 +85,24 @@ impl Logs {
 
     /// Whether the batch is new; an error if it is another one than before.
     fn note(&self, batch: &Batch, before: Option<u64>, what: &str) -> Result<bool, String> {
+        let sum = crc32c::crc32c(&batch.payload);
         let mut inner = self.inner.lock();
         let known = inner.batches.get_mut(&(batch.index, batch.term));
         let Some(known) = known else {
-            let known = KnownBatch { lsn: batch.lsn, payload: batch.payload.clone(), before };
+            // A copy: a part of what was read keeps all of it.
+            let payload = Some(Bytes::copy_from_slice(&batch.payload));
+            let known = KnownBatch { lsn: batch.lsn, sum, payload, before };
             inner.batches.insert((batch.index, batch.term), known);
+            inner.newest.push_back((batch.index, batch.term));
+            if inner.newest.len() > NEWEST_MAX
+                && let Some(oldest) = inner.newest.pop_front()
+                && let Some(known) = inner.batches.get_mut(&oldest)
+            {
+                known.payload = None;
+            }
             return Ok(true);
         };
-        if known.lsn != batch.lsn || known.payload != batch.payload {
+        if known.lsn != batch.lsn || known.sum != sum {
             return Err(format!("{} {what}, and is another one at {}", named(batch), known.lsn));
         }
         if let (Some(known), Some(before)) = (known.before, before)
@@ -117,8 +134,9 @@ impl Logs {
         for batch in &batches {
             self.note(batch, before, "is shipped")?;
             let holders = self.holders(region_of(end), batch);
-            if holders <= self.members[region_of(end)] / 2 {
-                return Err(format!("{} is shipped, and on {holders} disks there", named(batch)));
+            if holders.len() <= self.members[region_of(end)] / 2 {
+                let batch = named(batch);
+                return Err(format!("{batch} is shipped, and on the disks {holders:?} there"));
             }
             before = Some(batch.term);
         }
@@ -134,33 +152,28 @@ impl Logs {
         inner.counts.points += 1;
         // One that came with a copy may never have been seen.
         let known = inner.batches.get(&(place.index, place.term));
-        let Some(batch) = known.map(|known| Batch {
-            index: place.index,
-            term: place.term,
-            lsn: known.lsn,
-            payload: known.payload.clone(),
-        }) else {
-            return Ok(());
-        };
+        let known = known.and_then(|known| Some((known.lsn, known.payload.clone()?)));
+        let Some((lsn, payload)) = known else { return Ok(()) };
+        let batch = Batch { index: place.index, term: place.term, lsn, payload };
         drop(inner);
         if batch.place() != place {
             return Err(format!("instance {end} reports {place:?}, and that is {}", named(&batch)));
         }
         let holders = self.holders(region_of(end), &batch);
-        match holders > self.members[region_of(end)] / 2 {
+        match holders.len() > self.members[region_of(end)] / 2 {
             true => Ok(()),
             false => Err(format!(
-                "instance {end} reports {}, and {holders} disks there have it",
+                "instance {end} reports {}, and of the disks there {holders:?} have it",
                 named(&batch)
             )),
         }
     }
 
-    /// How many disks of a region have a batch synced.
-    fn holders(&self, region: usize, batch: &Batch) -> usize {
+    /// The members of a region whose disks have a batch synced.
+    fn holders(&self, region: usize, batch: &Batch) -> Vec<usize> {
+        let disk = |member: &usize| &self.disks[region * MEMBERS_MAX + member];
         let members = 0..self.members[region];
-        let disks = members.map(|member| &self.disks[region * MEMBERS_MAX + member]);
-        disks.filter(|disk| self.has_synced(disk, batch)).count()
+        members.filter(|member| self.has_synced(disk(member), batch)).collect()
     }
 
     /// Whether a batch would survive a power cut now, in the log or in the image that made its

@@ -2,8 +2,9 @@
 //! link between them, clients at whichever is live, and operators who change roles.
 //!
 //! Reading order: [`Regions::run`] (the phases), `plan`, `machines` (processes begin and end),
-//! `wires`, `ports` and `pipes` (the link), `clients`, `faults`, `operators` (roles), `observer` (what is
-//! seen), `logs`, `ledger` and `exposures` (what must be so), `verdict` (peace, and the end).
+//! `wires`, `ports` and `pipes` (the link), `clients`, `faults`, `operators` (roles), `observer`
+//! (what is seen), `logs`, `ledger` and `exposures` (what must be so), `verdict` (peace, and the
+//! end).
 //!
 //! Not here: groups, which `cluster` has with many more faults. Invariants: events happen in the
 //! order of their times, and between two of them the coroutines of all processes run; the same seed
@@ -25,14 +26,14 @@ mod tests;
 mod verdict;
 mod wires;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use towline_config::FirstRole;
 use towline_os::simulated::World;
-use towline_types::SeededRandom;
+use towline_types::{HistoryId, SeededRandom};
 
 use crate::agenda::Agenda;
 use crate::cluster::network::Wires;
@@ -114,10 +115,14 @@ struct Regions {
     samples: Arc<Mutex<Vec<ExposureSample>>>,
     desk: Arc<OrderDesk>,
     processes: u64,
+    acts: u64,
     stage: RunStage,
     counts: RegionsCounts,
     happened: BTreeMap<&'static str, u64>,
     verdict: verdict::RegionsVerdict,
+    /// Histories that a group was seen to serve in, and the newest of them with its region.
+    known: BTreeSet<HistoryId>,
+    newest: Option<(HistoryId, usize)>,
     /// Whether a copy went from one region to the other at the last look.
     copies_go: bool,
     steps: u64,
@@ -136,6 +141,9 @@ pub(crate) fn run(seed: u64) -> Report {
 impl Regions {
     fn new(seed: u64) -> Regions {
         let world = World::new(seed);
+        if std::env::var_os("SIM_WAITS").is_some() {
+            world.set_traced();
+        }
         let mut dice = SeededRandom::mixed(seed);
         let plan = RegionsPlan::draw(seed, &mut dice, EXTENT_BYTES);
         world.set_overtaken(if dice.chance(300) { dice.below(50) } else { 0 });
@@ -174,10 +182,13 @@ impl Regions {
             samples: Arc::default(),
             desk: Arc::default(),
             processes: 0,
+            acts: 0,
             stage: RunStage::Safety,
             counts: RegionsCounts::default(),
             happened: BTreeMap::new(),
             verdict: verdict::RegionsVerdict::default(),
+            known: BTreeSet::new(),
+            newest: None,
             copies_go: false,
             steps: 0,
             ends_seen: 0,
@@ -253,6 +264,7 @@ impl Regions {
             }
             RegionsEvent::Peace => self.peace(),
             RegionsEvent::Look => {
+                self.look_for_histories();
                 self.look();
                 self.look_for_copies();
                 self.plan_in(LOOK_US, RegionsEvent::Look);
@@ -262,12 +274,14 @@ impl Regions {
 
     /// A client does something at an instance that says that it is active.
     fn acts(&mut self, client: usize) {
-        let after = 1 + self.dice.below(self.plan.wake_us);
+        let rest = if self.acts > self.plan.acts_max { 20 } else { 1 };
+        let after = (1 + self.dice.below(self.plan.wake_us)) * rest;
         if matches!(self.stage, RunStage::Safety | RunStage::Peace(_)) {
             self.plan_in(after, RegionsEvent::Client { client });
         } else {
             return;
         }
+        self.acts += 1;
         let actives: Vec<usize> = self
             .all_ends()
             .filter(|end| self.sight(*end).is_some_and(|sight| sight.serves))

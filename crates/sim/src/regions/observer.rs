@@ -1,5 +1,5 @@
-//! What the run sees of an instance: a coroutine of its process that looks at the log, the roles and
-//! the status every moment.
+//! What the run sees of an instance: a coroutine of its process that looks at the log, the roles
+//! and the status every moment.
 //!
 //! Not here: what is right (`logs`, `exposures`). Invariant: what is seen was so at one moment in
 //! the process, and is older by no more than the pause between two looks and what the disk takes.

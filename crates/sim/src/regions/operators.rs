@@ -178,33 +178,29 @@ impl Regions {
         }
     }
 
-    /// The group that was live, and knows that another one went on: its region, and the instances
-    /// that know it.
+    /// The group that was live before the newest history began, if it goes on as though it were,
+    /// and its instances that know where the other one went on.
     fn old_live(&self) -> Option<(usize, Vec<usize>)> {
-        let of = |region: usize| -> Vec<usize> {
-            let knows = |end: &usize| {
-                self.sight(*end).is_some_and(|it| it.mode == Mode::Voting && it.fork.is_some())
+        let old = 1 - self.newest?.1;
+        let knows = |end: &usize| {
+            self.sight(*end).is_some_and(|it| it.mode == Mode::Voting && it.fork.is_some())
+        };
+        let knowing: Vec<usize> = self.ends(old).filter(knows).collect();
+        (!knowing.is_empty()).then_some((old, knowing))
+    }
+
+    /// Notes which history began last: operators know that, whatever the instances say.
+    pub(super) fn look_for_histories(&mut self) {
+        for region in 0..2 {
+            let Some(sight) = self.serving(region).and_then(|end| self.sight(end)) else {
+                continue;
             };
-            self.ends(region).filter(knows).collect()
-        };
-        let knowing = [of(0), of(1)];
-        let is_old = |region: &usize| {
-            knowing[*region]
-                .iter()
-                .any(|end| self.sight(*end).and_then(|it| it.fork).is_some_and(|fork| fork.is_old))
-        };
-        let old = (0..2).find(is_old);
-        // Both went on: the one that was live for fewer histories returns.
-        let length = |region: usize| {
-            let sights = self.ends(region).filter_map(|end| self.sight(end));
-            sights.map(|sight| sight.histories.count()).max().unwrap_or(0)
-        };
-        let both = || {
-            let is_both = knowing.iter().all(|ends| !ends.is_empty());
-            is_both.then(|| usize::from(length(1) < length(0)))
-        };
-        let old = old.or_else(both)?;
-        Some((old, knowing[old].clone()))
+            let own = sight.histories.iter().rev().find(|it| it.live == GROUPS[region]);
+            let Some(id) = own.map(|history| history.id) else { continue };
+            if self.known.insert(id) {
+                self.newest = Some((id, region));
+            }
+        }
     }
 
     /// Whether the return of an old live group was ordered.
@@ -336,7 +332,7 @@ impl Regions {
 
     /// A fail-over is ordered at some instance of a group.
     pub(super) fn fail_over(&mut self, region: usize, force: bool) {
-        if matches!(self.stage, RunStage::Leaving(_) | RunStage::Verdict(_) | RunStage::Over) {
+        if self.stage != RunStage::Safety {
             return;
         }
         let ends: Vec<usize> = self.ends(region).filter(|end| self.sight(*end).is_some()).collect();

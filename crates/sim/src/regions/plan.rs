@@ -62,6 +62,8 @@ pub(super) struct RegionsPlan {
     pub(super) clients: usize,
     pub(super) queues: usize,
     pub(super) wake_us: u64,
+    /// Behind so many acts clients act less often.
+    pub(super) acts_max: u64,
     pub(super) body_bytes_max: u64,
     pub(super) timed_per_mille: u64,
     /// How far the wall clocks of each region are ahead.
@@ -110,7 +112,8 @@ impl RegionsPlan {
             safety_us: dice.between(4_000_000, 16_000_000),
             clients: usize::try_from(dice.between(2, 5)).unwrap_or(2),
             queues: usize::try_from(dice.between(1, 3)).unwrap_or(1),
-            wake_us: dice.between(2_000, 60_000),
+            wake_us: dice.between(5_000, 100_000),
+            acts_max: dice.between(50, 500),
             body_bytes_max: if is_large {
                 dice.between(4_000, 40_000)
             } else {
@@ -118,7 +121,7 @@ impl RegionsPlan {
             },
             timed_per_mille: if dice.chance(500) { dice.below(200) } else { 0 },
             ahead_us: [ahead(dice), ahead(dice)],
-            extents: if is_large { dice.between(12, 24) } else { 64 },
+            extents: if is_large { dice.between(16, 32) } else { 64 },
             log_bytes_behind_max: extent_bytes * dice.between(1, 8),
             window_bytes: 64 * 1024 * dice.between(1, 32),
             status_interval_ms: if dice.chance(300) { dice.between(10, 1_000) } else { 0 },

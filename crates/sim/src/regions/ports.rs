@@ -1,5 +1,5 @@
-//! One process at the network between two regions: it dials while it is asked to, accepts what comes
-//! in, and serves each connection, as the product's links do.
+//! One process at the network between two regions: it dials while it is asked to, accepts what
+//! comes in, and serves each connection, as the product's links do.
 //!
 //! Not here: the connections themselves (`wires`), what is sent. Invariants: as of `towline_link`:
 //! `closed` follows each `opened`, once; frames of one connection arrive in order; of the

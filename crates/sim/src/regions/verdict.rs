@@ -132,7 +132,10 @@ impl Regions {
             match seen {
                 None if lives => self.verdict.content = Some((end, process, slot)),
                 None => {}
-                Some(Err(why)) => self.fail(format!("instance {}: {why}", NAMES[end])),
+                Some(Err(why)) => {
+                    self.show();
+                    self.fail(format!("instance {}: {why}", NAMES[end]));
+                }
                 Some(Ok((rows, _))) => {
                     if let Err(broken) = self.judge(end, rows) {
                         self.fail(format!("instance {}: {broken}", NAMES[end]));
