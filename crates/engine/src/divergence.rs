@@ -30,7 +30,7 @@ use steps::{LogStep, LogSteps, MessageKey, StepAt};
 const ENDED_MAX: usize = 4_000_000;
 /// Moves in the whole log that are kept, about as much. More are refused.
 const MOVED_MAX: usize = 2_000_000;
-/// Findings that are told.
+/// Findings that are said.
 const FINDINGS_MAX: usize = 20;
 
 /// What happened to a message in the tail.

@@ -1,8 +1,8 @@
 //! Replies of runs that are durable in this group, and wait for the other region as well
 //! (SyncReplication).
 //!
-//! What is durable here is applied at once, whatever is told to the client that asked for it: only
-//! the reply waits. So a queue serves what stands in this group, and a client that was answered has
+//! What is durable here is applied at once, whatever the client that asked for it gets to know:
+//! only the reply waits. So a queue serves what stands in this group, and a client that was answered has
 //! it in both regions.
 //!
 //! Not here: up to where the other region has the log, and what is done when it is away
@@ -45,7 +45,7 @@ pub(crate) struct RegionReplies {
     waiting: VecDeque<WaitingReply>,
     /// How many of those that wait are of each connection that is there.
     counts: FastMap<ConnectionId, usize>,
-    /// Those among them whose connection has ended.
+    /// Those among them that have no connection any more.
     orphans: usize,
     /// So many wait that nothing more is to be taken from clients.
     is_full: bool,
@@ -85,7 +85,7 @@ impl RegionReplies {
         self.now = now;
     }
 
-    /// Sends a reply whose run ends at `end`, or keeps it.
+    /// Sends a reply to a run that ends at `end`, or keeps it.
     pub(crate) fn route(&mut self, end: Lsn, reply: ParkedReply, routed: &mut Vec<RoutedResponse>) {
         let ParkedReply { connection, response, confirms } = reply;
         // Behind one that waits there is none that may go: the log is released in its order.

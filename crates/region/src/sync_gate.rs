@@ -11,7 +11,7 @@
 //! | alone | no | not all of it |
 //!
 //! A gate begins as waiting: an earlier active instance may have been in step, and what goes on in
-//! step through a change of leaders must not be alone in between without anyone being told. It
+//! step through a change of leaders must not be alone in between without anyone being informed. It
 //! leaves *alone* in two steps. From the first on replies wait again; in step it is when recovery
 //! has what had been answered until the first, which only the one that answers knows.
 //!
@@ -59,7 +59,7 @@ pub struct SyncSight {
     pub age_us: u64,
 }
 
-/// What the operator is to be told.
+/// What the operator is to hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncTurn {
     /// It is in step again, or for the first time.
@@ -97,7 +97,7 @@ pub struct SyncGate {
     floor: Option<Lsn>,
     /// Since when there is no link on which recovery reports.
     out_of_touch: Option<Time>,
-    /// The operator was told that replies wait, or that it is alone.
+    /// The operator has heard that replies wait, or that it is alone.
     is_told: bool,
     times_alone: u64,
 }
@@ -135,7 +135,7 @@ impl SyncGate {
         }
     }
 
-    /// Whether [`SyncGate::answered_alone`] is to be told.
+    /// Whether [`SyncGate::answered_alone`] is to be called.
     #[must_use]
     pub fn wants_floor(&self) -> bool {
         self.floor.is_none() && !matches!(self.state, SyncState::Alone { .. })
@@ -351,7 +351,7 @@ mod tests {
             };
             let (mut now, mut durable, mut has) = (0, 100, 0);
             let mut gate = SyncGate::new(policy, WAIT, at(0));
-            // What the one that answers was told last, and what it has answered since it began.
+            // What the one that answers heard last, and what it has answered since it began.
             let (mut told, mut answered, mut alone_upto) = (0, durable, durable);
             let (mut is_in_touch, mut lacking_since) = (false, None);
             let mut steps_in_step = 0;

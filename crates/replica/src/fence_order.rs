@@ -126,7 +126,8 @@ fn note_of_other(part: &RegionPart, is_on: bool) -> Option<String> {
 /// Fences this group (`is_on`), or takes that back. `by`: the user that ordered it, and why.
 ///
 /// # Errors
-/// Why not. After `most`: who has the order; it stays, and is said to the others as they come.
+/// Why not. After `most`: which members have the order; it stays, and is said to the others as they
+/// come.
 pub fn order(
     (opened, part): (&OpenReplica, &RegionPart),
     group: &GroupConfig,

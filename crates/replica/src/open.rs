@@ -71,7 +71,7 @@ fn settle(data: &Path, group: &GroupConfig) -> Result<(), StartError> {
     log_swap::settle(data, REBUILD_MARKER).map_err(swap_failed)?;
     refuse_other_group(data, group)?;
     if let Err(error) = rehearsal_folder::clear_up(data) {
-        // It is in nobody's way; the next one removes it, or says why not.
+        // It is in no one's way; the next one removes it, or says why not.
         tracing::warn!(%error, "what a rehearsal left cannot be removed");
     }
     return_at_start::settle(data)

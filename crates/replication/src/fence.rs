@@ -8,7 +8,7 @@
 //! Instances that hear different things come to the same: what two of them have is joined, in
 //! whatever order, as often as it is said. An order that is taken back is a later order.
 //!
-//! Not here: how it is said and what it does (`driver::fencing`), who finds out that a group was
+//! Not here: how it is said and what it does (`driver::fencing`), what finds out that a group was
 //! superseded (`region_part`), the operator's order (`towline_replica::fence_order`).
 
 use std::io;

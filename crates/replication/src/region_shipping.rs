@@ -110,7 +110,7 @@ struct ShippingState {
     sent_frames: u64,
     /// Replies wait for the other region.
     gate: Option<SyncGate>,
-    /// What the one that answers was told last.
+    /// What the one that answers heard last.
     released: Option<Lsn>,
     ending: bool,
 }
@@ -334,8 +334,8 @@ impl Shipping {
         self.state.lock().gate = gate;
     }
 
-    /// Tells up to where replies may go, under the lock: `store` must neither wait nor call back.
-    /// False: that is told already, or replies do not wait.
+    /// Says up to where replies may go, under the lock: `store` must neither wait nor call back.
+    /// False: that is said already, or replies do not wait.
     pub fn releases(&self, store: impl FnOnce(Lsn)) -> bool {
         let mut state = self.state.lock();
         let Some(upto) = state.gate.as_ref().map(SyncGate::released) else { return false };
@@ -346,7 +346,7 @@ impl Shipping {
         is_new
     }
 
-    /// Looks whether replies wait, or wait no more: what the operator is to be told.
+    /// Looks whether replies wait, or wait no more: what the operator is to hear.
     pub fn look_at_gate(&self, now: Time) -> Option<SyncTurn> {
         let mut state = self.state.lock();
         let is_in_touch = state.open.as_ref().is_some_and(|open| open.reports);

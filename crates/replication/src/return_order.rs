@@ -115,7 +115,7 @@ pub struct ReturnOrder {
     pub history: [u8; 16],
     /// What may be given up.
     pub tail: TailEnd,
-    /// Who ordered it.
+    /// The user that ordered it.
     pub by: String,
 }
 

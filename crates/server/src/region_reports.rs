@@ -35,7 +35,7 @@ pub fn name_of(report: &RegionReport, number: [u8; 4]) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{kind}-{number:08x}")
 }
 
-/// Keeps a report, in place of one of the same name; yields the path of its JSON.
+/// Keeps a report, instead of one of the same name; yields the path of its JSON.
 ///
 /// # Errors
 /// What the operating system says; a name that is none, or a report that is too long.

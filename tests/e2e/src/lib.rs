@@ -8,7 +8,7 @@
 //! [`lossy`] (a file system that forgets), [`slow`] (one that takes its time), [`slow_net`] (a
 //! network that does), [`history`] (the answers that clients got), [`workload`] (producers and
 //! movers for the kill tests), [`through`] (messages in and out again), [`numbered`] (messages that
-//! are told apart), [`deep`] (deep queues), [`extent`] (the log's bytes), [`papers`]
+//! are kept apart), [`deep`] (deep queues), [`extent`] (the log's bytes), [`papers`]
 //! (certificates), [`versions`] (programs of another version), [`lan`] (machines on a bridge).
 //! Nothing here is part of the product, and the product's crates are not used: what is tested is
 //! what a stranger sees.

@@ -180,7 +180,7 @@ fn a_switch_that_is_taken_back_and_a_return_leave_reports_too() -> Try {
     regions.stop_all()
 }
 
-/// Puts whole units at whichever of these addresses takes them, until told to end; what was
+/// Puts whole units at whichever of these addresses takes them, until it is to end; what was
 /// acknowledged.
 fn load(urls: &[String], input: &Path, ends: &AtomicBool) -> Try<u64> {
     let mut acknowledged = 0;

@@ -256,7 +256,7 @@ fn fail_over(chance: &mut Chance, size: usize) -> Try {
     println!("{confirmed} confirmed, {after} are there; the link took {delay:?}");
     let most = confirmed + CLIENTS as u64;
     require!((confirmed..=most).contains(&after), "{confirmed} were confirmed, {after} are there");
-    // It is strict, too: it serves when it is told to do so without the other one.
+    // It is strict, too: it serves when it is ordered to do so without the other one.
     let mut peer = client(&regions, EAST, "Q")?;
     peer.put_unanswered(0, 0, b"alone")?;
     require!(!is_answered(&mut peer, SOON / 2)?, "it was answered without the other region");

@@ -194,7 +194,7 @@ fn sync(text: &mut String, other: &OtherRegionStatus) {
     };
     let covered = match (covers, is_in_step) {
         (true, true) => "",
-        (true, false) => "; nothing acknowledged is missing there",
+        (true, false) => "; all acknowledged is there",
         (false, _) => "; MISSING THERE: some that was acknowledged",
     };
     let words = format!("{}, {}{lasts}{covered}", printable(consistency), printable(state));
@@ -331,10 +331,7 @@ mod tests {
         };
         let text = regions_table(&group).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(
-            text.contains("strict, waiting for 65 s; nothing acknowledged is missing"),
-            "{text}"
-        );
+        assert!(text.contains("strict, waiting for 65 s; all acknowledged is there"), "{text}");
         assert!(text.contains("1000 waited 40.1 ms, at most 65.4 ms"), "{text}");
         let other = group.other_region.as_mut().unwrap();
         (other.sync.state, other.sync.covers) = ("in step".into(), true);

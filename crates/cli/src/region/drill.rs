@@ -240,7 +240,7 @@ impl Drill<'_> {
         }
     }
 
-    /// The report of a switch whose answer was lost.
+    /// The report of a switch of which the answer was lost.
     fn unheard(&self) -> RegionReport {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let way = ReportWay {

@@ -1,7 +1,7 @@
 //! The link to the other region, as the part that this instance takes in its traffic uses it. In
 //! the product that is [`RegionLinks`]; the simulator has a network of its own.
 //!
-//! Not here: who answers; both ends call a [`RegionInbox`](super::RegionInbox).
+//! Not here: what answers; both ends call a [`RegionInbox`](super::RegionInbox).
 
 use std::io;
 use std::pin::Pin;

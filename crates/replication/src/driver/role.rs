@@ -351,7 +351,7 @@ impl Driver {
         self.say_of_roles(peer, &RoleFrame::Promote { question, history, behind, cause, stands });
     }
 
-    /// Tells a peer to return. What is lost is said again.
+    /// Orders a peer to return. What is lost is said again.
     pub(super) fn say_return(&self, peer: Peer, order: &ReturnOrder) {
         let question = self.role.state.lock().question;
         self.say_of_roles(peer, &RoleFrame::Return { question, order: order.clone() });

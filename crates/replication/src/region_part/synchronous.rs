@@ -2,9 +2,9 @@
 //! reported their position, or when it is not waited for any more.
 //!
 //! Not here: when that is (`towline_region::SyncGate`), the replies (`towline_node`). Invariants:
-//! the active instance was told of each change after the state of which it follows, and by no
+//! the active instance hears of each change after the state of which it follows, and by no
 //! thread that holds the lock of what ships; up to where something was answered alone is asked only
-//! after it was told to wait again.
+//! after it was ordered to wait again.
 
 use towline_admin::catalogue::{
     REGION_SYNC_ALONE, REGION_SYNC_IN_STEP, REGION_SYNC_ORDERED, REGION_SYNC_WITHHOLDS,
@@ -30,7 +30,7 @@ impl RegionPart {
         Some(SyncGate::new(policy, recovery.sync_wait(), self.driver.now()))
     }
 
-    /// Tells the active instance up to where replies may go.
+    /// Says to the active instance up to where replies may go.
     pub(super) fn releases(&self, shipping: &Shipping) {
         let Some(active) = self.driver.active() else { return };
         if shipping.releases(|upto| active.region_has(upto)) {

@@ -305,7 +305,7 @@ fn a_report_on_the_link_before_says_nothing_of_the_one_that_stands() {
     assert!(!reports() && shipping.view(Time(3)).is_known);
 }
 
-/// What the one that answers is told, if it is news.
+/// What the one that answers hears, if it is news.
 fn told(shipping: &Shipping) -> Option<Lsn> {
     let mut told = None;
     let is_news = shipping.releases(|upto| told = Some(upto));

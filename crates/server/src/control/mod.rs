@@ -228,7 +228,7 @@ fn refuse(stream: &UnixStream, why: &str, bounds: Bounds) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells a client why its connection ends; one that does not read it sees the end alone.
+/// Says to a client why its connection ends; one that does not read it sees the end alone.
 pub(crate) fn last_word(stream: &UnixStream, word: &serde_json::Value, longest: Duration) {
     let told = write_line(stream, &word.to_string(), longest);
     tracing::debug!(?told, "a connection of the control socket ends");

@@ -1,7 +1,7 @@
 //! What an instance says twice a second of both regions: to the other group how its own one is, and
 //! to the other instances of its own what it knows of the other group.
 //!
-//! Not here: what is said (`region`), how it reaches whom (`RegionPart::tell`, `ClientAddresses`).
+//! Not here: what is said (`region`), how it gets there (`RegionPart::tell`, `ClientAddresses`).
 
 use std::sync::Arc;
 

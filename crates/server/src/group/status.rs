@@ -399,6 +399,27 @@ fn knows_nothing(progress: &mut Progress) {
     }
 }
 
+impl View {
+    /// The other region, as it is known here or was reported by the instance that has the link.
+    fn add_region(&self, group: &mut GroupStatus) {
+        let Some(part) = self.region.get() else { return };
+        let here = region::condition(part, &self.driver, group);
+        let Some(mut other) = group.other_region.take() else { return };
+        other.here = here;
+        if let Some(reported) = self.addresses.reported() {
+            other = reported;
+        }
+        let histories = part.histories();
+        other.advertised = self.addresses.advertised();
+        (other.redirects, other.turned_away) = self.addresses.sent_away();
+        other.interval = region_intervals::status(&self.sent, self.driver.now());
+        other.role_changes = histories.count().saturating_sub(1);
+        group.other_region = Some(other);
+        group.history = histories.newest().map(|it| it.id.to_string()).unwrap_or_default();
+        group.role_changes = towline_node::role_changes(&histories);
+    }
+}
+
 impl GroupView for View {
     fn group(&self) -> GroupStatus {
         let mut progress = self.driver.group();
@@ -462,22 +483,7 @@ impl GroupView for View {
             },
             ..of_rows(instances, self.driver.this())
         };
-        if let Some(part) = self.region.get() {
-            let here = region::condition(part, &self.driver, &group);
-            let Some(mut other) = group.other_region.take() else { return group };
-            other.here = here;
-            if let Some(reported) = self.addresses.reported() {
-                other = reported;
-            }
-            let histories = part.histories();
-            other.advertised = self.addresses.advertised();
-            (other.redirects, other.turned_away) = self.addresses.sent_away();
-            other.interval = region_intervals::status(&self.sent, self.driver.now());
-            other.role_changes = histories.count().saturating_sub(1);
-            group.other_region = Some(other);
-            group.history = histories.newest().map(|it| it.id.to_string()).unwrap_or_default();
-            group.role_changes = towline_node::role_changes(&histories);
-        }
+        self.add_region(&mut group);
         group
     }
 }

@@ -3,7 +3,7 @@
 //! the ledger before it is asked, and what they are answered when it comes.
 //!
 //! Not here: when they act, and where. Invariant: an act runs in the process of its instance, and
-//! ends with it: then nobody knows what became of what it asked for.
+//! ends with it: then no one knows what became of what it asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

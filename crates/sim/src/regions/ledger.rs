@@ -6,7 +6,7 @@
 //! over the log that is kept has a chain of histories, and says of each deed whether it is in that
 //! log, is in a tail that was given up, or may be either.
 //!
-//! Not here: who asks (`clients`), the bytes of the log (`logs`), what was reported to be at risk
+//! Not here: what asks (`clients`), the bytes of the log (`logs`), what was reported to be at risk
 //! (`exposures`). Invariant: nothing here is asked of the instances but positions and histories.
 
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ impl DeedLedger {
         }
     }
 
-    /// A message is on its way to a client of an instance, whose wall clock says `wall`.
+    /// A message is on its way to a client of an instance that has the wall clock `wall`.
     pub(super) fn delivered(&self, content: &[u8], wall: Time) -> Result<usize, String> {
         let number = self.identify(content)?;
         let message = &self.messages[number];

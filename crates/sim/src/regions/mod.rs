@@ -1,5 +1,5 @@
 //! Two regions: two groups of one instance or three, with their whole code below the sockets, a
-//! link between them, clients at whichever is live, and operators who change roles.
+//! link between them, clients at whichever is live, and operators that change roles.
 //!
 //! Reading order: [`Regions::run`] (the phases), `plan`, `machines` (processes begin and end),
 //! `wires`, `ports` and `pipes` (the link), `clients`, `faults`, `operators` (roles), `observer`

@@ -1,4 +1,4 @@
-//! Operators who change roles: a planned switch, a fail-over because a region is lost or cut off,
+//! Operators that change roles: a planned switch, a fail-over because a region is lost or cut off,
 //! the return of an old live group, with an export or without, or with empty folders when its log
 //! cannot be cut back.
 //!

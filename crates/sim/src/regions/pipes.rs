@@ -2,7 +2,7 @@
 //! direction is cut. A stream ends with the process that opened it, and when it was cut for the
 //! time-out.
 //!
-//! Not here: who opens one (`wires`).
+//! Not here: what opens one (`wires`).
 
 use std::sync::Arc;
 use std::time::Duration;

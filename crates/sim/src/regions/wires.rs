@@ -5,7 +5,7 @@
 //! when a direction was cut for the time-out. Which of the other region's instances is dialled
 //! first is drawn each time.
 //!
-//! Not here: what is sent; who dials and hears (`ports`); streams for copies (`pipes`). Invariant:
+//! Not here: what is sent; what dials and hears (`ports`); streams for copies (`pipes`). Invariant:
 //! what is sent on one connection arrives in order, or not at all.
 
 use std::collections::VecDeque;
@@ -96,7 +96,7 @@ pub(super) struct LineState {
     pub(super) writable: [bool; 2],
     /// Why it ended, for each side.
     pub(super) ended: [Option<String>; 2],
-    /// Since when a process of it is gone, and the other one was not told.
+    /// Since when a process of it is gone, and the other one does not know.
     pub(super) gone_since_us: Option<u64>,
 }
 

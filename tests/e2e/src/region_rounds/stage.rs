@@ -299,7 +299,7 @@ impl RegionStage {
             }
             let seen = self.regions.other_as_seen(1 - old);
             let is_partitioned = seen.is_ok_and(|seen| seen["status"] == "partitioned");
-            // It serves nobody, since it heard of the other one.
+            // It serves no client, since it heard of the other one.
             let active = self.regions.leader_of_fenced(old).filter(|_| is_partitioned)?;
             self.regions.site(old, active).runs(&list, 0).ok().map(Some)
         });

@@ -240,7 +240,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Tells when it serves, and when it has ended.
+/// Says when it serves, and when it has ended.
 fn watch(
     out: Option<std::process::ChildStdout>,
     mut child: Child,
