@@ -3,8 +3,6 @@
 //! Not here: frames and connections (`towline_link`), what is done with them (`region_shipping`,
 //! `region_receiving`). Invariant: a link stands only if both logs are one.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use towline_link::{
     FrameCost, Intake, LinkId, LinkStream, RegionHello, RegionInbox, RegionLink, RegionSections,
