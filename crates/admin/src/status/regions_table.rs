@@ -114,8 +114,8 @@ fn sync(text: &mut String, other: &OtherRegionStatus) {
     };
     let covered = match (covers, is_in_step) {
         (true, true) => "",
-        (true, false) => "; nothing acknowledged is missing there",
-        (false, _) => "; MISSING THERE: some that was acknowledged",
+        (true, false) => "; all acknowledged is there",
+        (false, _) => "; NOT ALL acknowledged is there",
     };
     let words = format!("{}, {}{lasts}{covered}", printable(consistency), printable(state));
     row(text, "Replies", &cut(&words, TEXT));
@@ -236,17 +236,14 @@ mod tests {
         };
         let text = regions_table(&group).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(
-            text.contains("strict, waiting for 65 s; nothing acknowledged is missing"),
-            "{text}"
-        );
+        assert!(text.contains("strict, waiting for 65 s; all acknowledged is there"), "{text}");
         assert!(text.contains("1000 waited 40.1 ms, at most 65.4 ms"), "{text}");
         let other = group.other_region.as_mut().unwrap();
         (other.sync.state, other.sync.covers) = ("in step".into(), true);
         assert!(regions_table(&group).unwrap().contains("strict, in step\n"));
         let other = group.other_region.as_mut().unwrap();
         (other.sync.state, other.sync.covers) = ("alone".into(), false);
-        assert!(regions_table(&group).unwrap().contains("MISSING THERE"));
+        assert!(regions_table(&group).unwrap().contains("NOT ALL acknowledged is there"));
     }
 
     #[test]
