@@ -195,7 +195,7 @@ fn sync(text: &mut String, other: &OtherRegionStatus) {
     let covered = match (covers, is_in_step) {
         (true, true) => "",
         (true, false) => "; all acknowledged is there",
-        (false, _) => "; MISSING THERE: some that was acknowledged",
+        (false, _) => "; NOT ALL acknowledged is there",
     };
     let words = format!("{}, {}{lasts}{covered}", printable(consistency), printable(state));
     row(text, "Replies", &cut(&words, TEXT));
@@ -338,7 +338,7 @@ mod tests {
         assert!(regions_table(&group).unwrap().contains("strict, in step\n"));
         let other = group.other_region.as_mut().unwrap();
         (other.sync.state, other.sync.covers) = ("alone".into(), false);
-        assert!(regions_table(&group).unwrap().contains("MISSING THERE"));
+        assert!(regions_table(&group).unwrap().contains("NOT ALL acknowledged is there"));
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn the_reference_has_the_defaults_and_ranges_of_group_and_recovery() {
     assert!(holds("`[group]`", group) >= 18);
     assert!(holds("`[group.recovery]`", recovery) >= 25);
     let keys: Vec<&str> = rows("`[group.recovery]`").iter().map(|[key, ..]| *key).collect();
-    assert_eq!(keys.len(), 18, "{keys:?}");
+    assert_eq!(keys.len(), 19, "{keys:?}");
 }
 
 #[test]
