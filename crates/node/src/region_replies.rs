@@ -2,8 +2,8 @@
 //! (SyncReplication).
 //!
 //! What is durable here is applied at once, whatever the client that asked for it gets to know:
-//! only the reply waits. So a queue serves what stands in this group, and a client that was answered
-//! has it in both regions.
+//! only the reply waits. So a queue serves what stands in this group, and a client that was
+//! answered has it in both regions.
 //!
 //! Not here: up to where the other region has the log, and what is done when it is away
 //! (`towline_region::SyncGate`).
