@@ -191,11 +191,11 @@ impl Regions {
 
     /// Notes which history began last: operators know that, whatever the instances say.
     pub(super) fn look_for_histories(&mut self) {
-        for region in 0..2 {
+        for (region, group) in GROUPS.iter().enumerate() {
             let Some(sight) = self.serving(region).and_then(|end| self.sight(end)) else {
                 continue;
             };
-            let own = sight.histories.iter().rev().find(|it| it.live == GROUPS[region]);
+            let own = sight.histories.iter().rev().find(|it| it.live == *group);
             let Some(id) = own.map(|history| history.id) else { continue };
             if self.known.insert(id) {
                 self.newest = Some((id, region));
