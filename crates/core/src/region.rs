@@ -106,10 +106,15 @@ impl QueueManager {
         self.region.histories()
     }
 
-    /// How many persistent messages were put and removed, as applied.
+    /// How many persistent messages were put and removed, as applied. None before the first history:
+    /// a log on its way to another region has what was put before it, and the counts of both are
+    /// compared.
     #[must_use]
     pub fn log_counts(&self) -> LogCounts {
-        self.region.counts
+        match self.region.histories.is_empty() {
+            true => LogCounts::default(),
+            false => self.region.counts,
+        }
     }
 
     /// What a group is in the newest history that was applied.

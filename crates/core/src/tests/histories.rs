@@ -460,6 +460,24 @@ fn histories_come_back_from_log_and_image_and_older_images_have_none() {
     assert!(restored.rules.histories().is_empty());
 }
 
+/// A recovery group that has not come to the first history yet counted what was put before it, and
+/// that was taken from what the live group has at risk: so less was shown than could be lost.
+#[test]
+fn what_was_put_before_the_first_history_is_not_taken_from_what_is_at_risk() {
+    let mut live = Rig::new();
+    live.define("Q");
+    live.put_persistent("Q", "before the first history");
+    live.put_persistent("Q", "another one");
+    let at = live.log.len();
+    raise(&mut live, FORMAT_LEVEL_OF_REGIONS);
+    live.core.set_group("EAST");
+    begin(&mut live, &history(1, "EAST", 0)).unwrap();
+    live.put_persistent("Q", "at risk");
+    assert_eq!(live.core.log_counts(), LogCounts { put: 1, removed: 0 });
+    let recovery = live.restart(None, at);
+    assert_eq!(recovery.core.log_counts(), LogCounts::default());
+}
+
 /// What is at risk is the difference of these counts in two regions.
 #[test]
 fn what_was_put_and_removed_since_the_first_history_counts_the_same_in_each_region() {

@@ -200,12 +200,27 @@ impl Member {
                 self.take_relayed(session, &inner, entries, out);
             }
             MessageType::MsgSnapshot if self.may_take_relayed(inner.term) => {
-                out.copy_from = Some(from);
+                match self.goes_on_without(&inner) {
+                    // A copy would take from its disk what the others count on.
+                    Some(next) => {
+                        self.refuse_relayed(session, &inner, Misfit::SendFrom(next));
+                    }
+                    None => out.copy_from = Some(from),
+                }
             }
             MessageType::MsgAppendResponse => self.relay_is_answered(session, &inner),
             // No relay says anything else.
             _ => {}
         }
+    }
+
+    /// From which index on a recovery member takes the log of the relay that offers a copy, if it
+    /// has the batch with which that copy begins, and so all before it.
+    fn goes_on_without(&self, offer: &RaftMessage) -> Option<u64> {
+        let begin = offer.get_snapshot().get_metadata();
+        let has_it = self.mode() == Mode::Recovery
+            && self.place(begin.index).is_some_and(|there| there.term == begin.term);
+        has_it.then_some(begin.index + 1)
     }
 
     /// Whether a copy of the live group's log that ends with `last` may replace this log: what a

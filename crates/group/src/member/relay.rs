@@ -145,6 +145,14 @@ impl RelayPeer {
     }
 }
 
+impl LogRelay {
+    /// Up to here this log stays as it is, also before anything of it was compared: one that goes
+    /// on from there needs no copy, although nothing may be sent to it yet.
+    fn kept_upto(&self, committed: u64) -> u64 {
+        self.matched.max(committed)
+    }
+}
+
 /// Whether a majority keeps a term of the timeline that is shipped.
 fn has_entered(relay: &LogRelay) -> bool {
     let peers = relay.peers.iter().filter(|peer| peer.timeline == relay.timeline).count();
@@ -206,10 +214,10 @@ impl Member {
     /// What a process acknowledged that may be gone counts no more. What its log ends with now is
     /// where to begin asking.
     pub(super) fn relay_peer_opened(&mut self, peer: MemberId, last_index: u64) {
-        let now = self.now;
+        let (now, committed) = (self.now, self.committed);
         let Some(recovery) = self.recovery.as_mut() else { return };
         let Some(relay) = recovery.relay.as_mut() else { return };
-        let next = last_index.min(relay.matched) + 1;
+        let next = last_index.min(relay.kept_upto(committed)) + 1;
         if let Some(known) = relay.peers.iter_mut().find(|known| known.id == peer) {
             *known = RelayPeer::new(peer, recovery.random.next_u64(), next, now);
         }
@@ -217,10 +225,10 @@ impl Member {
 
     /// A peer answered what this relay sent.
     pub(super) fn relay_is_answered(&mut self, session: u64, answer: &RaftMessage) {
-        let now = self.now;
+        let (now, committed) = (self.now, self.committed);
         let own_term = self.raw.raft.term;
         let Some(relay) = self.recovery.as_mut().and_then(|it| it.relay.as_mut()) else { return };
-        let matched = relay.matched;
+        let (matched, kept_upto) = (relay.matched, relay.kept_upto(committed));
         let from = MemberId(answer.from);
         let is_of = |peer: &RelayPeer| (peer.id, peer.session) == (from, session);
         let Some(at) = relay.peers.iter().position(is_of) else { return };
@@ -241,7 +249,7 @@ impl Member {
                 0 => peer.stage = SendStage::Stopped,
                 // One gap has many messages refused.
                 _ if is_late || is_on_its_way => {}
-                hint => peer.goes_back_to(hint.min(matched + 1), now),
+                hint => peer.goes_back_to(hint.min(kept_upto + 1), now),
             }
         } else {
             let acknowledged = answer.index.min(matched);

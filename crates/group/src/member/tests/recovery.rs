@@ -413,3 +413,44 @@ fn a_peer_that_needs_what_the_relay_has_forgotten_hears_that_it_needs_a_copy() {
     let inner = RaftMessage { to: 1, from: 2, ..offer.inner };
     assert_eq!(step(&mut lagging, Input::Message(Message { inner })).copy_from, Some(peer));
 }
+
+/// A peer met the relay before anything was compared: it was to get a copy from the beginning,
+/// although it had all, and while its log was replaced the recovery point was on one disk.
+#[test]
+fn a_peer_that_comes_before_the_first_shipment_is_taken_and_has_all_gets_no_copy() {
+    let mut member = member_of(in_recovery(), 9, 9);
+    step(&mut member, Input::Forget(place_of(5, 1).end));
+    let term = begun_behind(1, &HISTORY) + 1;
+    let first = || {
+        let batches = vec![batch(10, term)];
+        Input::Shipped(Shipment { term, previous: place_of(9, 1), batches })
+    };
+    let out = step(&mut member, first());
+    assert_eq!(out.shipped.unwrap().refused, Some(ShipmentRefusal::NotYet));
+    let to_third = out.send.iter().find(|(to, _)| *to == MemberId(3)).unwrap();
+    let session = relayed::session_of(&to_third.1.inner).unwrap();
+    step(&mut member, Input::PeerOpened { peer: MemberId(2), last_index: 9, term: 1 });
+    let more = RaftMessage { context: relayed::context(session), ..RaftMessage::default() };
+    step(&mut member, message(MessageType::MsgAppendResponse, 3, term, more));
+    let out = step(&mut member, first());
+    let sent = out.send.iter().map(|(to, it)| (to.0, it.inner.msg_type, it.inner.index));
+    let append = MessageType::MsgAppend;
+    assert_eq!(sent.collect::<Vec<_>>(), [(2, append, 9), (3, append, 9)]);
+}
+
+/// The same from its side: an older relay may offer one.
+#[test]
+fn a_member_that_has_the_batch_with_which_a_copy_begins_says_from_where_it_goes_on() {
+    let mut relay = member_of(in_recovery(), 9, 9);
+    step(&mut relay, Input::Forget(place_of(5, 1).end));
+    step(&mut relay, shipment(1, 9, 10..11));
+    let open = Input::PeerOpened { peer: MemberId(2), last_index: 2, term: 1 };
+    let offer = step(&mut relay, open).send.into_iter().find(|(to, _)| *to == MemberId(2));
+    let inner = RaftMessage { to: 1, from: 2, ..offer.unwrap().1.inner };
+    let mut member = member_of(in_recovery(), 9, 9);
+    let out = step(&mut member, Input::Message(Message { inner }));
+    assert_eq!(out.copy_from, None);
+    let said: Vec<(bool, u64)> =
+        out.send.iter().map(|(_, it)| (it.inner.reject, it.inner.reject_hint)).collect();
+    assert_eq!(said, [(true, 6)]);
+}
