@@ -278,6 +278,11 @@ fn an_instance_that_was_away_returns_when_it_comes() -> Try {
     one_log::follows(&regions, EAST, 3)
 }
 
+/// Whether an instance of west has an order to return.
+fn returns_at(regions: &Regions, at: usize) -> bool {
+    regions.site(WEST, at).data.join("region-return").exists()
+}
+
 /// The one that led went on alone: what it has of that was never acknowledged, and neither holds up
 /// the two that lost nothing nor is in their way.
 #[test]
@@ -304,12 +309,14 @@ fn one_of_three_with_a_tail_that_nobody_else_has_follows_without_an_order() -> T
     puts.wait()?;
     promote(&regions, 3)?;
 
-    // They hear of east, and it ships nothing yet.
-    regions.order(WEST, Order::Cut(Ways::Both));
-    regions.order(EAST, Order::Heal(Ways::Both));
     for at in others {
         regions.start(WEST, at)?;
     }
+    let is_ordered = || others.iter().all(|at| returns_at(&regions, *at));
+    wait::until_true("two of west to hear of east", LONG, is_ordered)
+        .map_err(|error| regions.explained(&error.to_string()))?;
+    // Before they are back, so that they have nothing of east that they could relay.
+    regions.order(WEST, Order::Cut(Ways::Both));
     let follows = |regions: &Regions, at: usize| {
         let status = regions.group_status(WEST, at);
         status.is_ok_and(|status| status["group_role"] == "recovery")
@@ -320,6 +327,7 @@ fn one_of_three_with_a_tail_that_nobody_else_has_follows_without_an_order() -> T
     regions.start(WEST, last)?;
     wait::until_true("the third one to have returned", LONG, || follows(&regions, last))
         .map_err(|error| regions.explained(&error.to_string()))?;
+    regions.order(EAST, Order::Heal(Ways::Both));
     regions.order(WEST, Order::Heal(Ways::Both));
     until_all_follow(&regions, 3)?;
     require!(depth(&regions, EAST)? == 700, "{}", depth(&regions, EAST)?);
