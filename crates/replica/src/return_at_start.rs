@@ -72,7 +72,7 @@ fn gone(error: CutError) -> String {
 pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     let Some(kept) = return_order::kept(data).map_err(StartError::Folder)? else { return Ok(()) };
     let keep = |stage| {
-        let now = KeptReturn { order: kept.order.clone(), stage };
+        let now = KeptReturn { order: kept.order.clone(), stage, had_all: false };
         return_order::keep(data, &now).map_err(StartError::Folder)
     };
     match kept.stage {
@@ -106,7 +106,9 @@ pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     return_order::forget_fork(data).map_err(StartError::Folder)?;
     // What stopped this group is of the tail that is cut off now.
     fence::forget_fence(data).map_err(StartError::Folder)?;
-    keep(ReturnStage::Done)?;
+    let had_all = hard_state.may_vote;
+    let done = KeptReturn { order: kept.order, stage: ReturnStage::Done, had_all };
+    return_order::keep(data, &done).map_err(StartError::Folder)?;
     say(&REGION_RETURNED, &[&last.end.to_string(), &last.index.to_string()]);
     Ok(())
 }

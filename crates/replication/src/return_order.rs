@@ -141,6 +141,10 @@ pub struct KeptReturn {
     pub order: ReturnOrder,
     /// How far it is.
     pub stage: ReturnStage,
+    /// When it was carried out, the log had all that the others of the group counted on: its member
+    /// gave votes.
+    #[serde(default)]
+    pub had_all: bool,
 }
 
 /// The fork that was heard of last, if any was.
@@ -257,7 +261,7 @@ mod tests {
             ReturnStage::Done,
             ReturnStage::Refused("why\nnot".into()),
         ] {
-            let now = KeptReturn { order: order(), stage };
+            let now = KeptReturn { order: order(), stage, had_all: true };
             keep(data, &now).unwrap();
             assert_eq!(kept(data).unwrap(), Some(now));
         }

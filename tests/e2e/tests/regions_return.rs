@@ -50,6 +50,11 @@ fn fail_over(regions: &mut Regions, size: usize, tail: impl Fn(&Regions) -> Try)
     for at in 0..size {
         regions.kill(WEST, at)?;
     }
+    promote(regions, size)
+}
+
+/// West is lost, and east is promoted.
+fn promote(regions: &Regions, size: usize) -> Try {
     // A link that is cut stands until nothing was heard for a while.
     let is_lost = || {
         let dry_run = ["region", "failover", "--dry-run"];
@@ -269,6 +274,63 @@ fn an_instance_that_was_away_returns_when_it_comes() -> Try {
     regions.start(WEST, away)?;
     until_all_follow(&regions, 3)?;
     require!(depth(&regions, EAST)? == 750, "{}", depth(&regions, EAST)?);
+    regions.stop_all()?;
+    one_log::follows(&regions, EAST, 3)
+}
+
+/// Whether an instance of west has an order to return.
+fn returns_at(regions: &Regions, at: usize) -> bool {
+    regions.site(WEST, at).data.join("region-return").exists()
+}
+
+/// The one that led went on alone: what it has of that was never acknowledged, and neither holds up
+/// the two that lost nothing nor is in their way.
+#[test]
+fn one_of_three_with_a_tail_that_nobody_else_has_follows_without_an_order() -> Try {
+    let mut regions = Regions::towed(&of(3))?;
+    put(&regions, WEST, 300, "kept")?;
+    regions.until_towed()?;
+    regions.order(EAST, Order::Cut(Ways::Both));
+    let last = regions.until_active(WEST)?;
+    let status = regions.group_status(WEST, last)?;
+    let end = status["instances"][last]["ack_lsn"].as_str().ok_or("no ack_lsn")?.to_owned();
+    let others = [(last + 1) % 3, (last + 2) % 3];
+    for at in others {
+        regions.kill(WEST, at)?;
+    }
+    let mut command = regions.site(WEST, last).towline(&["put", "Q", "not confirmed"])?;
+    let mut puts = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let arguments = ["--fork", &end];
+    let is_there = || divergence(&regions, last, &arguments).is_ok_and(|(rows, _)| rows.len() == 1);
+    wait::until_true("a batch that no majority has", LONG, is_there)?;
+    require!(puts.try_wait()?.is_none(), "it was confirmed");
+    regions.kill(WEST, last)?;
+    puts.kill().ok();
+    puts.wait()?;
+    promote(&regions, 3)?;
+
+    for at in others {
+        regions.start(WEST, at)?;
+    }
+    let is_ordered = || others.iter().all(|at| returns_at(&regions, *at));
+    wait::until_true("two of west to hear of east", LONG, is_ordered)
+        .map_err(|error| regions.explained(&error.to_string()))?;
+    // Before they are back, so that they have nothing of east that they could relay.
+    regions.order(WEST, Order::Cut(Ways::Both));
+    let follows = |regions: &Regions, at: usize| {
+        let status = regions.group_status(WEST, at);
+        status.is_ok_and(|status| status["group_role"] == "recovery")
+    };
+    let both = || others.iter().all(|at| follows(&regions, *at));
+    wait::until_true("two of west to have returned", LONG, both)
+        .map_err(|error| regions.explained(&error.to_string()))?;
+    regions.start(WEST, last)?;
+    wait::until_true("the third one to have returned", LONG, || follows(&regions, last))
+        .map_err(|error| regions.explained(&error.to_string()))?;
+    regions.order(EAST, Order::Heal(Ways::Both));
+    regions.order(WEST, Order::Heal(Ways::Both));
+    until_all_follow(&regions, 3)?;
+    require!(depth(&regions, EAST)? == 700, "{}", depth(&regions, EAST)?);
     regions.stop_all()?;
     one_log::follows(&regions, EAST, 3)
 }

@@ -140,7 +140,8 @@ entries! {
     REGION_RETURN_REFUSED = "TWL4453W" "The order to return was not carried out: {reason}. Nothing \
                                        was changed.",
         "This instance goes on as before. If its log went on, list and export its tail again \
-         ('towline region divergence --export'), and order the return again. If it does not hold \
+         ('towline region divergence --export'), and order the return again. If a majority of its \
+         group has returned, it follows without that: see TWL4451I. If it does not hold \
          the fork any more, its folder must be emptied, so that it gets a copy.";
     REGION_RETURNS_ALONE = "TWL4454I" "Behind the fork at {fork} this log has nothing that group \
                                       '{group}' lacks: this group follows it without an order.",

@@ -109,7 +109,7 @@ fn old_live() -> (FileSystem, Vec<Lsn>) {
 fn ordered(files: &FileSystem, fork: Lsn, tail: TailEnd) {
     let order = ReturnOrder { fork: fork.0, tail, ..ReturnOrder::default() };
     let keep = move || {
-        let kept = KeptReturn { order, stage: ReturnStage::Ordered };
+        let kept = KeptReturn { order, ..KeptReturn::default() };
         return_order::keep(Path::new(DATA), &kept).unwrap();
     };
     crash::in_process(files, 1, keep).unwrap();
@@ -124,8 +124,10 @@ fn settled(files: &FileSystem) -> (ReturnStage, Lsn, HardState) {
         let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(&data.join("log")).unwrap());
         let end = last_upto(&disk, Lsn(u64::MAX >> 1)).unwrap().end;
         inspection::can_start_at(&disk, end).unwrap();
-        let stage = return_order::kept(data).unwrap().unwrap().stage;
-        (stage, end, HardStateFile::of(data).read().unwrap().unwrap())
+        let kept = return_order::kept(data).unwrap().unwrap();
+        let hard_state = HardStateFile::of(data).read().unwrap().unwrap();
+        assert_eq!(kept.had_all, kept.stage == ReturnStage::Done && hard_state.may_vote);
+        (kept.stage, end, hard_state)
     };
     crash::in_process(files, 2, settles).unwrap()
 }

@@ -1,9 +1,14 @@
 //! The order to return as a recovery group, as the driver of one member knows it: kept in the data
 //! folder, said to each other member until it has returned too, and taken from one that has.
 //!
+//! An instance whose tail was not looked at refuses. When a majority has returned, what it has
+//! behind the fork was never acknowledged, unless that was looked at in another log: so it is told
+//! then to give up all of that. Else it and those that returned would wait for each other.
+//!
 //! Not here: what an order does (the next start), whether a group has something to return from
 //! (`region_part`). Invariants: an order is durable before the process ends for it; one that is
-//! refused is not taken again; a log that has the history of an order takes no such order.
+//! refused is taken again only when a majority has returned; a log that has the history of an order
+//! takes no such order.
 
 use std::io;
 use std::path::Path;
@@ -17,14 +22,16 @@ use towline_logging::log as say;
 use towline_os::sync::Mutex;
 use towline_types::{HistoryId, Lsn, Time};
 
-use super::Driver;
+use super::{Driver, MemberStand};
 use crate::lifecycle::EndReason;
-use crate::return_order::{self, KeptReturn, ReturnOrder, ReturnStage};
+use crate::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage, TailEnd};
 
 /// A peer that has not answered is asked again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 /// The others have so long to keep the order.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
+/// Who orders one whose tail was not looked at, and was never acknowledged.
+const MAJORITY: &str = "a majority of this group, which has returned";
 
 /// See the module.
 pub(crate) struct ReturnOrders {
@@ -37,7 +44,30 @@ struct ReturnState {
     kept: Option<KeptReturn>,
     /// By peer: it is not known to have returned.
     owed: Vec<bool>,
+    /// By peer: the history of the order with which it returned, as it said last; all zero: of
+    /// none.
+    returned: Vec<[u8; 16]>,
     said_at: Time,
+}
+
+impl ReturnState {
+    /// What the others are told. A member that returned had nothing behind the fork that was not
+    /// looked at, and takes nothing of that any more. So when a majority has, of members that had
+    /// lost nothing, nothing else there can have been acknowledged, in whichever log it is.
+    fn order_for_others(&self) -> Option<ReturnOrder> {
+        let KeptReturn { order, had_all, .. } = self.kept.clone()?;
+        let others = self.returned.iter().filter(|history| **history == order.history).count();
+        Some(match had_all && others + 1 > self.owed.len() / 2 {
+            true => ReturnOrder { tail: TailEnd::all(), by: MAJORITY.to_owned(), ..order },
+            false => order,
+        })
+    }
+}
+
+/// Whether an order that was refused here says now that all may go.
+fn goes_further(kept: &KeptReturn, order: &ReturnOrder) -> bool {
+    let is_refused = matches!(kept.stage, ReturnStage::Refused(_));
+    is_refused && kept.order.tail.end != ALL && order.tail.end == ALL
 }
 
 impl ReturnOrders {
@@ -49,7 +79,8 @@ impl ReturnOrders {
         let kept = return_order::kept(file.parent().unwrap_or(file))?;
         let owes =
             AtomicBool::new(kept.as_ref().is_some_and(|kept| kept.stage == ReturnStage::Done));
-        let state = ReturnState { kept, owed: vec![true; members], said_at: Time::ZERO };
+        let (owed, returned) = (vec![true; members], vec![[0; 16]; members]);
+        let state = ReturnState { kept, owed, returned, said_at: Time::ZERO };
         Ok(ReturnOrders { owes, state: Mutex::new(state) })
     }
 }
@@ -68,7 +99,7 @@ impl Driver {
             return Err("the log of this instance has the history of the other group".to_owned());
         }
         let mut state = self.region.returning.state.lock();
-        let kept = KeptReturn { order, stage: ReturnStage::Ordered };
+        let kept = KeptReturn { order, ..KeptReturn::default() };
         let written = return_order::keep(self.folder(), &kept);
         written.map_err(|error| format!("the order cannot be kept: {error}"))?;
         let fork = Lsn(kept.order.fork).to_string();
@@ -119,7 +150,8 @@ impl Driver {
     /// A peer that has returned says so, and that this one is to.
     pub(super) fn takes_return(&self, order: ReturnOrder) {
         let known = self.kept_return();
-        let is_known = known.is_some_and(|known| known.order.id == order.id);
+        let is_known =
+            known.is_some_and(|known| known.order.id == order.id && !goes_further(&known, &order));
         if is_known || self.mode() != Mode::Voting {
             return;
         }
@@ -143,7 +175,7 @@ impl Driver {
         let this = self.this();
         let is_owed = |peer: &Peer| *peer != this && state.owed.get(*peer) == Some(&true);
         let owed: Vec<Peer> = (0..state.owed.len()).filter(is_owed).collect();
-        let order = state.kept.as_ref().map(|kept| kept.order.clone());
+        let order = state.order_for_others();
         drop(state);
         let Some(order) = order.filter(|_| !owed.is_empty()) else {
             return self.region.returning.owes.store(false, Ordering::SeqCst);
@@ -159,19 +191,30 @@ impl Driver {
         }
         let state = self.region.returning.state.lock();
         let is_owed = state.owed.get(peer) == Some(&true);
-        let order = state.kept.as_ref().map(|kept| kept.order.clone()).filter(|_| is_owed);
+        let order = state.order_for_others().filter(|_| is_owed);
         drop(state);
         if let Some(order) = order {
             self.say_return(peer, &order);
         }
     }
 
-    /// A peer said in which mode it is.
-    pub(super) fn notes_return(&self, peer: Peer, mode: &str) {
+    /// A peer said where it stands.
+    pub(super) fn notes_return(&self, peer: Peer, stand: &MemberStand) {
         let mut state = self.region.returning.state.lock();
         if let Some(owed) = state.owed.get_mut(peer) {
-            *owed = mode == "voting";
+            *owed = stand.mode == "voting";
         }
+        if let Some(returned) = state.returned.get_mut(peer) {
+            *returned = stand.returned;
+        }
+    }
+
+    /// The history of the order with which this instance returned, while it is in recovery; all
+    /// zero: of none, or its log lacked something then that the others counted on.
+    pub(super) fn returned_for(&self, mode: Mode) -> [u8; 16] {
+        let counts = |kept: &KeptReturn| kept.stage == ReturnStage::Done && kept.had_all;
+        let kept = self.kept_return().filter(|kept| mode == Mode::Recovery && counts(kept));
+        kept.map(|kept| kept.order.history).unwrap_or_default()
     }
 
     /// Whether this instance returned, and it is not known yet that the others that are connected,

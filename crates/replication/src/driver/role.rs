@@ -102,6 +102,10 @@ pub struct MemberStand {
     /// An order to return is kept, and its next start looks at it.
     #[serde(default)]
     pub returns: bool,
+    /// It is in recovery since it carried out an order to return, which named this history; all
+    /// zero: it is not. One that lost its disk says none.
+    #[serde(default)]
+    pub returned: [u8; 16],
     /// What it heard of the live group.
     pub live: HeardLive,
     /// The newest history that has begun in its log, as applied; all zero: none.
@@ -422,7 +426,7 @@ impl Driver {
         }
     }
 
-    fn stand(&self) -> MemberStand {
+    pub(super) fn stand(&self) -> MemberStand {
         let (kept, last) = self.look(|core| (core.member.hard_state(), core.member.last()));
         let newest = self.role.state.lock().begun.last().map(|newest| newest.0).unwrap_or_default();
         let mode = match kept.mode {
@@ -440,6 +444,7 @@ impl Driver {
             serves: *self.place.borrow() == Where::Here,
             hears_live: self.relays(),
             returns: self.is_to_return(),
+            returned: self.returned_for(kept.mode),
             newest,
             fence: self.fence_mark(),
             is_still: self.is_still(),
@@ -482,7 +487,7 @@ impl Driver {
             }
             RoleFrame::Stand { question, stand } => {
                 self.notes_fence(peer, &stand.mode, stand.fence);
-                self.notes_return(peer, &stand.mode);
+                self.notes_return(peer, &stand);
                 self.takes_stand(peer, question, stand);
             }
         }

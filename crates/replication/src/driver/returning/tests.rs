@@ -5,7 +5,6 @@ use towline_log::{Disk, MemoryDisk};
 use super::super::tests::one_of;
 use super::super::{Driver, MemberStand};
 use super::*;
-use crate::return_order::TailEnd;
 
 const LACKED: HistoryId = HistoryId([9; 16]);
 
@@ -17,10 +16,14 @@ struct Rig {
 
 /// The first of three members, in this mode; an order is kept with this stage.
 fn member(mode: Mode, stage: Option<ReturnStage>) -> Rig {
+    with_order(mode, stage.map(|stage| KeptReturn { order: order(1), stage, had_all: true }))
+}
+
+fn with_order(mode: Mode, kept: Option<KeptReturn>) -> Rig {
     let disk = std::sync::Arc::new(MemoryDisk::new()) as std::sync::Arc<dyn Disk>;
     let folder = tempfile::tempdir().unwrap();
-    if let Some(stage) = stage {
-        return_order::keep(folder.path(), &KeptReturn { order: order(1), stage }).unwrap();
+    if let Some(kept) = kept {
+        return_order::keep(folder.path(), &kept).unwrap();
     }
     let hard_state = HardState { may_vote: true, knows_term: true, mode, ..HardState::default() };
     let (driver, ended) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
@@ -32,14 +35,29 @@ fn order(name: u8) -> ReturnOrder {
     ReturnOrder { id, fork: 4_096, history, tail: TailEnd::all(), by: "me".into() }
 }
 
+fn refused() -> ReturnStage {
+    ReturnStage::Refused("why".into())
+}
+
+/// By one whose log had nothing behind the fork.
+fn of_no_tail() -> ReturnOrder {
+    let tail = TailEnd { end: 4_096, terms: Vec::new() };
+    ReturnOrder { tail, ..order(1) }
+}
+
 impl Rig {
+    /// What the others are told now.
+    fn tells(&self) -> ReturnOrder {
+        self.driver.region.returning.state.lock().order_for_others().unwrap()
+    }
+
     fn kept(&self) -> Option<KeptReturn> {
         return_order::kept(self.folder.path()).unwrap()
     }
 
     fn says(&self, peer: Peer, mode: &str) {
         let stand = MemberStand { mode: mode.into(), ..MemberStand::default() };
-        self.driver.notes_return(peer, &stand.mode);
+        self.driver.notes_return(peer, &stand);
     }
 }
 
@@ -47,7 +65,7 @@ impl Rig {
 fn a_member_of_a_live_group_keeps_the_order_that_it_hears_and_ends() {
     let rig = member(Mode::Voting, None);
     rig.driver.takes_return(order(1));
-    let kept = KeptReturn { order: order(1), stage: ReturnStage::Ordered };
+    let kept = KeptReturn { order: order(1), ..KeptReturn::default() };
     assert_eq!((rig.kept(), rig.driver.kept_return()), (Some(kept.clone()), Some(kept)));
     assert_eq!(rig.ended.try_recv(), Ok(EndReason::ChangesPart));
     rig.driver.log().shutdown();
@@ -55,7 +73,7 @@ fn a_member_of_a_live_group_keeps_the_order_that_it_hears_and_ends() {
 
 #[test]
 fn an_order_that_was_refused_is_not_taken_again_and_another_one_is() {
-    let rig = member(Mode::Voting, Some(ReturnStage::Refused("why".into())));
+    let rig = member(Mode::Voting, Some(refused()));
     rig.driver.takes_return(order(1));
     assert!(rig.ended.try_recv().is_err());
     rig.driver.takes_return(order(2));
@@ -96,6 +114,43 @@ fn one_that_returned_takes_nothing_of_the_live_group_before_a_majority_has() {
     for rig in [rig, never] {
         rig.driver.log().shutdown();
     }
+}
+
+#[test]
+fn when_a_majority_returned_the_others_are_told_that_all_may_go() {
+    let done = KeptReturn { order: of_no_tail(), stage: ReturnStage::Done, had_all: true };
+    let rig = with_order(Mode::Recovery, Some(done.clone()));
+    assert_eq!(rig.driver.stand().returned, LACKED.0);
+    assert_eq!(rig.tells(), of_no_tail(), "two may have a tail that was acknowledged");
+    rig.says(1, "recovery");
+    assert_eq!(rig.tells(), of_no_tail(), "one that lost its disk had a tail perhaps");
+    for (returned, goes) in [([8; 16], false), (LACKED.0, true)] {
+        let stand = MemberStand { mode: "recovery".into(), returned, ..MemberStand::default() };
+        rig.driver.notes_return(1, &stand);
+        let tail = if goes { TailEnd::all() } else { of_no_tail().tail };
+        assert_eq!((rig.tells().id, rig.tells().tail), (of_no_tail().id, tail));
+    }
+    let lacked = with_order(Mode::Recovery, Some(KeptReturn { had_all: false, ..done }));
+    assert_eq!(lacked.driver.stand().returned, [0; 16]);
+    let returned = LACKED.0;
+    lacked.driver.notes_return(1, &MemberStand { returned, ..MemberStand::default() });
+    assert_eq!(lacked.tells(), of_no_tail(), "it lacked what may have been acknowledged");
+    for rig in [rig, lacked] {
+        rig.driver.log().shutdown();
+    }
+}
+
+#[test]
+fn one_that_refused_takes_the_order_again_once_all_may_go() {
+    let kept = KeptReturn { order: of_no_tail(), stage: refused(), had_all: false };
+    let rig = with_order(Mode::Voting, Some(kept.clone()));
+    assert_eq!(rig.driver.stand().returned, [0; 16]);
+    rig.driver.takes_return(of_no_tail());
+    assert_eq!((rig.kept(), rig.ended.try_recv().is_err()), (Some(kept), true));
+    rig.driver.takes_return(order(1));
+    let now = KeptReturn { order: order(1), ..KeptReturn::default() };
+    assert_eq!((rig.kept(), rig.ended.try_recv()), (Some(now), Ok(EndReason::ChangesPart)));
+    rig.driver.log().shutdown();
 }
 
 #[test]
