@@ -160,7 +160,7 @@ mod tests {
         let shared = SharedLog::of(&log, end, 1 << 20).unwrap().unwrap();
         assert_eq!((shared.end, shared.image), (end.0, at.0));
         put(50);
-        let before = contents(&log_folder);
+        let before = contents(&shared);
         let own = LinuxDisk::open(&folder.path().join("own")).unwrap();
         let scratch: Arc<dyn Disk> = Arc::new(shared.disk(own).unwrap());
         let mut recovery = Recovery::open(scratch, Options::small(), log.id()).unwrap();
@@ -173,15 +173,20 @@ mod tests {
             .unwrap();
         assert_eq!(runs, 20);
         drop(recovery);
-        assert!(contents(&log_folder) == before, "the log was written to");
+        assert!(contents(&shared) == before, "the log was written to");
     }
 
-    fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let mut all: Vec<_> =
-            entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
-        all.sort();
-        all
+    /// What is shared. The log prepares extents that come later meanwhile.
+    fn contents(shared: &SharedLog) -> Vec<(String, Vec<u8>)> {
+        let base = LinuxDisk::read_only(&shared.folder).unwrap();
+        let files = shared.files(&base).unwrap();
+        assert!(files.len() > 2);
+        let read = |file: SharedFile| {
+            let mut bytes = std::fs::read(shared.folder.join(&file.name)).unwrap();
+            bytes.truncate(usize::try_from(file.bytes).unwrap());
+            (file.name, bytes)
+        };
+        files.into_iter().map(read).collect()
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn the_status_shows_the_newest_history_the_chain_and_the_changes_of_roles() {
         // The newest first, and the first history is none.
         "role_changes": [
             change(3, third, "EAST", "WEST"),
-            change(2, second, "WEST", "EAST"),
+            change(2, second, "EAST", "EAST"),
         ],
     });
     assert_eq!(*region, wanted);
