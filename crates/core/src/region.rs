@@ -106,9 +106,9 @@ impl QueueManager {
         self.region.histories()
     }
 
-    /// How many persistent messages were put and removed, as applied. None before the first history:
-    /// a log on its way to another region has what was put before it, and the counts of both are
-    /// compared.
+    /// How many persistent messages were put and removed, as applied. None before the first
+    /// history: a log on its way to another region has what was put before it, and the counts of
+    /// both are compared.
     #[must_use]
     pub fn log_counts(&self) -> LogCounts {
         match self.region.histories.is_empty() {

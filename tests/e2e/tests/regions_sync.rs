@@ -167,8 +167,11 @@ fn eventual_goes_on_alone(size: usize) -> Try {
         let sync = until_sync(&regions, WEST, "in step")?;
         require!(sync["covers"] == true, "{sync}");
         let count = |id: &str| log_of(&regions, WEST, size).matches(id).count();
-        require!(count("TWL4423W") == round as usize, "the alarm was raised once each time");
-        require!(count("TWL4421I") == 1 + round as usize, "and cleared");
+        require!(
+            count("TWL4423W") == usize::try_from(round)?,
+            "the alarm was raised once each time"
+        );
+        require!(count("TWL4421I") == 1 + usize::try_from(round)?, "and cleared");
     }
     // It waits again.
     regions.order(EAST, Order::Cut(Ways::Both));
