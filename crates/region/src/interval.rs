@@ -3,7 +3,7 @@
 //!
 //! Averages of a state (backlog, round trip) are means over time, each value weighted with how long
 //! it lasted. Averages of work (compression) are per frame of the log. The interval is the real
-//! one: whoever wants a rate divides by it.
+//! one: a rate is divided by it.
 //!
 //! Not here: when an interval ends, and where it is shown. Time is an argument. Invariant: a
 //! counter that falls, because a process began anew, counts as nothing.

@@ -77,7 +77,7 @@ pub fn outlook(
     let is_fenced = is_ordered(driver);
     match (driver.superseded(), is_on, is_fenced) {
         (Some(by), ..) => found.obstacles.push(format!(
-            "group '{}' took over from this one, which serves nobody since: 'towline region \
+            "group '{}' took over from this one, which serves no client since: 'towline region \
              divergence', then 'towline region rejoin'",
             by.fork.other
         )),
@@ -91,7 +91,7 @@ pub fn outlook(
     }
     if found.reached.len() <= all / 2 {
         found.notes.push(format!(
-            "only {} of {all} instances answer: the group serves nobody now, and the others are told \
+            "only {} of {all} instances answer: the group serves no client now, and the others hear \
              when they come",
             found.reached.len()
         ));
@@ -159,7 +159,7 @@ pub fn order(
     if !until(driver, left, is_told) {
         let stands = driver.stands();
         return Err(format!(
-            "too few instances have the order in time: {}. It stays, and is told to the others as \
+            "too few instances have the order in time: {}. It stays, and is said to the others as \
              they come",
             names(driver, &stands, has_it).join(", ")
         ));

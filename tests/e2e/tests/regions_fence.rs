@@ -112,8 +112,8 @@ fn lets_go(regions: &Regions, site: &Site) -> Try<(Duration, Duration)> {
     // When the next try to connect comes is a matter of its timer.
     wait::until_true("it to hear", LONG, || site.log().contains("TWL4471E"))?;
     let heard = Instant::now();
-    let nobody = || site.status().is_ok_and(|status| status["connections"] == 0);
-    wait::until_true("no client to be connected", LONG, nobody)?;
+    let is_empty = || site.status().is_ok_and(|status| status["connections"] == 0);
+    wait::until_true("no client to be connected", LONG, is_empty)?;
     Ok((healed.elapsed(), heard.elapsed()))
 }
 

@@ -36,10 +36,13 @@ fn in_step(size: usize, consistency: &str) -> Try<Regions> {
     Ok(regions)
 }
 
-/// What `region check` finds while the link is cut: it stands until nothing was heard for a while.
+/// What `region check` finds once it is seen that the link is cut: it stands until nothing was
+/// heard for a while.
 fn checked(regions: &Regions, active: usize) -> Try<String> {
     let site = regions.site(WEST, active);
-    site.runs(&["region", "check"], 0).or_else(|_| site.runs(&["region", "check"], 3))
+    let stands = || site.runs(&["region", "check"], 3).is_ok();
+    wait::until_true("the cut to be seen", LONG, stands)?;
+    site.runs(&["region", "check"], 3)
 }
 
 /// Waits until replies are in this state, at the active instance of a group.

@@ -32,7 +32,7 @@ def settings(kind, papers):
     return context
 server = settings(ssl.PROTOCOL_TLS_SERVER, ours)
 server.set_alpn_protocols(["towline-frames", "towline-stream"])
-# The certificate of the one that dials is asked for, whoever made it.
+# The certificate of the one that dials is asked for, of any authority.
 server.verify_mode = ssl.CERT_NONE
 def aged(data):
     return re.sub(rb"\x05\x02\x00(.)(.)\x06\x10\x00", b"\x05\x02\x00\x02\x02\x06\x10\x00", data, flags=re.S)

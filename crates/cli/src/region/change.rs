@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use towline_admin::region_report::{RegionReport, ReportStep};
@@ -93,7 +94,7 @@ pub(super) fn failover(arguments: &RegionFailover) -> Result<(), Failure> {
         arguments.yes,
         &format!("Promote group {group}, and give up what only group {other} has?"),
     )?;
-    let (_, result) = carried_out(&arguments.here, &order, "promoting")?;
+    let (_, result) = carried_out::<ChangeResult>(&arguments.here, &order, "promoting")?;
     let mut result = result?;
     if let Some(report) = &mut result.report {
         report.took_ms = result.took_ms;
@@ -117,7 +118,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     let Outlook { group, other, .. } = &outlook;
     let question = format!("Switch from group {group} to group {other}?{dropped}");
     confirm(arguments.yes, &question)?;
-    let (patience, result) = carried_out(&arguments.here, &order, "switching")?;
+    let (patience, result) = carried_out::<ChangeResult>(&arguments.here, &order, "switching")?;
     // One that steps down re-executes itself, maybe before its answer is out.
     let mut result = match result {
         Err(AskError::Lost { .. }) => {
@@ -258,12 +259,13 @@ pub(super) fn with(order: &Value, more: Value) -> Value {
     all
 }
 
-/// Has it done; what is left of the time-out, and what came of it.
-pub(super) fn carried_out(
+/// Has it done; what is left of the time-out, and what came of it, with the time that it took as
+/// `took_ms`.
+pub(super) fn carried_out<T: DeserializeOwned>(
     here: &Here,
     order: &Value,
     doing: &str,
-) -> Result<(Patience, Result<ChangeResult, AskError>), Failure> {
+) -> Result<(Patience, Result<T, AskError>), Failure> {
     let longest = Duration::from_secs_f64(here.timeout);
     let began = Instant::now();
     let timeout_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
@@ -276,8 +278,8 @@ pub(super) fn carried_out(
     let answer: Result<Value, _> = asking.ask(&order);
     spinner.finish_and_clear();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let result = answer.and_then(understood::<ChangeResult>);
-    let result = result.map(|result| ChangeResult { took_ms, ..result });
+    let timed = |answer: Value| understood(with(&answer, json!({ "took_ms": took_ms })));
+    let result = answer.and_then(timed);
     Ok((Patience::of(longest.saturating_sub(began.elapsed())), result))
 }
 

@@ -18,7 +18,8 @@ use towline_admin::region_report::{
 };
 use towline_admin::reply::ScriptReply;
 use towline_admin::status::{
-    FindingWeight, GroupStatus, nothing_stands, region_findings, region_findings_table,
+    FindingWeight, GroupStatus, OtherRegionStatus, nothing_stands, region_findings,
+    region_findings_table,
 };
 
 use super::change::{ChangeResult, Outlook, carried_out, follows, in_doubt};
@@ -198,7 +199,7 @@ impl Drill<'_> {
         self.probe.begins();
         let ordered = Instant::now();
         let order = json!({ "do": "region_switch", "back_after_s": self.stay });
-        let (patience, result) = carried_out(here, &order, "switching there")?;
+        let (patience, result) = carried_out::<ChangeResult>(here, &order, "switching there")?;
         let mut result = match result {
             Err(AskError::Lost { .. }) => ChangeResult::default(),
             // It is refused, or taken back: the reason says so, and where the report is.
@@ -295,6 +296,8 @@ impl Drill<'_> {
         let stay = Duration::from_secs(self.stay).saturating_sub(ordered.elapsed());
         let patience = Patience::of(stay.saturating_add(longest));
         let (mut risk, mut last) = (ReportRisk::default(), None);
+        // A switch leaves nothing behind.
+        let mut had_all = ordered;
         let back = loop {
             let group = self.group(patience);
             if let Some(group) = group {
@@ -304,7 +307,12 @@ impl Drill<'_> {
                 if is_back {
                     break Some(Instant::now());
                 }
-                risk = risk_of(&group).unwrap_or(risk);
+                let recovery =
+                    group.other_region.as_ref().filter(|_| group.group_role == "recovery");
+                if recovery.is_some_and(|other| other.backlog_bytes == 0) {
+                    had_all = Instant::now();
+                }
+                risk = recovery.map_or(risk, |other| risk_of(other, had_all.elapsed()));
                 last = Some(group);
             }
             if !patience.pause() {
@@ -433,17 +441,17 @@ impl Drill<'_> {
     }
 }
 
-/// What the live group has that this one, which follows it, has not.
-fn risk_of(group: &GroupStatus) -> Option<ReportRisk> {
-    let other = group.other_region.as_ref().filter(|_| group.group_role == "recovery")?;
+/// What the live group has that this one, which follows it, has not. It had all of it `ago`: what
+/// it lacks now is no older. Only the live group knows the age itself.
+fn risk_of(other: &OtherRegionStatus, ago: Duration) -> ReportRisk {
     let bytes = other.backlog_bytes;
-    Some(ReportRisk {
+    let age_us = if bytes == 0 { 0 } else { u64::try_from(ago.as_micros()).unwrap_or(u64::MAX) };
+    ReportRisk {
         bytes: Some(bytes),
-        // What is not there has no age; of the rest only the live group knows it.
-        age_us: (bytes == 0).then_some(0),
-        note: "as this side heard last".to_owned(),
+        age_us: Some(age_us),
+        note: "as this side heard last; the age is at most this".to_owned(),
         ..ReportRisk::default()
-    })
+    }
 }
 
 fn ms(time: Duration) -> u64 {

@@ -4,17 +4,14 @@
 //! Not here: the order itself; the instances carry it out. Invariant: without `--yes`, nothing is
 //! changed before the answer of a person at a terminal.
 
-use std::time::{Duration, Instant};
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::change::{Outlook, Step, looked_at, user, with};
+use super::change::{Outlook, Step, carried_out, looked_at};
 use crate::arguments::{RegionChange, RegionFence};
-use crate::control::{ControlClient, understood};
 use crate::failure::Failure;
 use crate::group::question::confirm;
-use crate::{progress, show};
+use crate::show;
 
 /// What came of it.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -33,7 +30,8 @@ struct FenceResult {
 /// Runs `towline region fence`.
 pub(super) fn fence(arguments: &RegionFence) -> Result<(), Failure> {
     let order = json!({ "do": "region_fence", "reason": arguments.reason });
-    let question = |group: &str| format!("Have group {group} serve nobody until it is unfenced?");
+    let question =
+        |group: &str| format!("Have group {group} serve no client until it is unfenced?");
     carry_out(&arguments.change, &order, (question, "fencing"))
 }
 
@@ -52,18 +50,8 @@ fn carry_out(
     let Some(outlook) = looked_at(arguments, order, lines)? else { return Ok(()) };
     confirm(arguments.yes, &question(&outlook.group))?;
     let here = &arguments.here;
-    let (longest, began) = (Duration::from_secs_f64(here.timeout), Instant::now());
-    let timeout_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-    let mut asking = ControlClient::reach(&here.data, longest)?;
-    // The instance says by itself when it takes too long.
-    asking.wait_at_most(longest.saturating_add(Duration::from_secs(10)));
-    let spinner = progress::spinner(here.json);
-    spinner.set_message(doing.to_owned());
-    let order = with(order, json!({ "by": user(), "timeout_ms": timeout_ms }));
-    let answer = asking.ask(&order);
-    spinner.finish_and_clear();
-    let mut result: FenceResult = understood(answer?)?;
-    result.took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let (_, result) = carried_out::<FenceResult>(here, order, doing)?;
+    let result = result?;
     if here.json {
         return show::json(&serde_json::to_value(&result).unwrap_or_default());
     }
@@ -83,9 +71,9 @@ fn lines(outlook: &Outlook) -> Vec<String> {
 fn said(result: &FenceResult) -> String {
     let FenceResult { group, kept_by, not_reached, end_lsn, .. } = result;
     let mut text = match (result.fenced, end_lsn) {
-        (true, Some(end)) => format!("group {group} serves nobody; its log ends at {end}"),
+        (true, Some(end)) => format!("group {group} serves no client; its log ends at {end}"),
         (true, None) => format!(
-            "group {group} serves nobody; something that it had decided is not committed yet"
+            "group {group} serves no client; something that it had decided is not committed yet"
         ),
         (false, _) => format!("group {group} is fenced no more"),
     };

@@ -2,8 +2,8 @@
 //! folder, said to each other member until it has returned too, and taken from one that has.
 //!
 //! An instance whose tail was not looked at refuses. When a majority has returned, what it has
-//! behind the fork was never acknowledged, unless that was looked at in another log: so it is told
-//! then to give up all of that. Else it and those that returned would wait for each other.
+//! behind the fork was never acknowledged, unless that was looked at in another log: so it is
+//! ordered then to give up all of that. Else it and those that returned would wait for each other.
 //!
 //! Not here: what an order does (the next start), whether a group has something to return from
 //! (`region_part`). Invariants: an order is durable before the process ends for it; one that is

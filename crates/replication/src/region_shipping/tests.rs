@@ -331,7 +331,7 @@ fn replies_go_as_far_as_the_other_region_reports_on_the_link_that_stands() {
     assert_eq!(shipping.look_at_gate(Time(2)), None);
     shipping.frame(LinkId(2), KIND_POINT, &point(4), Time(2)).unwrap();
     assert_eq!(told(&shipping), Some(batch(4).end()));
-    assert_eq!(told(&shipping), None, "it is told once");
+    assert_eq!(told(&shipping), None, "it is said once");
     assert_eq!(shipping.look_at_gate(Time(3)), Some(SyncTurn::InStep));
     shipping.closed(LinkId(2));
     assert_eq!(shipping.look_at_gate(Time(4)), None);

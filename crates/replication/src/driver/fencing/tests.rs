@@ -138,7 +138,7 @@ fn a_group_that_was_superseded_lets_nobody_in_and_its_next_process_neither() {
     assert_eq!((rig.place(), served.counts()), (Where::NoActive, (1, 0)));
     assert!(rig.driver.is_fenced() && rig.driver.superseded() == Some(superseded()));
     rig.driver.lets_clients_in();
-    assert_eq!(rig.place(), Where::NoActive, "whoever asks for it");
+    assert_eq!(rig.place(), Where::NoActive, "for any question");
     // It goes on in its group.
     assert!(rig.driver.is_still() && rig.driver.leads());
     assert!(rig.driver.fence_why().contains("group 'EAST' of another region took over"));
