@@ -90,7 +90,9 @@ fn heal(regions: &Regions, copies: usize) -> Try {
 /// Both logs are one, also behind the copy.
 fn ends_as_one(mut regions: Regions) -> Try {
     let lines: String = (0..60).map(|number| format!("one by one {number}\n")).collect();
-    regions.site(WEST, 0).runs_with(&["put", "ENDS", "--lines"], lines.as_bytes(), 0)?;
+    // As units of work: else all of them may stand in one batch, which is too little to compare.
+    let one_by_one = ["put", "ENDS", "--lines", "--transaction", "1"];
+    regions.site(WEST, 0).runs_with(&one_by_one, lines.as_bytes(), 0)?;
     regions.until_towed()?;
     regions.stop_all()?;
     one_log::follows(&regions, WEST, 1)
