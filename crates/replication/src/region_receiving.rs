@@ -78,6 +78,8 @@ struct ReceivingState {
     paused: Option<RegionLink>,
     newest: Option<RegionLink>,
     answer: Option<ShippedAnswer>,
+    /// The member has heard of a newer history than the one that is shipped.
+    is_promoted: bool,
     has_news: bool,
     ending: bool,
     view: ReceivingView,
@@ -161,8 +163,10 @@ impl Receiving {
 
     /// The member said how far this group is. Never waits.
     pub fn answers(&self, answer: ShippedAnswer) {
+        let is_last = answer.refused == Some(ShipmentRefusal::Promoted);
         let answer = ShippedAnswer { refused: None, ..answer };
         let mut state = self.state.lock();
+        state.is_promoted |= is_last;
         // Each thing that is given to the member is answered: only what moved is news.
         if state.answer != Some(answer) {
             state.answer = Some(answer);
@@ -279,7 +283,7 @@ impl Receiving {
         if relayed.take().is_some() {
             self.driver.end_shipping();
             let mut state = self.state.lock();
-            state.answer = None;
+            (state.answer, state.is_promoted) = (None, false);
             state.view.connected = false;
         }
     }
@@ -337,10 +341,15 @@ impl Receiving {
     }
 
     fn point(&self, sums: &ReceivedSums) -> RecoveryPoint {
-        let answer = self.state.lock().answer.unwrap_or_default();
+        let counts = (self.host.counts)();
+        let state = self.state.lock();
+        let answer = state.answer.unwrap_or_default();
+        // What is applied by now may be of a history in which the live group has no part.
+        let counts = if state.is_promoted { state.view.point.counts } else { counts };
+        drop(state);
         let (place, counts) = match (self.host.before)(answer.majority.index) {
             Some(before) => (before.place, before.counts),
-            None => (answer.recovery_point, (self.host.counts)()),
+            None => (answer.recovery_point, counts),
         };
         RecoveryPoint {
             place,

@@ -246,25 +246,12 @@ impl Shipping {
         now: Time,
     ) -> Result<(), ShippingEnd> {
         let fault = |error: &dyn fmt::Display| ShippingEnd::Fault(error.to_string());
-        let mut state = self.state.lock();
-        let ShippingState { open, backlog, gate, .. } = &mut *state;
-        let Some(open) = open.as_mut().filter(|open| open.link.id() == link) else {
-            return Ok(());
-        };
         match kind {
             KIND_POINT => {
                 let point = RecoveryPoint::decode(body).map_err(|error| fault(&error))?;
-                open.shipper.point(point).map_err(|error| fault(&error))?;
-                backlog.reported(&point, now);
-                if let Some(gate) = gate {
-                    gate.reported(point.place.end);
-                }
-                open.reports = true;
-                (state.point, state.is_known) = (point, true);
-                drop(state);
-                self.wake();
-                Ok(())
+                self.reported(link, point, now)
             }
+            _ if self.link().is_none_or(|open| open.id() != link) => Ok(()),
             KIND_REFUSED => {
                 let refusal = Refusal::decode(body).map_err(|error| fault(&error))?;
                 Err(ShippingEnd::Refused(refusal))
@@ -275,6 +262,37 @@ impl Shipping {
                 Ok(())
             }
         }
+    }
+
+    /// The other group said on a link how far it is. Only a batch of this log is a point: numbers
+    /// alone may be of another history, in which that group has gone on without this one.
+    fn reported(&self, link: LinkId, point: RecoveryPoint, now: Time) -> Result<(), ShippingEnd> {
+        let index = point.place.index;
+        // Before the first batch there is nothing to compare.
+        let there = (index > 0).then(|| self.log.place(index)).flatten();
+        let is_of =
+            |place: BatchPlace| (place.term, place.lsn) == (point.place.term, point.place.lsn);
+        let mut state = self.state.lock();
+        let ShippingState { open, backlog, gate, .. } = &mut *state;
+        let Some(open) = open.as_mut().filter(|open| open.link.id() == link) else {
+            return Ok(());
+        };
+        if there.is_some_and(|there| !is_of(there)) {
+            let why =
+                format!("the recovery group reports batch {index}, which is another one here");
+            return Err(ShippingEnd::Fault(why));
+        }
+        open.shipper.point(point).map_err(|error| ShippingEnd::Fault(error.to_string()))?;
+        backlog.reported(&point, now);
+        // One that is not known here any more is far behind what replies wait for.
+        if let (Some(gate), Some(there)) = (gate, there) {
+            gate.reported(there.end);
+        }
+        open.reports = true;
+        (state.point, state.is_known) = (point, true);
+        drop(state);
+        self.wake();
+        Ok(())
     }
 
     /// Something happened: more is committed, or the link's queue has space again. Never waits

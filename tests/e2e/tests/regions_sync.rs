@@ -115,6 +115,8 @@ fn strict_waits_for_a_link_that_is_cut(size: usize) -> Try {
     let mut define = define.stdout(Stdio::null()).spawn()?;
 
     wait::until_true("the alarm", LONG, || log_of(&regions, WEST, size).contains("TWL4422W"))?;
+    let alarm = log_of(&regions, WEST, size);
+    require!(alarm.contains(" s: group 'EAST' is away or behind"), "{alarm}");
     let sync = until_sync(&regions, WEST, "waiting")?;
     require!(sync["covers"] == true, "nothing was answered alone: {sync}");
     require!(sync["replies"]["waiting"].as_u64() > Some(0), "{sync}");

@@ -479,11 +479,15 @@ impl Member {
         let place = |index: u64| self.place(index).unwrap_or_default();
         // Behind its last batch an old live group's leader knows as committed what is void.
         let committed = if self.ends { self.committed } else { self.raw.raft.raft_log.committed };
+        // What a leader of its own group made known meanwhile is not of the log that is shipped: it
+        // would acknowledge other batches of the live group.
+        let committed = committed.min(matched);
+        let majority = relay.map_or(0, |relay| self.durable_at_majority(relay)).min(matched);
         ShippedAnswer {
             received: place(matched),
             durable: place(matched.min(self.durable)),
             recovery_point: place(committed),
-            majority: place(relay.map_or(0, |relay| self.durable_at_majority(relay))),
+            majority: place(majority),
             refused,
         }
     }

@@ -53,7 +53,7 @@ impl RegionPart {
         let seconds = self.terms.recovery.sync_wait().as_secs().to_string();
         match turn {
             SyncTurn::InStep => say(&REGION_SYNC_IN_STEP, &[other]),
-            SyncTurn::Withholds => say(&REGION_SYNC_WITHHOLDS, &[other, &seconds]),
+            SyncTurn::Withholds => say(&REGION_SYNC_WITHHOLDS, &[&seconds, other]),
             SyncTurn::Alone => say(&REGION_SYNC_ALONE, &[other, &seconds]),
         }
     }

@@ -248,6 +248,31 @@ fn a_refusal_and_a_report_that_cannot_be_end_the_link() {
     assert_eq!(shipping.frame(LinkId(1), 99, &promoted, Time(2)), Ok(()));
 }
 
+/// A group that was promoted has other batches of the same numbers: an instance of it that still
+/// had the link reported them, and replies went that no instance there could keep.
+#[test]
+fn a_point_of_another_history_ends_the_link_and_no_reply_goes_by_it() {
+    let shipping = shipping(&TestLog::of(10), 1 << 30);
+    shipping.waits_by(Some(SyncGate::new(SyncPolicy::Strict, Duration::from_secs(5), Time(0))));
+    open(&shipping, &TestLink::of(1), 0).unwrap();
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(4), Time(2)).unwrap();
+    assert_eq!(told(&shipping), Some(batch(4).end()));
+    let place = batch(6).place();
+    let (later_term, elsewhere) = (
+        BatchPlace { term: 3, ..place },
+        BatchPlace { lsn: Lsn(place.lsn.0 - 4_096), end: Lsn(place.end.0 - 4_096), ..place },
+    );
+    for place in [later_term, elsewhere] {
+        let point = RecoveryPoint { place, received: place.end, ..RecoveryPoint::default() };
+        let ended = shipping.frame(LinkId(1), KIND_POINT, &point.encode().into(), Time(3));
+        let Err(ShippingEnd::Fault(why)) = ended else { panic!("{ended:?}") };
+        assert!(why.contains("batch 6, which is another one here"), "{why}");
+        assert_eq!(told(&shipping), None);
+        assert_eq!(shipping.view(Time(3)).point.place, batch(4).place());
+    }
+}
+
 #[test]
 fn with_links_that_break_at_any_moment_the_other_region_gets_all_without_a_gap() {
     for seed in 0..100 {

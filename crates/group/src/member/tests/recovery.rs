@@ -148,6 +148,27 @@ fn the_recovery_point_is_what_a_majority_acknowledged_as_durable_in_this_session
     assert_eq!(point(&member), (5, place_of(5, 1)));
 }
 
+/// The others were promoted without the relay, and it hears their leader before what the live group
+/// has sent meanwhile: the leader's batches have the numbers of those of the live group, and are
+/// none of its log.
+#[test]
+fn the_last_words_of_a_relay_name_no_batch_of_the_leader_that_was_promoted() {
+    let mut member = member_of(in_recovery(), 0, 0);
+    step(&mut member, shipment(1, 0, 1..4));
+    step(&mut member, Input::Durable(place_of(3, 1).end));
+    let session = session_with(&mut member, 2);
+    step(&mut member, answer(2, session, 3, 3));
+    assert_eq!(member.committed(), 3);
+    let term = begun_behind(1, &HISTORY) + 1;
+    let Input::Message(Message { inner }) = append(2, term, (3, 1), 4..8) else { unreachable!() };
+    let inner = RaftMessage { commit: 7, ..inner };
+    let last = shipped(&mut member, Input::Message(Message { inner }));
+    assert_eq!(member.raw.raft.raft_log.committed, 7, "it is known to be committed");
+    assert_eq!(last.refused, Some(ShipmentRefusal::Promoted));
+    let shipped = place_of(3, 1);
+    assert_eq!((last.recovery_point, last.majority, last.received), (shipped, shipped, shipped));
+}
+
 #[test]
 fn a_group_of_one_in_recovery_is_its_own_majority() {
     let options = Options { voters: vec![id(0)], ..first_of_three() };
