@@ -61,6 +61,9 @@ class Backlogs(unittest.TestCase):
         self.assertEqual((found["interval"], found["Log bytes sent"], found["Compressed log bytes sent"]), (10.0, 1000, 100))
         self.assertIsNone(found["Log data average compression time"], "the status did not say it")
         self.assertEqual(found["Backlog average bytes"], 8.5)
+        samples[-1]["interval"] = {"compression_average_us": 27, "decompression_average_us": 31}
+        found = backlog.interval(samples, 10.0)
+        self.assertEqual([found[f"Log data average {way} time"] for way in ("compression", "decompression")], [27, 31])
 
 
 def ladder(top):

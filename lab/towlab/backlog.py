@@ -16,7 +16,7 @@ MIB = 1 << 20
 RATE_HALF_S = 0.5
 KEPT = ("backlog_bytes", "backlog_puts", "backlog_removals", "backlog_age_us", "round_trip_us", "log_bytes_sent",
         "wire_bytes_sent", "log_bytes_received", "wire_bytes_received", "rebases", "recovery_lsn", "misses_rpo", "connected",
-        "is_known", "status", "compression_us", "decompression_us", "backlog_average_bytes")
+        "is_known", "status", "interval")
 
 
 class Watcher:
@@ -105,8 +105,9 @@ def weighted(samples, key):
 
 def interval(samples, seconds):
     """The published figures over the last `seconds` of samples, under the published names; None where the status does not
-    say it."""
+    say it. Averages for each frame are those of the last whole interval of the status."""
     last = samples[-1]
+    own = last.get("interval") or {}
     first = max((one for one in samples if one["at"] <= last["at"] - seconds), key=lambda one: one["at"], default=samples[0])
     within = [one for one in samples if first["at"] <= one["at"] <= last["at"]]
 
@@ -116,7 +117,7 @@ def interval(samples, seconds):
             "Backlog bytes": last["backlog_bytes"], "Backlog average bytes": weighted(within, "backlog_bytes"),
             "Average network round trip time": weighted(within, "round_trip_us"),
             "Compressed log bytes sent": grown("wire_bytes_sent"),
-            "Log data average compression time": last.get("compression_us"),
+            "Log data average compression time": own.get("compression_average_us"),
             "Log bytes decompressed": grown("log_bytes_received"),
-            "Log data average decompression time": last.get("decompression_us"),
+            "Log data average decompression time": own.get("decompression_average_us"),
             "Rebase count": last["rebases"], "Recovery log sequence number": last["recovery_lsn"]}
