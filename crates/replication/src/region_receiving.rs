@@ -21,7 +21,7 @@ use towline_group::{Shipment, ShipmentRefusal, ShippedAnswer};
 use towline_link::{FrameBody, FrameCost, Intake, LinkId, RegionLink};
 use towline_os::sync::{Condvar, Mutex};
 use towline_region::wire::{Batches, KIND_POINT, KIND_REFUSED};
-use towline_region::{Counts, RecoveryPoint, Refusal, ReportPolicy, Reports};
+use towline_region::{CountedLog, RecoveryPoint, Refusal, ReportPolicy, Reports};
 use towline_types::{Histories, Lsn, Time};
 
 use crate::driver::Driver;
@@ -36,7 +36,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// What the relay's thread needs of its instance.
 pub struct ReceivingHost {
     /// Persistent messages ever put and removed, as applied here.
-    pub counts: Box<dyn Fn() -> Counts + Send + Sync>,
+    pub counts: Box<dyn Fn() -> CountedLog + Send + Sync>,
     /// The round trip of the link, if it was measured.
     pub round_trip: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
     /// The link ended because this group takes no more: why.
@@ -78,6 +78,8 @@ struct ReceivingState {
     paused: Option<RegionLink>,
     newest: Option<RegionLink>,
     answer: Option<ShippedAnswer>,
+    /// Of what was reported last, or is about to be.
+    counted: CountedLog,
     has_news: bool,
     ending: bool,
     view: ReceivingView,
@@ -337,10 +339,15 @@ impl Receiving {
     }
 
     fn point(&self, sums: &ReceivedSums) -> RecoveryPoint {
-        let answer = self.state.lock().answer.unwrap_or_default();
+        let seen = (self.host.counts)();
+        let mut state = self.state.lock();
+        let answer = state.answer.unwrap_or_default();
+        state.counted = state.counted.upto(answer.recovery_point.end, seen);
+        let counts = state.counted.counts;
+        drop(state);
         let (place, counts) = match (self.host.before)(answer.majority.index) {
             Some(before) => (before.place, before.counts),
-            None => (answer.recovery_point, (self.host.counts)()),
+            None => (answer.recovery_point, counts),
         };
         RecoveryPoint {
             place,
