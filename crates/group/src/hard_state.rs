@@ -66,9 +66,9 @@ pub struct HardState {
     /// most 2^32 - 1: the others were promoted. They need not have been committed.
     pub led_term: u64,
     /// In recovery, of one whose log was cut off since this group was live: the term of the last
-    /// batch that is left of that time, at most 2^32 - 1; 0: nothing was cut off. `left_term` may be
-    /// of what was cut off then, and so of a timeline that is not one of this log: both groups were
-    /// promoted behind one batch, and which of the two timelines is the greater one is chance.
+    /// batch that is left of that time, at most 2^32 - 1; 0: nothing was cut off. `left_term` may
+    /// be of what was cut off then, and so of a timeline that is not one of this log: both groups
+    /// were promoted behind one batch, and which of the two timelines is the greater one is chance.
     pub returned_term: u64,
 }
 

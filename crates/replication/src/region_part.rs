@@ -349,8 +349,8 @@ impl RegionPart {
         let promotable = (promotable, self.host.time_at(promotable.place.end));
         let shipping = self.shipping();
         if let Some(shipping) = &shipping {
-            // The thread that ships counts now and then only: whoever looks is told what is at risk
-            // at that moment.
+            // The thread that ships counts now and then only. A view shows what is at risk at this
+            // moment.
             shipping.committed(self.host.counted().counts, now);
         }
         self.settle_partition();

@@ -173,7 +173,7 @@ impl Driver {
                 active.fence(&self.fence_why());
             }
         }
-        // Behind that: who sees that it is fenced is served nothing any more.
+        // Last: a caller that reads it as fenced is served no more.
         let was_on = self.fencing.is_on.swap(is_on, Ordering::SeqCst);
         match (was_on, is_on) {
             (false, true) => self.says_fence(&kept, begun),

@@ -154,7 +154,7 @@ impl ClientAct {
     }
 
     /// Whether its instance knows that its group was superseded: from the moment on at which this
-    /// is true it serves nobody. A group beside which another one went on is not superseded.
+    /// is true it serves no client. A group beside which another one went on is not superseded.
     fn has_heard(&self) -> bool {
         self.opened.driver.superseded().is_some()
     }

@@ -35,26 +35,26 @@ fn a_group_that_returned_becomes_live_again_with_the_next_switch() {
 /// One that answered where it stands held what says where clients are served, and waited for what
 /// another one held that was about to say so.
 #[test]
-fn who_says_where_it_stands_holds_nothing_that_others_wait_for() {
+fn an_instance_that_says_where_it_stands_holds_nothing_that_others_wait_for() {
     assert_eq!(run(258).failure, None);
 }
 
-/// A fail-over was ordered at an instance that had not applied the last switch: it was marked alone,
-/// and took nothing of the live group any more.
+/// A fail-over was ordered at an instance that had not applied the last switch. It alone was
+/// marked, and took nothing of the live group any more.
 #[test]
 fn a_fail_over_that_no_other_member_takes_marks_none() {
     assert_eq!(run(330).failure, None);
 }
 
-/// One that had the last batch of a switch, and had not applied it, was told to return by one that
-/// lacked it, and cut it off: the third one reported it, and was the only one that had it.
+/// An instance that had the last batch of a switch, and had not applied it, was ordered to return
+/// by one that lacked it, and cut it off: the third one reported it, and alone had it.
 #[test]
 fn a_return_cuts_off_no_record_of_the_history_that_it_follows() {
     assert_eq!(run(1307).failure, None);
 }
 
-/// Of three that were new one had a copy when a fail-over was ordered. The two others are a majority,
-/// would have elected one of them, and a leader without a history serves nobody.
+/// Of three new instances one had a copy when a fail-over was ordered. The two others are a
+/// majority: they would have elected one of them, and a leader without a history serves no client.
 #[test]
 fn a_group_of_which_a_majority_has_no_history_is_not_promoted() {
     assert_eq!(run(1182).failure, None);
