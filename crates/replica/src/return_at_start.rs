@@ -22,13 +22,17 @@ use towline_replication::fence;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage};
 use towline_standby::Home;
-use towline_types::Lsn;
+use towline_types::{HistoryId, Lsn};
 
 /// Whether an order can be carried out with the log in `data`, and gives up no more than it says.
 pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
     let home = Home::single(data);
     let folder = home.log_folder();
     let (fork, end) = (Lsn(order.fork), order.tail.end);
+    // It need not be applied yet, and others may count on it: a switch is committed with it.
+    if divergence::has_record(folder, fork, HistoryId(order.history))? {
+        return Err("its log has the history of the other group, and is about to follow it".into());
+    }
     let disk = LinuxDisk::read_only(folder).map_err(|error| error.to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
     if end != ALL {

@@ -86,6 +86,7 @@ const VOTING: HardState = HardState {
     promoted_to: [0; 16],
     left_term: 0,
     led_term: 0,
+    returned_term: 0,
 };
 
 /// A member of an old live group with a log over several extents; the ends of its batches.

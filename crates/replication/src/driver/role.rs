@@ -368,7 +368,7 @@ impl Driver {
     }
 
     /// Whether a history has begun in this log, as far as it is applied.
-    pub(super) fn knows_history(&self, history: HistoryId) -> bool {
+    pub fn knows_history(&self, history: HistoryId) -> bool {
         self.role.state.lock().begun.contains(&history)
     }
 
@@ -434,6 +434,8 @@ impl Driver {
             Mode::Recovery => "recovery",
             Mode::Promoting => "promoting",
         };
+        // A guard of it within the value below would be held while that waits for other locks.
+        let serves = *self.place.borrow() == Where::Here;
         MemberStand {
             mode: mode.to_owned(),
             marked_for: kept.promoted_to,
@@ -441,7 +443,7 @@ impl Driver {
             last: (last.term, last.index),
             last_end: last.end.0,
             may_vote: kept.may_vote,
-            serves: *self.place.borrow() == Where::Here,
+            serves,
             hears_live: self.relays(),
             returns: self.is_to_return(),
             returned: self.returned_for(kept.mode),
