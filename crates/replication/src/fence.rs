@@ -191,7 +191,8 @@ mod tests {
     }
 
     fn superseded(of: HistoryId, by: HistoryId) -> RegionFence {
-        let fork = KnownFork { fork: 7, other: "EAST".into(), history: by.0, is_old: true };
+        let fork =
+            KnownFork { fork: 7, other: "EAST".into(), history: by.0, is_old: true, void: [0; 16] };
         let superseded = Supersession { of: of.0, fork, ..Supersession::default() };
         RegionFence { superseded: Some(superseded), order: None }
     }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use towline_link::RegionSections;
 use towline_log::LogId;
 use towline_region::RecoveryPoint;
-use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, RegionLog, Standing};
+use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, HistoryId, RegionLog, Standing};
 
 use crate::region_agreement::RegionAgreement;
 use crate::region_differences::{RegionDifference, refusal};
@@ -124,8 +124,23 @@ pub(crate) fn fork_of(own: &RegionSaid, other: &RegionSaid) -> Option<KnownFork>
         | Standing::Unrelated => return None,
     };
     let first = first_lacked(own, other)?;
+    let void = if is_old { None } else { void_switch(own, other) };
+    let void = void.map(|history| history.0).unwrap_or_default();
     let other = other.agreement.group.clone();
-    Some(KnownFork { fork: fork.0, other, history: first.id.0, is_old })
+    Some(KnownFork { fork: fork.0, other, history: first.id.0, is_old, void })
+}
+
+/// The history by which this group, which is in recovery, handed over to the other one, if that one
+/// is live in another, and has the one before: it was promoted while the last batch of the switch
+/// was on its way, and never takes that any more. What a live group says is committed there.
+fn void_switch(own: &RegionSaid, other: &RegionSaid) -> Option<HistoryId> {
+    let newest = own.histories.newest()?;
+    let in_recovery = own.agreement.is_live == Some(false);
+    let is_live = other.agreement.is_live == Some(true);
+    let handed_over = was_handed_over(&own.histories, &own.agreement.group, &other.agreement.group);
+    let has = |history| other.histories.get(history).is_some();
+    let is_void = newest.parent.is_some_and(has) && !has(newest.id);
+    (in_recovery && is_live && handed_over && is_void).then_some(newest.id)
 }
 
 /// The first history of the other chain that is not in this one.
@@ -187,12 +202,15 @@ fn has_last_words(standing: Standing, shipping: &Histories) -> bool {
 
 fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRefusal> {
     let [live, other] = [&shipping.agreement, &receiving.agreement];
+    let is_diverged =
+        || matches!(Standing::of(shipping.log(), receiving.log()), Standing::Diverged { .. });
     match (live.is_live, other.is_live) {
         (Some(true), Some(false)) => Ok(()),
         (Some(true), Some(true)) => {
             let why = format!(
                 "group '{}' is live too: neither takes the log of the other one. If this stays so, \
-                 decide which one is kept; the other one begins as recovery, with empty folders",
+                 decide which one is kept; the other one returns ('towline region rejoin'), or begins \
+                 as recovery, with empty folders",
                 other.group
             );
             Err(MeetingRefusal { why, is_partition: true })
@@ -205,6 +223,9 @@ fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRef
             Err(MeetingRefusal { why, is_partition: true })
         }
         (Some(false), Some(false)) if hands_over(shipping, receiving) => Ok(()),
+        // It was promoted before it had the last batch, and lacks it for good: that is no end of
+        // the switch, and both say where the logs part.
+        (Some(false), Some(true)) if hands_over(shipping, receiving) && is_diverged() => Ok(()),
         (Some(false), Some(true)) if hands_over(shipping, receiving) => {
             Err(MeetingRefusal::of(format!("group '{}' has taken over", other.group)))
         }
@@ -431,6 +452,58 @@ mod tests {
         other.agreement.is_live = Some(true);
         let (why, is_partition) = refused(&[live, other]);
         assert!(why.contains("has taken over") && !is_partition, "{why}");
+    }
+
+    /// West handed over, and east was promoted before it had the last batch.
+    fn void() -> [RegionSaid; 2] {
+        let [mut west, mut east] = both(8_000, &[1, 2], &[1]);
+        let names = [&west, &east].map(|said| said.agreement.group.clone());
+        let [of_west, of_east] = names.each_ref().map(String::as_str);
+        west.histories = chain_of(&[(1, of_west), (2, of_east)]);
+        east.histories = chain_of(&[(1, of_west), (3, of_east)]);
+        (west.agreement.is_live, east.agreement.is_live) = (Some(false), Some(true));
+        [west, east]
+    }
+
+    #[test]
+    fn a_group_that_was_promoted_without_the_last_batch_of_a_switch_has_not_taken_over() {
+        let [west, east] = void();
+        for both in [[west.clone(), east.clone()], [east, west]] {
+            let (why, is_partition) = refused(&both);
+            assert!(why.contains("the logs part at <0:0:0:5000>") && is_partition, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_switch_to_a_group_that_is_live_without_it_is_void() {
+        let [west, east] = void();
+        let of = |own: &RegionSaid, other: &RegionSaid| {
+            let known = fork_of(own, other).unwrap();
+            (known.fork, known.history[0], known.is_old, known.void[0])
+        };
+        assert_eq!(of(&west, &east), (5_000, 3, false, 2));
+        assert_eq!(of(&east, &west), (5_000, 2, false, 0), "it is the live one");
+        for is_live in [Some(false), None] {
+            let mut other = east.clone();
+            other.agreement.is_live = is_live;
+            assert_eq!(of(&west, &other).3, 0, "it is not live");
+            let mut own = west.clone();
+            own.agreement.is_live = is_live.is_some().then_some(true);
+            assert_eq!(of(&own, &east).3, 0, "this one is not in recovery");
+        }
+        let names = [&west, &east].map(|said| said.agreement.group.clone());
+        let [of_west, of_east] = names.each_ref().map(String::as_str);
+        for lives in [
+            [(1, of_west), (2, of_west)].as_slice(),
+            &[(1, of_east), (2, of_east)],
+            &[(1, of_west), (2, of_east), (4, of_west), (5, of_east)],
+        ] {
+            let own = RegionSaid { histories: chain_of(lives), ..west.clone() };
+            assert_eq!(of(&own, &east).3, 0, "{lives:?}: more than one switch is void");
+        }
+        let mut later = east.clone();
+        later.histories = chain_of(&[(1, of_west), (2, of_east), (3, of_east)]);
+        assert_eq!(fork_of(&west, &later).map(|known| known.void), Some([0; 16]), "it came");
     }
 
     #[test]

@@ -27,6 +27,10 @@ const COLUMNS: usize = 80;
 /// Characters before the text.
 const MARGIN: usize = 23;
 
+/// What to do about a link that does not stand.
+const LINK_IS_DOWN: &str = "see that the live group runs, that its group.recovery.addresses lead \
+                            here, and that no firewall or certificate is in between";
+
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,6 +160,26 @@ fn receives(group: &GroupStatus) -> bool {
     group.group_role == "recovery"
 }
 
+/// What an operator can do about two logs that are not one, as far as this instance knows.
+fn what_to_do_about_logs(group: &GroupStatus, other: &OtherRegionStatus) -> String {
+    const RETURN: &str = "list and export what this log has of its own: 'towline region divergence \
+                          --export FILE'; then 'towline region rejoin'";
+    const DECIDE: &str = "decide which group's log is to be kept; at the other group: 'towline \
+                          region divergence --export FILE', then 'towline region rejoin'";
+    let (name, knows_fork) = (&other.group_name, !other.fork_lsn.is_empty());
+    match (group.group_role.as_str(), other.group_role.as_str()) {
+        ("recovery" | "fenced", _) if knows_fork => RETURN.to_owned(),
+        ("recovery", _) => format!(
+            "if group '{name}' is to be live: have this group begin again, with empty data folders \
+             and role = \"recovery\""
+        ),
+        (_, "live") => DECIDE.to_owned(),
+        (_, _) => format!(
+            "'towline region check' at the instances of group '{name}' says what to do there"
+        ),
+    }
+}
+
 struct RegionFindings(Vec<RegionFinding>);
 
 impl RegionFindings {
@@ -217,19 +241,21 @@ impl RegionFindings {
                     "" => format!("none to group '{}'", other.group_name),
                     why => format!("none to group '{}': {why}", other.group_name),
                 },
-                "see that the live group runs, that its group.recovery.addresses lead here, and that \
-                 no firewall or certificate is in between",
+                // The other group was reached: that is no matter of the network.
+                match other.status {
+                    OtherRegionState::Partitioned => "see the logs",
+                    _ => LINK_IS_DOWN,
+                },
             ),
         }
     }
 
     fn logs(&mut self, group: &GroupStatus, other: &OtherRegionStatus) {
         match other.status {
-            OtherRegionState::Partitioned => self.stands(
-                "logs",
-                format!("they are not one: {}", other.reason),
-                "decide which group's log is to be kept",
-            ),
+            OtherRegionState::Partitioned => {
+                let text = format!("they are not one: {}", other.reason);
+                self.stands("logs", text, &what_to_do_about_logs(group, other));
+            }
             OtherRegionState::NeedsCopy => self.stands(
                 "logs",
                 "recovery lacks log that live does not have any more".to_owned(),

@@ -62,8 +62,8 @@ fn fork(arguments: &RegionDivergence) -> Result<Lsn, Failure> {
         Some(known) => Ok(Lsn(known.fork)),
         None => Err(Failure::about(
             data.display(),
-            "no other region is known to have gone on without this one: connect both, or give \
-             --fork (the position in the status of the promoted group)",
+            "this instance has not heard of another group that went on without this one: connect \
+             both, or give --fork (the position in the status of the promoted group)",
         )),
     }
 }

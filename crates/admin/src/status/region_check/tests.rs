@@ -119,6 +119,32 @@ fn each_thing_that_stands_in_the_way_is_found_alone() {
     }
 }
 
+/// What is to be done about two logs that are not one depends on what both groups are, and on
+/// whether this one knows where it can go back to.
+#[test]
+fn logs_that_are_not_one_name_a_way_that_there_is() {
+    for (own, other_role, fork, way) in [
+        ("recovery", "live", "<0:0:0:5000>", "'towline region rejoin'"),
+        ("fenced", "live", "<0:0:0:5000>", "'towline region rejoin'"),
+        ("recovery", "live", "", "empty data folders"),
+        ("live", "live", "<0:0:0:5000>", "decide which group's log is to be kept"),
+        ("fenced", "live", "", "decide which group's log is to be kept"),
+        ("live", "recovery", "", "at the instances of group 'EAST'"),
+        ("live", "fenced", "", "at the instances of group 'EAST'"),
+    ] {
+        let mut group = with(|other| {
+            (other.status, other.connected) = (OtherRegionState::Partitioned, false);
+            (other.group_role, other.fork_lsn) = (other_role.into(), fork.into());
+            other.reason = "why".into();
+        });
+        group.group_role = own.into();
+        let found = found(&group);
+        let of = |check| found.iter().find(|one| one.check == check).unwrap();
+        assert!(of("logs").what_to_do.contains(way), "{own} {other_role}: {:?}", of("logs"));
+        assert_eq!(of("link").what_to_do, "see the logs");
+    }
+}
+
 #[test]
 fn what_is_only_worth_a_look_does_not_stand_in_the_way() {
     let cases = [
