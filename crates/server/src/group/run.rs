@@ -192,7 +192,8 @@ async fn serve(
         region_tasks::start(&mut tasks, (args, config), &entrance.view, &addresses, region);
     }
     let desk = of_process.control.desk();
-    let orders = Arc::new(RegionOrders::new(args, opened, group, region.clone()));
+    let orders =
+        Arc::new(RegionOrders::new(args, opened, group, (region.clone(), entrance.view.clone())));
     desk.runs(Arc::new(GroupControl {
         driver: Arc::clone(driver),
         opened: Arc::clone(opened),
