@@ -455,6 +455,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn clients_wait_some_seconds_and_round_trips_for_a_switch_that_is_taken_back() {
+        assert_eq!(closed_most(Duration::ZERO), Duration::from_secs(5));
+        assert_eq!(closed_most(Duration::from_millis(250)), Duration::from_secs(7));
+    }
+
+    #[test]
     fn a_group_without_a_majority_takes_over_from_none() {
         let now = Duration::ZERO;
         for (counts, is_refused) in
