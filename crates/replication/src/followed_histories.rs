@@ -110,8 +110,8 @@ fn is_beginning(one: &Histories, other: &Histories) -> bool {
     }
 }
 
-/// What a recovery instance says of its histories that has applied `applied`, follows a log with `followed`
-/// and has bytes up to `end`.
+/// What a recovery instance says of its histories that has applied `applied`, follows a log with
+/// `followed` and has bytes up to `end`.
 pub(crate) fn said(applied: Histories, followed: &Histories, end: towline_types::Lsn) -> Histories {
     let followed = followed.up_to(end);
     if followed.count() > applied.count() && is_beginning(&applied, &followed) {

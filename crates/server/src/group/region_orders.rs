@@ -53,11 +53,13 @@ impl RegionOrders {
         args: &RunArgs,
         opened: &Arc<OpenReplica>,
         group: &GroupConfig,
-        (region, view): (Option<Arc<RegionPart>>, Arc<View>),
-    ) -> RegionOrders {
+        (region, view): (Option<&Arc<RegionPart>>, &Arc<View>),
+    ) -> Arc<RegionOrders> {
         let (opened, group) = (Arc::clone(opened), group.clone());
         let reports = OrderReports::new(&args.data, &args.name, &group);
-        RegionOrders { opened, group, region, reports, view, under_way: Mutex::new(()) }
+        let (region, view) = (region.cloned(), Arc::clone(view));
+        let under_way = Mutex::new(());
+        Arc::new(RegionOrders { opened, group, region, reports, view, under_way })
     }
 
     /// The other group's name, and this side of the traffic with it.
