@@ -78,14 +78,29 @@ impl RegionSaid {
         let id = section(TAG_LOG, "log")?.first_chunk().ok_or("the id of its log is cut")?;
         let point = sections.iter().find(|(said, _)| *said == TAG_POINT);
         let point = point.map(|(_, bytes)| RecoveryPoint::decode(bytes)).transpose();
-        Ok(RegionSaid {
+        let said = RegionSaid {
             agreement: RegionAgreement::decode(agreement).map_err(|error| error.to_string())?,
             position: RegionPosition::decode(position).ok_or("its position cannot be read")?,
             sums: PositionSums::decode(sums).ok_or("its checksums cannot be read")?,
             histories: Histories::from_bytes(histories).map_err(|error| error.to_string())?,
             log_id: LogId(u128::from_le_bytes(*id)),
             point: point.map_err(|error| error.to_string())?,
-        })
+        };
+        said.is_of_a_log()?;
+        Ok(said)
+    }
+
+    /// Of a history that begins behind the end of a log there is no byte in it. A live group stops
+    /// for a history that it does not know, so it must not be an impossible one.
+    fn is_of_a_log(&self) -> Result<(), String> {
+        let (end, newest) = (self.position.last.end, self.histories.newest());
+        match newest.filter(|newest| newest.fork > end) {
+            None => Ok(()),
+            Some(newest) => Err(format!(
+                "it says that its log ends at {end}, and that history {} begins at {} in it",
+                newest.id, newest.fork
+            )),
+        }
     }
 
     fn log(&self) -> RegionLog<'_> {
@@ -354,6 +369,16 @@ mod tests {
             fewer.remove(at);
             assert!(RegionSaid::decode(&fewer).is_err());
         }
+    }
+
+    #[test]
+    fn a_log_that_ends_before_its_newest_history_begins_is_none() {
+        let [mut live, _] = both(0, &[1, 2], &[]);
+        live.position.last.end = Lsn(5_000);
+        assert_eq!(RegionSaid::decode(&live.encode()), Ok(live.clone()));
+        live.position.last.end = Lsn(4_999);
+        let why = RegionSaid::decode(&live.encode()).unwrap_err();
+        assert!(why.contains("begins at <0:0:0:5000> in it"), "{why}");
     }
 
     #[test]
