@@ -228,7 +228,8 @@ impl RegionFindings {
             OtherRegionState::Partitioned => self.stands(
                 "logs",
                 format!("they are not one: {}", other.reason),
-                "decide which group's log is to be kept",
+                "do what the reason says; empty no folder before it is known that the other group \
+                 has what is in it",
             ),
             OtherRegionState::NeedsCopy => self.stands(
                 "logs",

@@ -29,8 +29,7 @@ impl RegionPart {
     pub(super) fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        self.known.lock().other = Some(OtherSaid::of(other));
-        self.notes_fork(&own, other);
+        self.hears(&own, other);
         let in_words = |why| MeetingRefusal { why, is_partition: false };
         if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
             let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
@@ -57,12 +56,24 @@ impl RegionPart {
                 false => Err(in_words(format!("it is to take the log of {live} first"))),
             };
         }
+        if !incoming {
+            self.has_no_lost_log();
+        }
         let mut known = self.known.lock();
         known.differences = differences;
         known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
         (known.partition, known.trouble, known.needs_copy) = (None, None, false);
         self.forgets_fork(&mut known);
         Ok(())
+    }
+
+    /// The other group said this of itself, whether or not a link stands.
+    fn hears(&self, own: &RegionSaid, other: &RegionSaid) {
+        self.is_asked(other);
+        // Before it counts as heard: clients are let in then.
+        self.looks_for_lost_log(own, other);
+        self.known.lock().other = Some(OtherSaid::of(other));
+        self.notes_fork(own, other);
     }
 
     /// A link may not stand.
@@ -189,6 +200,23 @@ impl RegionInbox for RegionPart {
             return Err(end.to_string());
         }
         Ok(())
+    }
+
+    fn refused(&self, hello: &RegionHello) {
+        let Ok(other) = RegionSaid::decode(&hello.sections) else { return };
+        let own = self.said();
+        self.hears(&own, &other);
+        if self.has_taken_record(&own, &other) {
+            return;
+        }
+        // What the other one knows of both logs this one is to know too; the rest is in its words.
+        let is_one = || self.driver.has_batch(other.position.last, other.sums.last);
+        if let Err(refusal) = meet(&own, &other, &is_one)
+            && refusal.is_partition
+        {
+            self.keep_refusal(refusal);
+            self.known.lock().partition_is_said = true;
+        }
     }
 
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {

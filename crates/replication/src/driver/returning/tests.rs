@@ -32,7 +32,8 @@ fn with_order(mode: Mode, kept: Option<KeptReturn>) -> Rig {
 
 fn order(name: u8) -> ReturnOrder {
     let (id, history) = ([name; 16], LACKED.0);
-    ReturnOrder { id, fork: 4_096, history, tail: TailEnd::all(), by: "me".into() }
+    let (tail, by) = (TailEnd::all(), "me".into());
+    ReturnOrder { id, fork: 4_096, history, tail, by, ..ReturnOrder::default() }
 }
 
 fn refused() -> ReturnStage {
