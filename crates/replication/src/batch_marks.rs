@@ -93,7 +93,8 @@ impl BatchMarks {
         }
         wanted.sort_unstable();
         wanted.dedup();
-        let there = wanted.into_iter().filter(|index| *index > gone && *index <= last);
+        // The newest ones first: not all may be read for one hello.
+        let there = wanted.into_iter().rev().filter(|index| *index > gone && *index <= last);
         BatchMarks { gone, marks: there.filter_map(mark_at).take(MARKS_MAX).collect() }
     }
 

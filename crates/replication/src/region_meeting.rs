@@ -438,7 +438,9 @@ mod tests {
         let mut groups = both(0, &[1], &[]);
         groups[1].agreement.is_live = Some(true);
         let (why, is_partition) = refused(&groups);
-        assert!(why.contains("is live too") && is_partition, "{why}");
+        assert!(why.contains("are both live") && is_partition, "{why}");
+        let [one, other] = groups.clone();
+        assert_eq!(refused(&[other, one]).0, why, "each dials the other one");
         let mut groups = both(0, &[1], &[]);
         groups[0].agreement.is_live = None;
         assert!(refused(&groups).0.contains("is not live"));

@@ -47,16 +47,19 @@ pub(crate) fn partition(
     })
 }
 
-/// Both groups are live.
+/// Both groups are live. The words are the same whichever of them ships: each dials the other one,
+/// and what changed with the direction would be said again and again.
 pub(crate) fn both_live(shipping: &RegionSaid, receiving: &RegionSaid) -> String {
-    let other = &receiving.agreement.group;
+    let mut names = [shipping, receiving].map(|said| said.agreement.group.as_str());
+    names.sort_unstable();
+    let [one, other] = names;
     let what = match is_without_log(shipping) || is_without_log(receiving) {
         true => what_to_keep(shipping, receiving),
         false => RETURN.to_owned(),
     };
     format!(
-        "group '{other}' is live too: neither takes the log of the other one. If this stays so: \
-             {what}"
+        "groups '{one}' and '{other}' are both live: neither takes the log of the other one. If \
+         this stays so: {what}"
     )
 }
 

@@ -8,6 +8,7 @@
 //! Not here: the comparison (`log_comparison`), what follows from it (`returning`). Invariant: a
 //! fork is said to be compared only if the log of this instance was, up to that position.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use towline_types::Lsn;
@@ -21,6 +22,9 @@ use crate::return_order::KnownFork;
 
 /// Checksums that are kept: of more than is said at once.
 const SUMS_MAX: usize = 2_048;
+/// So much of the log is read for one hello, so that it does not come too late. What is left is read
+/// for the next one.
+const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// What is compared, on this side and for the other one.
 #[derive(Default)]
@@ -32,8 +36,15 @@ pub(super) struct Comparing {
     asks: Vec<u64>,
     /// What the other side asked for last.
     asked: Vec<u64>,
-    /// Checksums of batches of this log.
-    sums: HashMap<u64, BatchMark>,
+    sums: KnownSums,
+}
+
+/// Checksums of batches of this log.
+#[derive(Default)]
+struct KnownSums {
+    known: HashMap<u64, BatchMark>,
+    /// So many bytes may still be read.
+    left: u64,
 }
 
 impl RegionPart {
@@ -50,7 +61,8 @@ impl RegionPart {
             return RegionSaid { asked: asks, ..said };
         }
         let log = self.driver.as_ref();
-        let sums = std::cell::RefCell::new(&mut comparing.sums);
+        comparing.sums.left = READ_BYTES_MAX;
+        let sums = RefCell::new(&mut comparing.sums);
         let mark_at = |index| self.mark_at(&mut sums.borrow_mut(), index);
         let last = said.position.last.index;
         let batches = BatchMarks::of((log, last), &said.histories, &asked, &mark_at);
@@ -76,7 +88,8 @@ impl RegionPart {
         }
         let Comparing { comparison, asks, sums, .. } = &mut *comparing;
         comparison.hears(&other.batches, other.position.last.index);
-        let sums = std::cell::RefCell::new(sums);
+        sums.left = READ_BYTES_MAX;
+        let sums = RefCell::new(sums);
         let mark_at = |index| self.mark_at(&mut sums.borrow_mut(), index);
         let result = comparison.compare(&ComparedLog { gone, upto, mark_at: &mark_at });
         match result {
@@ -114,17 +127,21 @@ impl RegionPart {
         if newest.index == upto && is_behind { found.fork } else { newest.end }
     }
 
-    /// A batch of this log; `None`: it is not there, or cannot be read.
-    fn mark_at(&self, sums: &mut HashMap<u64, BatchMark>, index: u64) -> Option<BatchMark> {
+    /// A batch of this log; `None`: it is not there, or cannot be read now.
+    fn mark_at(&self, sums: &mut KnownSums, index: u64) -> Option<BatchMark> {
         let place = ShippedLog::place(self.driver.as_ref(), index)?;
-        if let Some(known) = sums.get(&index).filter(|known| known.place() == place) {
+        if let Some(known) = sums.known.get(&index).filter(|known| known.place() == place) {
             return Some(*known);
         }
-        let mark = BatchMark::of(place, self.driver.sum_of(place)?);
-        if sums.len() >= SUMS_MAX {
-            sums.clear();
+        if sums.left == 0 {
+            return None;
         }
-        sums.insert(index, mark);
+        sums.left = sums.left.saturating_sub(place.end.0.saturating_sub(place.lsn.0));
+        let mark = BatchMark::of(place, self.driver.sum_of(place)?);
+        if sums.known.len() >= SUMS_MAX {
+            sums.known.clear();
+        }
+        sums.known.insert(index, mark);
         Some(mark)
     }
 }
