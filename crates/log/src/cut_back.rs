@@ -69,10 +69,18 @@ impl From<LogError> for CutError {
 /// # Errors
 /// [`CutError`].
 pub fn last_upto(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<BatchPlace, CutError> {
-    found(disk, upto).map(|(_, keep)| keep.place())
+    found(disk, upto).map(|(_, keep, _)| keep.place())
 }
 
-fn found(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(Folder, KnownBatch), CutError> {
+/// The same, with the CRC-32C of its payload.
+///
+/// # Errors
+/// [`CutError`].
+pub fn summed_upto(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(BatchPlace, u32), CutError> {
+    found(disk, upto).map(|(_, keep, sum)| (keep.place(), sum))
+}
+
+fn found(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(Folder, KnownBatch, u32), CutError> {
     let folder = Folder::list(disk.as_ref())?;
     // Whether all extents are there is not asked: a cut removes those behind the position.
     let files = Files::of(disk, &folder)?.ok_or_else(|| files::no_extents(&folder))?;
@@ -92,10 +100,12 @@ fn found(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(Folder, KnownBatch), CutErr
             if batch.end > upto {
                 return Err(CutError::WithinBatch(batch.place()));
             }
-            keep = Some(batch);
+            let payload = scan.payload();
+            let payload = payload.map_err(|e| LogError::io("read", &extent_name(sequence), e))?;
+            keep = Some((batch, crc32c::crc32c(payload)));
         }
-        if let Some(keep) = keep {
-            return Ok((folder, keep));
+        if let Some((keep, sum)) = keep {
+            return Ok((folder, keep, sum));
         }
     }
     Err(CutError::Gone)
@@ -107,7 +117,7 @@ fn found(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(Folder, KnownBatch), CutErr
 /// # Errors
 /// [`CutError`]. Before anything was changed, unless the disk failed.
 pub fn cut_back(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<BatchPlace, CutError> {
-    let (folder, keep) = found(disk, upto)?;
+    let (folder, keep, _) = found(disk, upto)?;
     let files = Files::of(disk, &folder)?.ok_or_else(|| files::no_extents(&folder))?;
     let extent_bytes = files.identity().extent_bytes;
     let last = keep.end.0.saturating_sub(1) / extent_bytes;
@@ -161,7 +171,7 @@ impl CutView {
     /// # Errors
     /// As [`cut_back`].
     pub fn of(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(CutView, BatchPlace), CutError> {
-        let (folder, keep) = found(disk, upto)?;
+        let (folder, keep, _) = found(disk, upto)?;
         let files = Files::of(disk, &folder)?.ok_or_else(|| files::no_extents(&folder))?;
         let extent_bytes = files.identity().extent_bytes;
         let last = keep.end.0.saturating_sub(1) / extent_bytes;

@@ -3,6 +3,7 @@
 //! Not here: when one begins (the daemon), what it means (`towline_core`).
 
 use towline_admin::status::{HistoryRow, RegionStatus, RoleChangeRow};
+use towline_core::object::Definition;
 use towline_core::{BeginHistory, LogCounts, QueueManager, Refusal};
 use towline_types::{ChangeCause, Histories, History, Time};
 
@@ -19,6 +20,19 @@ impl Instance {
     #[must_use]
     pub fn histories(&self) -> &Histories {
         self.rules.histories()
+    }
+
+    /// When the oldest object was defined; a new queue manager defines some before it serves. `None`:
+    /// there is none.
+    #[must_use]
+    pub fn oldest_definition(&self) -> Option<Time> {
+        let created_at = |definition: &Definition| match definition {
+            Definition::Local(queue) => Some(queue.stamps.created_at),
+            Definition::Alias(queue) => Some(queue.stamps.created_at),
+            Definition::Model(queue) => Some(queue.stamps.created_at),
+            Definition::QueueManager(_) => None,
+        };
+        self.rules.definitions().filter_map(created_at).min()
     }
 
     /// See [`towline_core::QueueManager::log_counts`].

@@ -85,7 +85,14 @@ impl<'a> ElectedInstance<'a> {
         opened.set_door(Arc::clone(&door));
         driver.set_active(Arc::new(ActiveDoor(Arc::clone(&door))));
         promotion::begin_if_marked(opened, &door, config);
-        driver.lets_clients_in();
+        let recovery = config.group.as_ref().and_then(|group| group.recovery.as_ref());
+        let has_other = recovery.is_some_and(|other| other.enabled) && driver.has_region();
+        if has_other && driver.has_no_content() {
+            // The log may be lost and not new: the other region knows.
+            driver.lets_clients_in_when_heard();
+        } else {
+            driver.lets_clients_in();
+        }
         let mut said = Space::Ample;
         // The log says each change once, and what it said before there was a door is not said
         // again.

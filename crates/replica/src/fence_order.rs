@@ -15,7 +15,7 @@ use towline_group::Mode;
 use towline_link::Where;
 use towline_os::time::Instant;
 use towline_replication::driver::{Driver, MemberStand};
-use towline_replication::fence::{FenceOrder, REASON_CHARACTERS_MAX, RegionFence};
+use towline_replication::fence::{FenceOrder, NO_HISTORY, REASON_CHARACTERS_MAX, RegionFence};
 use towline_replication::region_part::RegionPart;
 use towline_types::Lsn;
 
@@ -70,7 +70,8 @@ pub fn outlook(
         return found;
     }
     note_histories(opened);
-    if driver.newest_begun().is_none() {
+    let is_lost = is_of_lost_log(driver);
+    if driver.newest_begun().is_none() && (is_on || !is_lost) {
         let why = "the log has no history yet: no other region was connected so far";
         found.obstacles.push(why.to_owned());
     }
@@ -200,10 +201,14 @@ fn new_order(
     (by, reason): (&str, &str),
 ) -> Result<FenceOrder, String> {
     let driver = &opened.driver;
-    let Some(of) = driver.newest_begun() else { return Err("the log has no history".to_owned()) };
-    let before = driver.kept_fence().order.filter(|order| order.of == of.0);
+    let of = match driver.newest_begun() {
+        Some(of) => of.0,
+        None if is_of_lost_log(driver) => NO_HISTORY,
+        None => return Err("the log has no history".to_owned()),
+    };
+    let before = driver.kept_fence().order.filter(|order| order.of == of);
     Ok(FenceOrder {
-        of: of.0,
+        of,
         number: before.map_or(0, |order| order.number).saturating_add(1),
         id: towline_process::random::bytes(),
         is_on,
@@ -230,6 +235,11 @@ fn until(driver: &Driver, left: impl Fn() -> Duration, done: impl Fn() -> bool) 
             return false;
         }
     }
+}
+
+/// Whether this group serves no client because the other one has the log that it lost.
+fn is_of_lost_log(driver: &Driver) -> bool {
+    driver.fence().and_then(|fence| fence.order).is_some_and(|order| order.of == NO_HISTORY)
 }
 
 fn is_ordered(driver: &Driver) -> bool {

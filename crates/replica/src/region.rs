@@ -88,6 +88,12 @@ impl RegionHost for ReplicaRegion {
         rows.iter().rev().find(|row| row.upto <= position).map(|row| row.at)
     }
 
+    fn is_log_older_than(&self, time: Time) -> Option<bool> {
+        self.opened.replica.look_if_there(|instance| {
+            instance.oldest_definition().is_some_and(|defined| defined <= time)
+        })
+    }
+
     fn has_changes_behind(&self, position: Lsn) -> Result<bool, String> {
         let home = Home::single(self.opened.driver.data());
         divergence::first_change(home.log_folder(), position).map(|first| first.is_some())

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use towline_admin::catalogue::{REGION_RETURN_REFUSED, REGION_RETURNED};
 use towline_engine::{StartError, divergence, inspection};
 use towline_group::{HardState, Mode};
-use towline_log::cut_back::{CutError, CutView, cut_back, last_upto};
+use towline_log::cut_back::{CutError, CutView, cut_back, last_upto, summed_upto};
 use towline_log::{Disk, LinuxDisk, LogError, REBUILD_MARKER};
 use towline_logging::log as say;
 use towline_os::fs;
+use towline_replication::batch_marks::BatchMark;
 use towline_replication::fence;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage};
@@ -36,6 +37,9 @@ pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
     }
     let disk = LinuxDisk::read_only(folder).map_err(|error| error.to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
+    if end != ALL || !order.common.is_empty() {
+        has_common(&disk, order)?;
+    }
     if end != ALL {
         if let Some(at) = divergence::first_change(folder, Lsn(end))? {
             return Err(format!(
@@ -57,16 +61,32 @@ pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
     }
     let (view, keep) = CutView::of(&disk, fork).map_err(gone)?;
     let view: Arc<dyn Disk> = Arc::new(view);
-    inspection::can_start_at(&view, keep.end).map_err(|why| {
-        format!(
-            "the log cannot be cut off at {fork}: {why}. It needs a copy of the live group's log: \
-             empty the data folder"
-        )
-    })
+    inspection::can_start_at(&view, keep.end)
+        .map_err(|why| format!("the log cannot be cut off at {fork}: {why}. {COPY}"))
+}
+
+/// What is left when a log cannot be cut off.
+pub(crate) const COPY: &str = "It needs a copy of the live group's log: export what it has of its own \
+                    first ('towline region divergence --export FILE'), then empty the data folder, \
+                    and start it with role = \"recovery\"";
+
+/// Whether what would be left of the log is of the log of the live group: it ends with a batch that
+/// both have.
+fn has_common(disk: &Arc<dyn Disk>, order: &ReturnOrder) -> Result<(), String> {
+    let (place, sum) = summed_upto(disk, Lsn(order.fork)).map_err(gone)?;
+    if order.common.contains(&BatchMark::of(place, sum)) {
+        return Ok(());
+    }
+    Err(format!(
+        "this log has batch {} at {} before the fork, which the live group does not have, or has not \
+         been compared: 'towline region divergence --export FILE' and 'towline region rejoin' here, \
+         when both regions are connected",
+        place.index, place.lsn
+    ))
 }
 
 fn gone(error: CutError) -> String {
-    format!("{error}. It needs a copy of the live group's log: empty the data folder")
+    format!("{error}. {COPY}")
 }
 
 /// A recovery member that was marked for a promotion since it got the order, or took batches of a

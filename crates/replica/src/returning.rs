@@ -11,7 +11,7 @@ use towline_replication::return_order::{self, ExportNote, KnownFork, ReturnOrder
 use towline_types::Lsn;
 
 use crate::open::OpenReplica;
-use crate::return_at_start::check;
+use crate::return_at_start::{COPY, check};
 
 /// What is to be expected of a return, ordered now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,14 @@ fn order_of(
     let Some(known) = part.known_fork().filter(|known| is_fit(driver.mode(), known)) else {
         return Err(nothing_known(driver.mode()).to_owned());
     };
+    if !known.is_compared {
+        return Err(
+            "it is not known yet where this log parts from that of the other group: their \
+                    batches are being compared. Connect both regions, and order it at the active \
+                    instance"
+                .to_owned(),
+        );
+    }
     found.known = Some(known.clone());
     found.end = driver.log().durable();
     let note = return_order::exported(data).map_err(text)?;
@@ -82,8 +90,11 @@ fn order_of(
             );
         }
     };
-    let KnownFork { fork, history, void, .. } = known;
-    let order = ReturnOrder { fork, history, tail, void, ..ReturnOrder::default() };
+    if known.common.is_empty() {
+        return Err(format!("no batch is left that both logs have. {COPY}"));
+    }
+    let KnownFork { fork, history, void, common, .. } = known;
+    let order = ReturnOrder { fork, history, tail, void, common, ..ReturnOrder::default() };
     check(data, &order)?;
     Ok(order)
 }

@@ -21,6 +21,10 @@ use crate::region_clients::GroupClients;
 use crate::return_order::{self, KnownFork};
 
 const FENCE: &str = "region-fence";
+/// In the place of the newest history, of a log that has none.
+pub const NO_HISTORY: [u8; 16] = [0; 16];
+/// Who has a group stop whose log was lost.
+pub const BY_ITSELF: &str = "this group";
 /// Characters of the reason of an operator.
 pub const REASON_CHARACTERS_MAX: usize = 100;
 
@@ -111,24 +115,24 @@ impl RegionFence {
     /// The order that counts for such a group.
     #[must_use]
     pub fn order_in_force(&self, begun: &[HistoryId]) -> Option<&FenceOrder> {
-        let newest = begun.last().map(|newest| newest.0);
-        self.order.as_ref().filter(|order| Some(order.of) == newest)
+        self.order.as_ref().filter(|order| order.of == newest_of(begun))
     }
 
     /// What both have together, as far as it is not over for a log that has begun these histories.
     #[must_use]
     pub fn joined(self, other: RegionFence, begun: &[HistoryId]) -> RegionFence {
         let is_over = |of: [u8; 16]| {
-            begun.split_last().is_some_and(|(_, older)| older.iter().any(|it| it.0 == of))
+            let had = |older: &[HistoryId]| of == NO_HISTORY || older.iter().any(|it| it.0 == of);
+            begun.split_last().is_some_and(|(_, older)| had(older))
         };
         let has_history = |it: &Supersession| begun.iter().any(|had| had.0 == it.fork.history);
         let both = [self.superseded, other.superseded].into_iter().flatten();
         let superseded = both
             .filter(|it| !is_over(it.of) && !has_history(it))
-            .min_by_key(|it| (it.fork.fork, it.fork.history));
+            .min_by_key(|it| (it.fork.fork, it.fork.history, !it.fork.is_compared));
         let both = [self.order, other.order].into_iter().flatten();
         // One of a history that is not known here is of a later time.
-        let is_known = |of: [u8; 16]| begun.iter().any(|had| had.0 == of);
+        let is_known = |of: [u8; 16]| of == NO_HISTORY || begun.iter().any(|had| had.0 == of);
         let order =
             both.filter(|it| !is_over(it.of)).max_by_key(|it| (!is_known(it.of), it.number, it.id));
         RegionFence { superseded, order }
@@ -150,6 +154,9 @@ impl RegionFence {
         let superseded = self.superseded.as_ref().filter(|_| self.is_superseded(begun));
         let Some(Supersession { fork, clients, .. }) = superseded else {
             let reason = self.order.as_ref().map(|order| order.reason.as_str()).unwrap_or_default();
+            if self.order.as_ref().is_some_and(|order| order.by == BY_ITSELF) {
+                return format!("this group serves no client: {reason}");
+            }
             return match reason {
                 "" => "this group serves no client: an operator fenced it".to_owned(),
                 why => format!("this group serves no client: an operator fenced it ({why})"),
@@ -166,6 +173,12 @@ impl RegionFence {
         }
         text
     }
+}
+
+/// The newest history of a log that has begun these, as an order names it.
+#[must_use]
+pub fn newest_of(begun: &[HistoryId]) -> [u8; 16] {
+    begun.last().map_or(NO_HISTORY, |newest| newest.0)
 }
 
 /// What is kept is of a tail that was cut off.
@@ -191,8 +204,13 @@ mod tests {
     }
 
     fn superseded(of: HistoryId, by: HistoryId) -> RegionFence {
-        let fork =
-            KnownFork { fork: 7, other: "EAST".into(), history: by.0, is_old: true, void: [0; 16] };
+        let fork = KnownFork {
+            fork: 7,
+            other: "EAST".into(),
+            history: by.0,
+            is_old: true,
+            ..KnownFork::default()
+        };
         let superseded = Supersession { of: of.0, fork, ..Supersession::default() };
         RegionFence { superseded: Some(superseded), order: None }
     }
@@ -227,6 +245,23 @@ mod tests {
         let now = order(ONE, 9, false).joined(order(THREE, 1, true), &[ONE]);
         assert_eq!(now, order(THREE, 1, true));
         assert!(!now.is_on(&[ONE]) && now.is_on(&[ONE, THREE]));
+    }
+
+    #[test]
+    fn a_group_with_a_new_log_is_stopped_until_its_first_history_begins() {
+        let of_new_log = |number, is_on| {
+            let (by, reason) = (BY_ITSELF.to_owned(), "its log is new".to_owned());
+            let order =
+                FenceOrder { of: NO_HISTORY, number, is_on, by, reason, ..FenceOrder::default() };
+            RegionFence { order: Some(order), superseded: None }
+        };
+        let lost = of_new_log(1, true);
+        assert!(lost.is_on(&[]) && !lost.is_on(&[ONE]));
+        assert_eq!(lost.why(&[]), "this group serves no client: its log is new");
+        let now = RegionFence::default().joined(lost.clone(), &[ONE]);
+        assert_eq!(now, RegionFence::default(), "an instance of a group whose log has a history");
+        assert!(!lost.clone().joined(of_new_log(2, false), &[]).is_on(&[]));
+        assert!(!of_new_log(2, false).joined(lost, &[]).is_on(&[]));
     }
 
     #[test]

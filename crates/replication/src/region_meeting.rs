@@ -7,6 +7,7 @@
 //!   3  histories of the log (`towline_types::Histories::to_bytes`)
 //!   5  id of the log: 16
 //!   6  what the group can be promoted with (`towline_region::RecoveryPoint`); may be left out
+//!   7, 8  some batches of the log, and others that are asked for (`batch_marks`); may be left out
 //! ```
 //!
 //! Sections with other tags are of a later version, and skipped.
@@ -20,8 +21,10 @@ use towline_log::LogId;
 use towline_region::RecoveryPoint;
 use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, HistoryId, RegionLog, Standing};
 
+use crate::batch_marks::{BatchMarks, TAG_ASKED, decode_asked, encode_asked};
 use crate::region_agreement::RegionAgreement;
 use crate::region_differences::{RegionDifference, refusal};
+use crate::region_odds::{both_live, other_log, partition};
 use crate::region_position::{PositionSums, RegionPosition};
 use crate::return_order::KnownFork;
 
@@ -45,6 +48,10 @@ pub struct RegionSaid {
     pub log_id: LogId,
     /// What its group can be promoted with, if it is in recovery.
     pub point: Option<RecoveryPoint>,
+    /// Some batches of its log.
+    pub batches: BatchMarks,
+    /// Batches of the other log that it asks for.
+    pub asked: Vec<u64>,
 }
 
 impl RegionSaid {
@@ -58,6 +65,8 @@ impl RegionSaid {
             (TAG_HISTORIES, Bytes::from(self.histories.to_bytes())),
             (PositionSums::TAG, Bytes::from(self.sums.encode())),
             (TAG_LOG, Bytes::copy_from_slice(&self.log_id.0.to_le_bytes())),
+            (BatchMarks::TAG, Bytes::from(self.batches.encode())),
+            (TAG_ASKED, Bytes::from(encode_asked(&self.asked))),
         ];
         sections.into_iter().chain(point).collect()
     }
@@ -78,6 +87,10 @@ impl RegionSaid {
         let id = section(TAG_LOG, "log")?.first_chunk().ok_or("the id of its log is cut")?;
         let point = sections.iter().find(|(said, _)| *said == TAG_POINT);
         let point = point.map(|(_, bytes)| RecoveryPoint::decode(bytes)).transpose();
+        let batches = sections.iter().find(|(said, _)| *said == BatchMarks::TAG);
+        let batches = batches.and_then(|(_, bytes)| BatchMarks::decode(bytes)).unwrap_or_default();
+        let asked = sections.iter().find(|(said, _)| *said == TAG_ASKED);
+        let asked = asked.and_then(|(_, bytes)| decode_asked(bytes)).unwrap_or_default();
         let said = RegionSaid {
             agreement: RegionAgreement::decode(agreement).map_err(|error| error.to_string())?,
             position: RegionPosition::decode(position).ok_or("its position cannot be read")?,
@@ -85,6 +98,8 @@ impl RegionSaid {
             histories: Histories::from_bytes(histories).map_err(|error| error.to_string())?,
             log_id: LogId(u128::from_le_bytes(*id)),
             point: point.map_err(|error| error.to_string())?,
+            batches,
+            asked,
         };
         said.is_of_a_log()?;
         Ok(said)
@@ -142,7 +157,8 @@ pub(crate) fn fork_of(own: &RegionSaid, other: &RegionSaid) -> Option<KnownFork>
     let void = if is_old { None } else { void_switch(own, other) };
     let void = void.map(|history| history.0).unwrap_or_default();
     let other = other.agreement.group.clone();
-    Some(KnownFork { fork: fork.0, other, history: first.id.0, is_old, void })
+    let history = first.id.0;
+    Some(KnownFork { fork: fork.0, other, history, is_old, void, ..KnownFork::default() })
 }
 
 /// The history by which this group, which is in recovery, handed over to the other one, if that one
@@ -183,12 +199,7 @@ pub fn meet(
     levels(shipping, receiving)?;
     let standing = Standing::of(shipping.log(), receiving.log());
     if standing != Standing::Empty && shipping.log_id != receiving.log_id {
-        let [live, other] = [shipping, receiving].map(|it| format!("{:032x}", it.log_id.0));
-        let why = format!(
-            "the log of group '{}' ({live}) is not that of group '{}' ({other}): a recovery group \
-             begins with empty folders",
-            shipping.agreement.group, receiving.agreement.group
-        );
+        let why = other_log(shipping, receiving);
         return Err(MeetingRefusal { why, is_partition: true });
     }
     let is_handed_over = shipping.agreement.is_live != Some(true);
@@ -200,7 +211,7 @@ pub fn meet(
     }
     // One that hands over may have been overtaken, and does not know it yet.
     let is_late = is_handed_over && matches!(standing, Standing::ShippingIsOld { .. });
-    match partition(standing, &shipping.agreement.group, &receiving.agreement.group) {
+    match partition(standing, shipping, receiving) {
         None => Ok(differences),
         Some(why) => Err(MeetingRefusal { why, is_partition: !is_late }),
     }
@@ -222,12 +233,7 @@ fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRef
     match (live.is_live, other.is_live) {
         (Some(true), Some(false)) => Ok(()),
         (Some(true), Some(true)) => {
-            let why = format!(
-                "group '{}' is live too: neither takes the log of the other one. If this stays so, \
-                 decide which one is kept; the other one returns ('towline region rejoin'), or begins \
-                 as recovery, with empty folders",
-                other.group
-            );
+            let why = both_live(shipping, receiving);
             Err(MeetingRefusal { why, is_partition: true })
         }
         (Some(true), None) => {
@@ -279,35 +285,6 @@ fn levels(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRe
     )))
 }
 
-/// Why a log with this standing is not shipped; `None`: it is.
-fn partition(standing: Standing, live: &str, other: &str) -> Option<String> {
-    Some(match standing {
-        Standing::Empty | Standing::Continues => return None,
-        Standing::ReceivingHasTail { fork } => format!(
-            "the log of group '{other}' has a tail behind {fork} that group '{live}' does not have"
-        ),
-        Standing::ReceivingIsAhead => format!(
-            "the log of group '{other}' goes further than that of group '{live}', in the same \
-             history: group '{live}' has lost a part of its log, or is not the live group"
-        ),
-        Standing::ShippingIsOld { fork, has_tail } => {
-            let tail = if has_tail { ", and has a tail of its own behind that" } else { "" };
-            format!(
-                "group '{other}' went on in a newer history: group '{live}' is an old live \
-                 group, the logs part at {fork}{tail}"
-            )
-        }
-        Standing::Diverged { fork } => format!(
-            "both groups went on in histories that the other one does not know: the logs part at \
-             {fork}"
-        ),
-        Standing::Unrelated => format!(
-            "the log of group '{other}' has nothing in common with that of group '{live}': a \
-             recovery group begins with empty folders"
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use towline_types::{BatchPlace, FORMAT_LEVEL, FormatLevels, History, HistoryId, Lsn, Time};
@@ -347,7 +324,8 @@ mod tests {
             let last = BatchPlace { index: end / 10, term: 1, lsn: Lsn(end), end: Lsn(end) };
             let position = RegionPosition { blank: end == 0, last, committed: last };
             let (sums, log_id) = (PositionSums::default(), LogId(7));
-            RegionSaid { agreement, position, sums, histories, log_id, point: None }
+            let (batches, asked) = (BatchMarks::default(), Vec::new());
+            RegionSaid { agreement, position, sums, histories, log_id, point: None, batches, asked }
         };
         let live_end = if live.is_empty() { 400 } else { 9_000 };
         [said(west, true, live_end, chain(live)), said(east, false, end, chain(recovery))]
@@ -408,6 +386,27 @@ mod tests {
             let (said, is_partition) = refused(&both(end, live, recovery));
             assert!(said.contains(why) && is_partition, "{said}");
         }
+    }
+
+    /// The live group's disk was lost, or its site was built anew with its old file.
+    #[test]
+    fn nobody_is_told_to_empty_the_only_copy() {
+        let mut groups = both(9_000, &[], &[1]);
+        let in_recovery = refused(&groups).0;
+        groups[1].agreement.is_live = Some(true);
+        let live = refused(&groups).0;
+        groups[1].log_id = LogId(8);
+        groups[1].agreement.is_live = Some(false);
+        let restored = refused(&groups).0;
+        for why in [in_recovery, live, restored] {
+            assert!(why.contains("do not empty 'east'"), "{why}");
+            assert!(!why.contains("begins with empty folders"), "{why}");
+        }
+        // Two promoted groups, each with messages of its own.
+        let mut groups = both(9_000, &[1, 3], &[1, 2]);
+        groups[1].agreement.is_live = Some(true);
+        let why = refused(&groups).0;
+        assert!(why.contains("'towline region rejoin'") && !why.contains("empty"), "{why}");
     }
 
     /// A switch was cut short when the other group had the last batch and had not applied it, and
@@ -536,7 +535,9 @@ mod tests {
         let mut groups = both(0, &[1], &[]);
         groups[1].agreement.is_live = Some(true);
         let (why, is_partition) = refused(&groups);
-        assert!(why.contains("is live too") && is_partition, "{why}");
+        assert!(why.contains("are both live") && is_partition, "{why}");
+        let [one, other] = groups.clone();
+        assert_eq!(refused(&[other, one]).0, why, "each dials the other one");
         let mut groups = both(0, &[1], &[]);
         groups[0].agreement.is_live = None;
         assert!(refused(&groups).0.contains("is not live"));

@@ -26,6 +26,7 @@ pub use towline_region::{CountedLog, Counts, SyncPolicy, SyncState};
 use towline_region::{RecoveryPoint, ReportPolicy};
 use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
+use crate::batch_marks::BatchMarks;
 use crate::copy::CopySource;
 use crate::driver::{Driver, RegionEvents};
 use crate::rebase_progress::RebaseView;
@@ -41,6 +42,7 @@ use crate::region_shipping::{Shipping, ShippingView};
 use crate::region_taking::Taking;
 use crate::region_watch::{RegionWatch, WatchedRegion};
 use crate::return_order::KnownFork;
+use comparing::Comparing;
 pub use other_said::OtherRole;
 use other_said::OtherSaid;
 
@@ -68,6 +70,10 @@ pub trait RegionHost: Send + Sync + 'static {
 
     /// When the log was at least so long, if that is known.
     fn time_at(&self, position: Lsn) -> Option<Time>;
+
+    /// Whether the log began before that time, as far as its objects say: one of them was defined
+    /// then. `None`: that is not known at this moment.
+    fn is_log_older_than(&self, time: Time) -> Option<bool>;
 
     /// Whether the log has anything behind a position that would be missed: of messages, or of
     /// objects. Reads the log.
@@ -142,6 +148,8 @@ pub struct RegionPart {
     taking: Arc<Taking>,
     links: OnceLock<Arc<dyn RegionDialler>>,
     pub(crate) known: Mutex<KnownRegion>,
+    /// Taken under no other lock, and none of this module is taken under it.
+    comparing: Mutex<Comparing>,
     conditions: RegionConditions,
     /// More is at risk than the objective allows.
     misses_rpo: AtomicBool,
@@ -199,6 +207,7 @@ impl RegionPart {
             taking: Arc::clone(&taking),
             links: OnceLock::new(),
             known: Mutex::default(),
+            comparing: Mutex::default(),
             conditions: RegionConditions::default(),
             misses_rpo: AtomicBool::new(false),
         });
@@ -253,6 +262,7 @@ impl RegionPart {
         if !self.terms.recovery.enabled {
             return Ok(());
         }
+        self.waits_for_first_word()?;
         let shipping = self.start_shipping()?;
         shipping.waits_by(self.sync_gate());
         let shipping = Some(shipping);
@@ -416,14 +426,16 @@ impl RegionPart {
             is_live,
         };
         let (position, sums) = self.driver.region_position();
-        RegionSaid {
+        self.batches_said(RegionSaid {
             agreement: RegionAgreement::of(config, group, recovery, &moment),
             position,
             sums,
             histories: self.driver.histories_said(histories),
             log_id: self.driver.log().id(),
             point: (is_live == Some(false)).then(|| self.promotable()),
-        }
+            batches: BatchMarks::default(),
+            asked: Vec::new(),
+        })
     }
 }
 
@@ -436,7 +448,9 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
 }
 
 mod beside;
+mod comparing;
 mod inbox;
+mod lost_log;
 mod other_said;
 mod rebase;
 mod returning;

@@ -26,6 +26,8 @@ use serde::{Deserialize, Serialize};
 use towline_os::fs::{self, File};
 use towline_types::Lsn;
 
+use crate::batch_marks::BatchMark;
+
 const FORK: &str = "region-fork";
 const EXPORTED: &str = "region-exported";
 const RETURN: &str = "region-return";
@@ -50,6 +52,14 @@ pub struct KnownFork {
     /// which never had it and is live in `history`; all zero: it is not so.
     #[serde(default)]
     pub void: [u8; 16],
+    /// The batches of both logs were compared. Else `fork` is what their histories say, and this
+    /// log may part from the other one before that.
+    #[serde(default)]
+    pub is_compared: bool,
+    /// The newest batches that both have, the newest one last; none, if they were compared: none of
+    /// those that are there still.
+    #[serde(default)]
+    pub common: Vec<BatchMark>,
 }
 
 /// Batches of one term in a tail.
@@ -119,6 +129,11 @@ pub struct ReturnOrder {
     pub history: [u8; 16],
     /// What may be given up.
     pub tail: TailEnd,
+    /// The newest batches before that which the log of the other group has too, the newest one
+    /// last: with one of them a log must end that is cut off. None, with a tail of [`ALL`]: it may
+    /// end with any.
+    #[serde(default)]
+    pub common: Vec<BatchMark>,
     /// The user that ordered it.
     pub by: String,
     /// As [`KnownFork::void`]: a recovery member takes no order but one that names the newest
@@ -259,13 +274,15 @@ mod tests {
 
     fn order() -> ReturnOrder {
         let tail = TailEnd { end: 9_000, terms: vec![TailTerm { term: 3, last: 17 }] };
+        let common = vec![BatchMark { index: 3, sum: 5, ..BatchMark::default() }];
         ReturnOrder {
             id: [7; 16],
             fork: 4_096,
             history: [9; 16],
             tail,
+            common,
             by: "anna".into(),
-            ..Default::default()
+            ..ReturnOrder::default()
         }
     }
 

@@ -27,9 +27,11 @@ entries! {
                                      {reason}. Nothing is sent.",
         "Neither log is changed. A group that was live, and has nothing of its own behind the \
          position at which they part, follows the other one by itself. One with messages of its own \
-         lists and gives them up with 'towline region divergence' and 'towline region rejoin'; a \
-         group that only follows begins anew with empty folders. 'towline region check' says which. \
-         If both are live, decide first which one stays so.";
+         lists and gives them up with 'towline region divergence' and 'towline region rejoin'. \
+         'towline region check' says which. A group that only follows begins anew with empty \
+         folders, when it is known that the other one has what is in them. If one of both is new \
+         because its disk was lost or is not mounted, the other one is the only copy: do not empty \
+         it.";
     REGION_RPO_MISSED = "TWL4406W" "More is at risk than the objective allows: group '{group}' \
                                     lacks {bytes} bytes, the oldest committed {seconds} s ago.",
         "If this group were lost now, so much would be lost (rpo_bytes, rpo_s of [group.recovery]). \
@@ -161,6 +163,15 @@ entries! {
          this group follow with 'towline region rejoin'. If it is to serve again, order 'towline \
          region switch' at the other group after that; or, if the other region is lost, 'towline \
          region failover' here.";
+    REGION_LOG_LOST = "TWL4476E" "The log of this group is new, and group '{group}' has the one that \
+                                  this group should have (history {history}). This group serves no \
+                                  client.",
+        "The data folder of this group is empty or was: its disk was lost, is not mounted, or the \
+         folder was emptied, and the file says role = \"live\". What the other group has is all that \
+         there is: do not empty it. If the disk is there, stop this instance, mount it, and start \
+         again. If it is lost and the other group is in recovery, order 'towline region failover' \
+         there. If the other group is live, stop the instances here, empty their folders, and start \
+         them with role = \"recovery\": they get a copy.";
     REGION_FENCED = "TWL4472W" "This group is fenced, and serves no client: ordered by {by} \
                                 ({reason}).",
         "An administrator ordered 'towline region fence'. It stays so when this instance starts \

@@ -188,8 +188,8 @@ fn what_to_do_about_logs(group: &GroupStatus, other: &OtherRegionStatus) -> Stri
     match (group.group_role.as_str(), other.group_role.as_str()) {
         ("recovery" | "fenced", _) if knows_fork => RETURN.to_owned(),
         ("recovery", _) => format!(
-            "if group '{name}' is to be live: have this group begin again, with empty data folders \
-             and role = \"recovery\""
+            "do what the reason says. Before this group begins again, with empty data folders and \
+             role = \"recovery\", be sure that group '{name}' has what is in them"
         ),
         (_, "live") => DECIDE.to_owned(),
         (_, _) => format!(

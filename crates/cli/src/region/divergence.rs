@@ -62,7 +62,16 @@ fn fork(arguments: &RegionDivergence) -> Result<Lsn, Failure> {
     }
     let data = &arguments.place.data;
     match return_order::known_fork(data)? {
-        Some(known) => Ok(Lsn(known.fork)),
+        Some(known) if known.is_compared => Ok(Lsn(known.fork)),
+        Some(known) => Err(Failure::about(
+            data.display(),
+            format!(
+                "it is not known yet where this log parts from that of group '{}': their batches \
+                 are compared while both are connected. Run it again then, at the active instance, \
+                 or give --fork",
+                known.other
+            ),
+        )),
         None => Err(Failure::about(
             data.display(),
             "this instance has not heard of another group that went on without this one: connect \

@@ -226,7 +226,10 @@ async fn greet(
     hello::say(&mut stream, &greeting).await.ok();
     let answer = hello::hear(&mut stream, true).await.map_err(in_words)?;
     if let RegionMatter::Refused(why) = &answer.matter {
-        return Err(refused(format!("it refused: {}", printable(why))));
+        let why = refused(format!("it refused: {}", printable(why)));
+        let said = judge(shared, answer, &certificate).ok().filter(|it| !it.sections.is_empty());
+        said.iter().for_each(|hello| shared.inbox.refused(hello));
+        return Err(why);
     }
     let judged = judge(shared, answer, &certificate).and_then(|hello| {
         if for_frames {

@@ -12,8 +12,8 @@
 //!         queue manager, group, instance, build, and the group that the sender expects at the
 //!         other end: each one byte of length, then UTF-8
 //!  refused: two bytes of length, then why, in UTF-8
-//!  (not in a refusal)
 //!         1  number of sections; each of them: 1 tag, 4 length, then its bytes
+//!         (in a refusal this may be missing: of an older version)
 //! ```
 //!
 //! After the answer, the side that dialled for frames sends a frame of kind START, without a body,
@@ -85,7 +85,7 @@ pub(super) struct RegionGreeting {
     pub(super) build: String,
     /// The group that its sender expects at the other end.
     pub(super) expected: String,
-    /// None in a refusal.
+    /// A refusal may have none.
     pub(super) sections: RegionSections,
 }
 
@@ -174,9 +174,8 @@ impl RegionGreeting {
             let why = beginning(why, REGION_REASON_BYTES_MAX);
             body.put_u16_le(fitting(why.len()));
             body.put_slice(why.as_bytes());
-        } else {
-            self.encode_sections(&mut body)?;
         }
+        self.encode_sections(&mut body)?;
         let mut bytes = Vec::with_capacity(PRELUDE_BYTES + body.len());
         bytes.put_slice(MAGIC);
         bytes.put_u16_le(self.oldest);
@@ -209,21 +208,22 @@ impl RegionGreeting {
         let tag = rest.try_get_u8().ok()?;
         let names = [text(&mut rest)?, text(&mut rest)?, text(&mut rest)?];
         let [build, expected] = [text(&mut rest)?, text(&mut rest)?];
-        let mut sections = Vec::new();
         let matter = match (tag, answer) {
             (0, _) => RegionMatter::Frames,
             (1, false) => RegionMatter::Copy,
             (1, true) => {
                 let length = usize::from(rest.try_get_u16_le().ok()?);
-                RegionMatter::Refused(String::from_utf8_lossy(rest.get(..length)?).into_owned())
+                let (why, behind) = rest.split_at_checked(length)?;
+                rest = behind;
+                RegionMatter::Refused(String::from_utf8_lossy(why).into_owned())
             }
             (_, _) => return None,
         };
-        if !matches!(matter, RegionMatter::Refused(_)) {
-            let left = rest.len();
-            body.advance(body.len() - left);
-            sections = decode_sections(&mut body)?;
-        }
+        let left = rest.len();
+        body.advance(body.len() - left);
+        // A refusal of an older version ends here.
+        let is_over = body.is_empty() && matches!(matter, RegionMatter::Refused(_));
+        let sections = if is_over { Vec::new() } else { decode_sections(&mut body)? };
         let [oldest, newest] = versions;
         let [queue_manager, group, instance] = names;
         Some(RegionGreeting {

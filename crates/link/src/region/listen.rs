@@ -58,15 +58,19 @@ async fn greet(shared: Arc<RegionShared>, mut stream: TlsStream<TcpStream>, slot
     };
     let matter = heard.matter.clone();
     let judged = judge(&shared, &stream, heard).and_then(|hello| {
-        let answer = answer(&shared, RegionMatter::Frames, shared.inbox.hello())?;
-        Ok((hello, answer))
+        let answer = answer(&shared, RegionMatter::Frames, shared.inbox.hello());
+        answer.map(|answer| (hello, answer)).map_err(NotTaken::unsaid)
     });
     let said = match &judged {
         Ok((_, answer)) => bounded(&slot, hello::say(&mut stream, answer)).await,
-        Err(why) => match answer(&shared, RegionMatter::Refused(why.clone()), Vec::new()) {
-            Ok(refusal) => bounded(&slot, hello::say(&mut stream, &refusal)).await,
-            Err(why) => unreachable!("a refusal is short: {why}"),
-        },
+        Err(NotTaken { why, is_of_inbox }) => {
+            let sections = if *is_of_inbox { shared.inbox.hello() } else { Vec::new() };
+            let refusal = |with| answer(&shared, RegionMatter::Refused(why.clone()), with);
+            match refusal(sections).or_else(|_| refusal(Vec::new())) {
+                Ok(refusal) => bounded(&slot, hello::say(&mut stream, &refusal)).await,
+                Err(why) => unreachable!("a refusal is short: {why}"),
+            }
+        }
     };
     match (judged, said) {
         (Ok((hello, _)), Ok(())) => match matter {
@@ -76,7 +80,7 @@ async fn greet(shared: Arc<RegionShared>, mut stream: TlsStream<TcpStream>, slot
             RegionMatter::Refused(_) => {}
         },
         (Ok(_), Err(error)) => refuse(&*shared, &slot, &reason(&error)),
-        (Err(why), _) => {
+        (Err(NotTaken { why, .. }), _) => {
             refuse(&*shared, &slot, &why);
             part_within(&slot, stream).await;
         }
@@ -95,8 +99,36 @@ fn answer(
     RegionGreeting::of(&shared.settings, matter, sections).encode()
 }
 
+/// Why a connection is not taken.
+struct NotTaken {
+    why: String,
+    /// The other end is an instance of the other group, and the inbox does not take it: it hears
+    /// what this side has, so that it knows why.
+    is_of_inbox: bool,
+}
+
+impl NotTaken {
+    fn unsaid(why: String) -> NotTaken {
+        NotTaken { why, is_of_inbox: false }
+    }
+}
+
 /// What the other end says of itself, if that is an instance of the other group.
 fn judge(
+    shared: &RegionShared,
+    stream: &TlsStream<TcpStream>,
+    heard: RegionGreeting,
+) -> Result<RegionHello, NotTaken> {
+    let for_frames = heard.matter == RegionMatter::Frames;
+    let hello = known(shared, stream, heard).map_err(NotTaken::unsaid)?;
+    let taken = match for_frames {
+        true => shared.inbox.greets(true, &hello),
+        false => shared.inbox.admits(&hello),
+    };
+    taken.map(|()| hello).map_err(|why| NotTaken { why, is_of_inbox: for_frames })
+}
+
+fn known(
     shared: &RegionShared,
     stream: &TlsStream<TcpStream>,
     heard: RegionGreeting,
@@ -109,14 +141,7 @@ fn judge(
     in_date(shown, UnixTime::now())?;
     // It lives, whatever becomes of this connection.
     shared.kicks.alive.notify_one();
-    let for_frames = heard.matter == RegionMatter::Frames;
-    let hello = heard.into_hello(version);
-    if for_frames {
-        shared.inbox.greets(true, &hello)?;
-    } else {
-        shared.inbox.admits(&hello)?;
-    }
-    Ok(hello)
+    Ok(heard.into_hello(version))
 }
 
 /// Serves a connection for frames once the other end has taken the answer, until a newer one comes.

@@ -81,6 +81,10 @@ pub trait RegionInbox: Send + Sync + 'static {
     /// Why it may not stand: the other end gets the reason, and logs it.
     fn greets(&self, incoming: bool, hello: &RegionHello) -> Result<(), String>;
 
+    /// The other end, which this side dialled, refused the connection, and said this of itself with
+    /// the reason.
+    fn refused(&self, hello: &RegionHello);
+
     /// A connection for frames stands; `link` sends on it.
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink);
 

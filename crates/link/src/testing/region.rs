@@ -45,6 +45,8 @@ pub struct RegionRecorder {
     pub costs: Mutex<Vec<FrameCost>>,
     /// Why no connection for frames may stand, if the instance is this one.
     pub refusal: Mutex<Option<(String, String)>>,
+    /// What the other end said with a refusal.
+    pub refusals: Mutex<Vec<RegionHello>>,
     /// Why no stream is taken.
     pub no_stream: Mutex<Option<String>>,
     /// While it is set, it is full after each frame.
@@ -138,6 +140,10 @@ impl RegionInbox for RegionRecorder {
             }
             _ => Ok(()),
         }
+    }
+
+    fn refused(&self, hello: &RegionHello) {
+        self.refusals.lock().push(hello.clone());
     }
 
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {

@@ -25,7 +25,9 @@ use towline_os::sync::Mutex;
 use towline_types::{HistoryId, Lsn, Time};
 
 use super::Driver;
-use crate::fence::{FenceMark, FenceOrder, RegionFence, Supersession};
+use crate::fence::{
+    BY_ITSELF, FenceMark, FenceOrder, NO_HISTORY, RegionFence, Supersession, newest_of,
+};
 
 /// A peer that has not answered hears it again after this.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -40,6 +42,8 @@ pub(crate) struct Fencing {
     is_on: AtomicBool,
     /// Some peer is not known to have what is kept.
     owes: AtomicBool,
+    /// Clients are let in when the other region was heard.
+    awaits_word: AtomicBool,
     state: Mutex<FencingState>,
 }
 
@@ -62,7 +66,8 @@ impl Fencing {
         let owed = vec![true; members];
         let state = FencingState { kept, wants_clients: false, owed, said_at: Time::ZERO };
         let (turn, is_on) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Fencing { turn, is_on, owes, state: Mutex::new(state) })
+        let awaits_word = AtomicBool::new(false);
+        Ok(Fencing { turn, is_on, owes, awaits_word, state: Mutex::new(state) })
     }
 }
 
@@ -104,7 +109,11 @@ impl Driver {
     /// # Errors
     /// It cannot be kept: nothing was said to the others.
     pub fn order_fence(&self, order: FenceOrder) -> Result<(), String> {
-        assert!(is_newest(&self.begun(), order.of), "an order is of the history that goes on");
+        let newest = newest_of(&self.begun());
+        if order.of == NO_HISTORY && newest != order.of {
+            return Err("the first history of this log has begun".to_owned());
+        }
+        assert!(newest == order.of, "an order is of the history that goes on");
         match self.joins_fence(RegionFence { superseded: None, order: Some(order) }) {
             true => Ok(()),
             false => Err("it cannot be kept on the disk of this instance".to_owned()),
@@ -202,6 +211,8 @@ impl Driver {
                     &[&it.fork.other, &history, &Lsn(it.fork.fork).to_string()],
                 );
             }
+            // It says so with what it heard.
+            (_, Some(FenceOrder { by, .. })) if by == BY_ITSELF => {}
             (_, Some(FenceOrder { by, reason, .. })) => {
                 let reason = if reason.is_empty() { "no reason was given" } else { reason };
                 say(&REGION_FENCED, &[by, reason]);
@@ -218,6 +229,17 @@ impl Driver {
         if !self.is_fenced() {
             self.place.send_replace(Where::Here);
         }
+    }
+
+    /// Clients are let in here when the other region was heard, or does not answer: by
+    /// [`Driver::lets_clients_in`] of the one that hears it.
+    pub fn lets_clients_in_when_heard(&self) {
+        self.fencing.awaits_word.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that is so; it is asked for once.
+    pub(crate) fn takes_wait_for_word(&self) -> bool {
+        self.fencing.awaits_word.swap(false, Ordering::SeqCst)
     }
 
     /// Clients are let in no more for the time being. Those that are here are closed by the caller.

@@ -110,6 +110,11 @@ impl Driver {
         assert!(self.region.events.set(events).is_ok(), "a member has one other region");
     }
 
+    /// Whether something here connects to another region.
+    pub fn has_region(&self) -> bool {
+        self.region.events.get().is_some()
+    }
+
     /// The data folder.
     pub fn data(&self) -> &Path {
         self.notes.folder()

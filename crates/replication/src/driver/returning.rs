@@ -62,7 +62,10 @@ impl ReturnState {
         let KeptReturn { order, had_all, .. } = self.kept.clone()?;
         let others = self.returned.iter().filter(|history| **history == order.history).count();
         Some(match had_all && others + 1 > self.owed.len() / 2 {
-            true => ReturnOrder { tail: TailEnd::all(), by: MAJORITY.to_owned(), ..order },
+            true => {
+                let (tail, common) = (TailEnd::all(), Vec::new());
+                ReturnOrder { tail, common, by: MAJORITY.to_owned(), ..order }
+            }
             false => order,
         })
     }

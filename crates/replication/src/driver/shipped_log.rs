@@ -42,6 +42,14 @@ impl Driver {
         false
     }
 
+    /// Whether this log is new: there are only the first batches of leaders in it.
+    pub fn has_no_content(&self) -> bool {
+        let is_whole = ShippedLog::known_behind(self) == 0;
+        is_whole
+            && self.look(|core| core.member.last().index) <= EMPTY_BATCHES_MAX as u64
+            && !self.first_behind(Lsn::ZERO, |_| true)
+    }
+
     fn payload_of(&self, index: u64) -> Option<bytes::Bytes> {
         let known = self.look(|core| core.member.batch(index));
         if let Some(batch) = known {
@@ -112,11 +120,13 @@ mod tests {
         };
         committed(Lsn(1));
         let begin = ShippedLog::committed(driver.as_ref());
+        assert!(driver.has_no_content(), "it has the first batch of a leader");
         for content in [5_u8, 6] {
             let mut appender = driver.log().appender();
             appender.record(16, |memory| memory.resize(memory.len() + 16, content));
             committed(appender.commit(Urgency::Forced).unwrap());
         }
+        assert!(!driver.has_no_content());
         let has = |position, content: u8| {
             driver.first_behind(position, |payload| payload.ends_with(&[content; 16]))
         };

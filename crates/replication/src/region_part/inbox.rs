@@ -28,7 +28,7 @@ impl RegionPart {
     pub(super) fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        self.notes_fork(&own, other);
+        self.hears(&own, other);
         let in_words = |why| MeetingRefusal { why, is_partition: false };
         if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
             let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
@@ -54,6 +54,9 @@ impl RegionPart {
                 true => self.driver.takes_log_id(&live, shipping.log_id).map_err(in_words),
                 false => Err(in_words(format!("it is to take the log of {live} first"))),
             };
+        }
+        if !incoming {
+            self.has_no_lost_log();
         }
         let mut known = self.known.lock();
         known.differences = differences;
@@ -81,6 +84,14 @@ impl RegionPart {
         self.known.lock().hears(other);
         self.keep_refusal(refusal);
         self.known.lock().partition_is_said |= is_partition;
+    }
+
+    /// The other group said this of itself, whether or not a link stands.
+    fn hears(&self, own: &RegionSaid, other: &RegionSaid) {
+        self.is_asked(other);
+        // Before it counts as heard: clients are let in then.
+        self.looks_for_lost_log(own, other);
+        self.notes_fork(own, other);
     }
 
     /// A link may not stand.
@@ -206,6 +217,23 @@ impl RegionInbox for RegionPart {
             return Err(end.to_string());
         }
         Ok(())
+    }
+
+    fn refused(&self, hello: &RegionHello) {
+        let Ok(other) = RegionSaid::decode(&hello.sections) else { return };
+        let own = self.said();
+        self.hears(&own, &other);
+        if self.has_taken_record(&own, &other) {
+            return;
+        }
+        // What the other one knows of both logs this one is to know too; the rest is in its words.
+        let is_one = || self.driver.has_batch(other.position.last, other.sums.last);
+        if let Err(refusal) = meet(&own, &other, &is_one)
+            && refusal.is_partition
+        {
+            self.keep_refusal(refusal);
+            self.known.lock().partition_is_said = true;
+        }
     }
 
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {

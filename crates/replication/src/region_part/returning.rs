@@ -1,6 +1,7 @@
 //! The other group went on in a newer history, and this one is live: it was superseded, and serves
-//! no client from then on. Where both logs part is kept for the operator. A group with nothing
-//! behind that position follows without an order.
+//! no client from then on. Where both logs part is kept for the operator, as soon as the batches of
+//! both were compared (`comparing`). A group with nothing behind that position follows without an
+//! order.
 //!
 //! So does a group in recovery whose switch came to nothing: the other one was promoted while the
 //! last batch was on its way, and is live without it. What such a group has of its own is the
@@ -39,7 +40,12 @@ impl RegionPart {
         let heard = known.fork.clone().filter(|_| known.partition.is_some());
         drop(known);
         // What stops it counts until it has returned, whichever group is connected.
-        heard.or_else(|| self.driver.superseded().map(|superseded| superseded.fork))
+        let kept = self.driver.superseded().map(|superseded| superseded.fork);
+        let is_better = |kept: &KnownFork| {
+            let is_one = |heard: &KnownFork| heard.history == kept.history && !heard.is_compared;
+            kept.is_compared && heard.as_ref().is_none_or(is_one)
+        };
+        kept.clone().filter(is_better).or(heard).or(kept)
     }
 
     /// Whether this log has the record with which the first history begins that the other group has
@@ -74,6 +80,7 @@ impl RegionPart {
         let is_void = found.void != [0; 16];
         match self.driver.mode() {
             Mode::Voting if is_void || self.has_taken_record(own, other) => return,
+            // At once: to compare may take a while.
             Mode::Voting if found.is_old => self.stops(&found, other),
             // One that is not live is to return towards this one, and not the other way round.
             Mode::Voting if other.agreement.is_live != Some(true) => return,
@@ -81,23 +88,39 @@ impl RegionPart {
             Mode::Recovery if is_void => {}
             Mode::Recovery | Mode::Promoting => return,
         }
+        let found = self.compared(found, own, other);
+        if found.is_old && found.is_compared {
+            self.stops(&found, other);
+        }
         let mut known = self.known.lock();
         if known.fork.as_ref() == Some(&found) {
             return;
         }
         known.fork = Some(found.clone());
         drop(known);
-        if let Err(error) = return_order::keep_fork(self.driver.folder(), &found) {
+        if let Err(error) = self.keeps_fork(&found) {
             // It is heard of again with the next connection, and by the next process.
             tracing::warn!(%error, "the fork of both logs cannot be kept");
         }
-        if !found.is_old && !is_void {
+        // Without a batch in common everything here may be of this log alone.
+        if (!found.is_old && !is_void) || found.common.is_empty() {
             return;
         }
         let (driver, host) = (Arc::clone(&self.driver), Arc::clone(&self.host));
         let body = move || return_if_nothing_is_lost(&driver, host.as_ref(), &found);
         if let Err(error) = Builder::new().name("region-return".into()).spawn(body) {
             tracing::warn!(%error, "no thread to look at the end of the log");
+        }
+    }
+
+    /// What an earlier process compared stays, until this one has.
+    fn keeps_fork(&self, found: &KnownFork) -> std::io::Result<()> {
+        let folder = self.driver.folder();
+        let kept = return_order::known_fork(folder).ok().flatten();
+        let is_better = |kept: KnownFork| kept.is_compared && kept.history == found.history;
+        match !found.is_compared && kept.is_some_and(is_better) {
+            true => Ok(()),
+            false => return_order::keep_fork(folder, found),
         }
     }
 }
@@ -128,8 +151,8 @@ fn return_if_nothing_is_lost(driver: &Driver, host: &dyn RegionHost, known: &Kno
     second.copy_from_slice(&other);
     let tail = TailEnd { end: known.fork, terms: Vec::new() };
     let by = "this group, which lost nothing".to_owned();
-    let (history, void) = (known.history, known.void);
-    let order = ReturnOrder { id, fork: known.fork, history, tail, by, void };
+    let KnownFork { fork: upto, history, common, void, .. } = known.clone();
+    let order = ReturnOrder { id, fork: upto, history, tail, common, by, void };
     match driver.order_return(order) {
         Ok(()) => {
             say(&REGION_RETURNS_ALONE, &[&fork.to_string(), &known.other]);

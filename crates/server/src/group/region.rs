@@ -16,6 +16,7 @@ use towline_logging::log as say;
 use towline_replica::OpenReplica;
 use towline_replica::region::ReplicaRegion;
 use towline_replication::driver::Driver;
+use towline_replication::fence::BY_ITSELF;
 use towline_replication::region_condition::HeardCondition;
 use towline_replication::region_part::{
     RegionPart, RegionTerms, RegionView, SyncPolicy, SyncState,
@@ -112,7 +113,8 @@ pub(super) fn status(
     };
     let in_sync = match receives {
         true => connected && point.place.end >= view.receiving.live_committed,
-        false => ships.is_known && ships.exposure.bytes == 0,
+        // What is at risk was counted by positions, as if both logs were one.
+        false => ships.is_known && ships.exposure.bytes == 0 && view.partition.is_none(),
     };
     let round_trip_us = view.link.link.round_trip_us.unwrap_or(0);
     OtherRegionStatus {
@@ -243,10 +245,18 @@ pub(super) fn fence(driver: &Driver) -> Option<RegionFenceStatus> {
                           region switch' at the other group after that";
     const UNFENCE: &str = "'towline region unfence' takes it back; 'towline region failover' at the \
                            other group has that one serve";
+    const LOST: &str = "do not empty the other group: it has all that there is. If the disk of this \
+                        one is there, stop it, mount the disk, start it; else have the other group \
+                        serve ('towline region failover' there, if it is not live), and start this \
+                        one with role = \"recovery\" and empty folders";
     let kept = driver.fence()?;
     let superseded = driver.superseded();
-    let what_to_do = if superseded.is_some() { REJOIN } else { UNFENCE };
     let order = kept.order.filter(|order| order.is_on).unwrap_or_default();
+    let what_to_do = match &superseded {
+        Some(_) => REJOIN,
+        None if order.by == BY_ITSELF => LOST,
+        None => UNFENCE,
+    };
     let since = superseded.as_ref().map_or(order.at_ms, |it| it.at_ms);
     let fork = superseded.map(|it| it.fork);
     Some(RegionFenceStatus {

@@ -60,6 +60,7 @@ fn when_no_address_takes_it_the_reasons_of_all_are_there() {
     let started: Vec<_> = (0..3).map(|instance| bench.start(EAST, instance)).collect();
     for (number, (_, recorder)) in started.iter().enumerate() {
         *recorder.refusal.lock() = Some(("a".into(), format!("reason {number}")));
+        *recorder.sections.lock() = vec![(7, Bytes::from(vec![number as u8]))];
     }
     let addresses = bench.addresses[EAST].clone();
     let (west, of_west) = bench.start_with(RegionSettings { addresses, ..bench.settings(WEST, 0) });
@@ -69,6 +70,9 @@ fn when_no_address_takes_it_the_reasons_of_all_are_there() {
         assert!(why.contains(&format!("{address}: it refused: reason {number}")), "{why}");
     }
     assert!(!of_west.let_in());
+    let said: Vec<u8> =
+        of_west.refusals.lock().iter().map(|it| it.section(7).unwrap()[0]).collect();
+    assert_eq!(said.get(..3), Some(&[0, 1, 2][..]), "each says with that what it has");
 }
 
 #[test]

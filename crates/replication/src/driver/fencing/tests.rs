@@ -36,8 +36,13 @@ fn voting() -> Rig {
 }
 
 fn superseded() -> Supersession {
-    let fork =
-        KnownFork { fork: 7, other: "EAST".into(), history: TWO.0, is_old: true, void: [0; 16] };
+    let fork = KnownFork {
+        fork: 7,
+        other: "EAST".into(),
+        history: TWO.0,
+        is_old: true,
+        ..KnownFork::default()
+    };
     Supersession { of: ONE.0, fork, ..Supersession::default() }
 }
 

@@ -37,7 +37,7 @@ fn with_order(mode: Mode, kept: Option<KeptReturn>) -> Rig {
 fn order(name: u8) -> ReturnOrder {
     let (id, history) = ([name; 16], LACKED.0);
     let (tail, by) = (TailEnd::all(), "me".into());
-    ReturnOrder { id, fork: 4_096, history, tail, by, void: [0; 16] }
+    ReturnOrder { id, fork: 4_096, history, tail, by, ..ReturnOrder::default() }
 }
 
 /// From a switch that came to nothing.
