@@ -1,5 +1,5 @@
 //! A live group that lost a part of its log, or all of it, and serves again: what it acknowledged
-//! since is not given up unseen, and nobody is told to empty the only copy.
+//! since is not given up unseen, and no message advises to empty the only copy.
 
 use std::fs;
 
@@ -96,7 +96,7 @@ fn a_restored_live_group_whose_log_went_past_the_fork_lists_all_that_it_put() ->
     goes_on_from_a_backup(20, 60)
 }
 
-/// Whether west serves nobody, and says that east's log is not to be emptied.
+/// Whether west serves no client, and says that east's log is not to be emptied.
 fn knows_that_it_is_lost(regions: &Regions) -> Try {
     let leader = regions.until_fenced(WEST)?;
     let said = regions.group_status(WEST, leader)?.to_string();
@@ -111,7 +111,7 @@ fn knows_that_it_is_lost(regions: &Regions) -> Try {
 }
 
 #[test]
-fn a_live_group_with_an_empty_disk_serves_nobody_and_the_other_one_is_kept() -> Try {
+fn a_live_group_with_an_empty_disk_serves_no_client_and_the_other_one_is_kept() -> Try {
     let mut regions = Regions::towed(&RegionsDesign { size: 1, ..RegionsDesign::default() })?;
     put(&regions, WEST, 50, "kept")?;
     regions.until_towed()?;
@@ -150,7 +150,7 @@ fn starts_empty_with_its_old_role(size: usize) -> Try {
     }
     knows_that_it_is_lost(&regions)?;
 
-    // As it is told.
+    // As the status says.
     for at in 0..size {
         regions.kill(WEST, at)?;
         fs::remove_dir_all(&regions.site(WEST, at).data)?;
