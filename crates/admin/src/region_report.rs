@@ -238,7 +238,11 @@ pub struct ReportProbe {
     pub confirmed: u64,
     /// Puts that failed, or of which it is not known.
     pub unconfirmed: u64,
-    /// Of the confirmed ones, those that were not found at the end; `None`: it was not looked.
+    /// Of the confirmed ones, those that were not on the queue at the end; `None`: it was not
+    /// looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<u64>,
+    /// Of those, the ones that are lost; `None`: it is not known, for others may have got them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
     /// Those that were found more than once.
@@ -256,15 +260,8 @@ impl RegionReport {
         for way in &self.ways {
             self.judge_way(way, &mut judgement);
         }
-        if let Some(probe) = &self.probe
-            && let (Some(lost), Some(doubled)) = (probe.lost, probe.doubled)
-        {
-            let is_whole = lost == 0 && doubled == 0;
-            let confirmed = probe.confirmed;
-            judgement.says(
-                is_whole,
-                format!("probe: of {confirmed} confirmed messages {lost} lost, {doubled} doubled"),
-            );
+        if let Some(probe) = &self.probe {
+            judgement.of_probe(probe);
         }
         // Without loss alone, no objective was met.
         let has_objective = self.rpo_bytes > 0 || self.rpo_s > 0 || self.rto_s > 0;
@@ -322,6 +319,33 @@ struct Judgement {
 }
 
 impl Judgement {
+    fn of_probe(&mut self, probe: &ReportProbe) {
+        let of = format!("probe: of {} confirmed messages", probe.confirmed);
+        let doubled = probe.doubled.unwrap_or(0);
+        match (probe.lost, probe.missing) {
+            (Some(lost), missing) => {
+                let others = match missing.unwrap_or(lost).saturating_sub(lost) {
+                    0 => String::new(),
+                    more => format!(", {more} more were not there: others may have got them"),
+                };
+                let is_whole = lost == 0 && doubled == 0;
+                self.says(is_whole, format!("{of} {lost} lost, {doubled} doubled{others}"));
+            }
+            (None, Some(missing)) => {
+                self.unknown += 1;
+                self.missed |= doubled > 0;
+                self.lines.push(format!(
+                    "{of} {missing} were not on the queue at the end, {doubled} doubled: others \
+                     may have got them, and whether any is lost is not known"
+                ));
+            }
+            (None, None) => {
+                self.unknown += 1;
+                self.lines.push(format!("{of} none was counted at the end: not known"));
+            }
+        }
+    }
+
     fn says(&mut self, is_met: bool, line: String) {
         self.missed |= !is_met;
         self.lines.push(format!("{line}: {}", if is_met { "met" } else { "MISSED" }));

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+pub(crate) use towline_types::printable;
+
 pub(crate) fn row(text: &mut String, name: &str, value: &str) {
     line(text, &format!("{name:<20}{value}"));
 }
@@ -23,12 +25,6 @@ pub(crate) fn cut(text: &str, characters_max: usize) -> String {
     let start: String = characters.iter().take(head).collect();
     let end: String = characters.iter().skip(characters.len().saturating_sub(tail)).collect();
     format!("{start}…{end}")
-}
-
-/// Text without control characters: a name must not move the cursor of a terminal, nor forge a line
-/// of another object.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
 }
 
 /// A number that fits so many characters, shortened by thousands when it must be.

@@ -27,9 +27,9 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
         Severity::Error => "error: action is needed",
     };
     show::line(&format!("{} ({kind})", entry.id))?;
-    show::line(&wrapped(entry.template))?;
+    show::lines(&wrapped(entry.template))?;
     show::line("")?;
-    show::line(&wrapped(entry.explanation))
+    show::lines(&wrapped(entry.explanation))
 }
 
 fn unknown(typed: &str, near: &[&Entry]) -> Failure {

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use towline_client::Error;
+use towline_types::{printable_entry, printable_json};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -58,10 +59,12 @@ impl Failure {
             Some(text) if json => {
                 // The reader may be gone; there is no other output for the error.
                 let line = serde_json::json!({ "error": text, "exit_code": code });
+                let line = printable_json(&line.to_string());
                 writeln!(std::io::stdout(), "{line}").ok();
             }
             Some(text) => {
-                eprintln!("towline: {text}");
+                // It may quote what a peer said.
+                eprintln!("towline: {}", printable_entry(&text));
                 if std::io::stderr().is_terminal()
                     && let Some(hint) = hint(&text)
                 {

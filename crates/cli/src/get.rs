@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use towline_client::{Client, Error, Message, Receiver, ReceiverOptions, Unit};
+use towline_types::printable_entry;
 
 use crate::arguments::{Browse, Get, Take};
 use crate::failure::Failure;
-use crate::{mqsc, progress, show};
+use crate::{mqsc, private_file, progress, show};
 
 /// Messages on their way at one time.
 const WINDOW: u32 = 100;
@@ -126,7 +127,9 @@ impl Taker<'_> {
             let message = delivery.message()?;
             if self.browse && stands_for_damaged(&message) {
                 damaged = damaged.saturating_add(1);
-                bar.suspend(|| eprintln!("towline: message {count}: {}", text_of(&message)));
+                bar.suspend(|| {
+                    eprintln!("towline: message {count}: {}", printable_entry(&text_of(&message)));
+                });
                 continue;
             }
             self.write(count, &message)?;
@@ -211,7 +214,7 @@ fn save(folder: &Path, number: u64, message: &Message) -> Result<PathBuf, Failur
             _ => format!("message-{number:06}-{suffix}"),
         };
         let path = folder.join(name);
-        match std::fs::File::create_new(&path) {
+        match private_file::create_new(&path) {
             Ok(mut file) => {
                 let written = file.write_all(show::bytes(message)).and_then(|()| file.sync_all());
                 written.map_err(|error| Failure::about(path.display(), error))?;
@@ -261,5 +264,8 @@ mod tests {
         let first = save(folder.path(), 1, &Message::default()).unwrap();
         let second = save(folder.path(), 1, &Message::default()).unwrap();
         assert_ne!(first, second);
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&first.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "messages are for the owner's eyes");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &Image) -> Result<(), Failure> {
     client.close()?;
     let Taken { lsn, bytes, pages, took_ms } = mqsc::understood(&json)?;
     if arguments.reach.json {
-        return show::line(&json);
+        return show::json_text(&json);
     }
     show::line(&format!("image at {lsn}: {bytes} bytes, {pages} pages, {took_ms} ms"))
 }

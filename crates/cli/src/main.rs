@@ -23,6 +23,7 @@ mod log;
 mod move_messages;
 mod mqsc;
 mod patience;
+mod private_file;
 mod process;
 mod progress;
 mod put;

@@ -35,13 +35,13 @@ pub(crate) fn run(arguments: &Mqsc) -> Result<(), Failure> {
 /// Has a script carried out, and prints what came back.
 fn script(reach: &Reach, text: &str) -> Result<(), Failure> {
     if ["HELP", "?"].contains(&text.trim().to_uppercase().as_str()) {
-        return show::line(reference::help().trim_end());
+        return show::lines(reference::help().trim_end());
     }
     let (json, reply) = ask(reach, text)?;
     if reach.json {
-        show::line(&json)?;
+        show::json_text(&json)?;
     } else {
-        show::line(&reply.to_text())?;
+        show::lines(&reply.to_text())?;
         let mut failed = reply.replies.iter().filter(|reply| reply.outcome == Outcome::Failed);
         if let Some(message) = failed.next().and_then(|reply| reply.messages.first())
             && std::io::stderr().is_terminal()
@@ -102,7 +102,7 @@ fn interactive(reach: &Reach) -> Result<(), Failure> {
         };
         editor.add_history_entry(&line).map_err(Failure::failed)?;
         if !reader.is_continued() && ["HELP", "?"].contains(&line.trim().to_uppercase().as_str()) {
-            show::line(reference::help().trim_end())?;
+            show::lines(reference::help().trim_end())?;
             continue;
         }
         let statements = reader.line(&line);
@@ -124,10 +124,10 @@ fn interactive(reach: &Reach) -> Result<(), Failure> {
 fn one(reach: &Reach, statement: &Statement) -> Result<(), Failure> {
     let (json, reply) = ask(reach, statement.text())?;
     if reach.json {
-        return show::line(&json);
+        return show::json_text(&json);
     }
     for reply in &reply.replies {
-        show::line(&reply.to_text())?;
+        show::lines(&reply.to_text())?;
     }
     Ok(())
 }

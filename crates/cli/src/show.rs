@@ -7,11 +7,22 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use towline_client::{Body, Message, Property};
+use towline_types::{printable, printable_entry, printable_json, printable_lines};
 
 use crate::failure::Failure;
 
-/// Writes a line.
+/// Writes a line. What of it others gave cannot command a terminal; where it has an end of a line,
+/// the rest is moved in.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    as_it_is(&printable_entry(text))
+}
+
+/// Writes several lines, such as a table of which each field is [`printable`].
+pub(crate) fn lines(text: &str) -> Result<(), Failure> {
+    as_it_is(&printable_lines(text))
+}
+
+fn as_it_is(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{text}")?;
     Ok(output.flush()?)
@@ -19,7 +30,12 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
 
 /// Writes JSON on one line.
 pub(crate) fn json(value: &Value) -> Result<(), Failure> {
-    line(&value.to_string())
+    json_text(&value.to_string())
+}
+
+/// The same of JSON that is text already.
+pub(crate) fn json_text(text: &str) -> Result<(), Failure> {
+    as_it_is(&printable_json(text))
 }
 
 /// The bytes of a body.
@@ -30,14 +46,15 @@ pub(crate) fn bytes(message: &Message) -> &[u8] {
     }
 }
 
-/// Writes a body: text with a line end; bytes as they are, or their count on a terminal.
+/// Writes a body: text with a line end; bytes as they are, or their count on a terminal. What is
+/// not printable is left out on a terminal alone: elsewhere a body is to arrive as it was put.
 pub(crate) fn body(message: &Message) -> Result<(), Failure> {
     let terminal = std::io::stdout().is_terminal();
     match &message.body {
-        Body::Text(text) | Body::Other(text) if terminal => line(&harmless(text)),
-        Body::Text(text) | Body::Other(text) => line(text),
+        Body::Text(text) | Body::Other(text) if terminal => lines(text),
+        Body::Text(text) | Body::Other(text) => as_it_is(text),
         Body::Bytes(bytes) if terminal => match std::str::from_utf8(bytes) {
-            Ok(text) => line(&harmless(text)),
+            Ok(text) => lines(text),
             Err(_) => line(&format!("({} bytes)", bytes.len())),
         },
         Body::Bytes(bytes) => {
@@ -48,13 +65,8 @@ pub(crate) fn body(message: &Message) -> Result<(), Failure> {
     }
 }
 
-/// Text without what could command a terminal.
-fn harmless(text: &str) -> String {
-    let control = |each: char| each.is_control() && each != '\n' && each != '\t';
-    text.chars().map(|each| if control(each) { '\u{fffd}' } else { each }).collect()
-}
-
-/// Writes header and properties, one a line, and an empty line.
+/// Writes header and properties, one a line, and an empty line. A value with an end of a line in it
+/// makes no line of its own.
 pub(crate) fn head(message: &Message) -> Result<(), Failure> {
     let Value::Object(fields) = described(message, None) else { return Ok(()) };
     for (name, value) in fields {
@@ -62,10 +74,10 @@ pub(crate) fn head(message: &Message) -> Result<(), Failure> {
             ("body" | "body_base64", _) => {}
             ("properties", Value::Object(properties)) => {
                 for (name, value) in properties {
-                    line(&harmless(&format!("  {name}: {value}")))?;
+                    line(&printable(&format!("  {name}: {value}")))?;
                 }
             }
-            (name, Value::String(text)) => line(&harmless(&format!("{name}: {text}")))?,
+            (name, Value::String(text)) => line(&printable(&format!("{name}: {text}")))?,
             (name, value) => line(&format!("{name}: {value}"))?,
         }
     }
@@ -111,5 +123,23 @@ fn property(property: &Property) -> Value {
         Property::Long(value) => json!(value),
         Property::Double(value) => json!(value),
         Property::Text(text) | Property::Other(text) => json!(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_the_same_and_commands_no_terminal() {
+        let text = "\u{1b}[2J\r\n\u{7f}\u{9b}2J\u{202e}\u{e0041}\u{2028} Größe";
+        for json in
+            [json!([text]).to_string(), serde_json::to_string_pretty(&json!([text])).unwrap()]
+        {
+            let escaped = printable_json(&json);
+            let shown: String = escaped.chars().filter(|each| *each != '\n').collect();
+            assert_eq!(shown, printable(&shown), "{escaped:?}");
+            assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), json!([text]));
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use towline_admin::status::{self, GroupStatus, ProcessPhase, ProcessReport};
+use towline_types::{printable_json, printable_lines};
 
 use crate::arguments::{Reach, Status};
 use crate::control::{ControlClient, ControlReach, ControlStatus, not_running, understood};
@@ -24,9 +25,12 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     let about = StatusWish { pid: arguments.pid, groups: arguments.groups };
     // A password is asked for once.
     let mut connector = None;
-    let mut look = move || look(&reach, about, &mut connector);
+    let mut look = move || {
+        let text = look(&reach, about, &mut connector)?;
+        Ok(if json { printable_json(&text) } else { printable_lines(&text) })
+    };
     match arguments.watch {
-        None => show::line(&look()?),
+        None => show::lines(&look()?),
         Some(seconds) => {
             watch::run(View { interval: Duration::from_secs_f64(seconds), json }, look)
         }

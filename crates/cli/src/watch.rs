@@ -13,6 +13,8 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
+use towline_types::printable;
+
 use crate::failure::Failure;
 use crate::show;
 use crate::signals::{self, SignalMeaning};
@@ -53,13 +55,13 @@ fn one_after_the_other(
     first: &str,
     mut look: impl FnMut() -> Result<String, Failure>,
 ) -> Result<(), Failure> {
-    show::line(first)?;
+    show::lines(first)?;
     loop {
         // A pause and nothing else: no thread unparks this one.
         thread::park_timeout(view.interval);
         match look() {
-            Ok(text) if view.json => show::line(&text)?,
-            Ok(text) => show::line(&format!("\n{text}"))?,
+            Ok(text) if view.json => show::lines(&text)?,
+            Ok(text) => show::lines(&format!("\n{text}"))?,
             Err(failure) => {
                 failure.report(view.json);
             }
@@ -97,7 +99,7 @@ fn on_a_screen(
     let last = redraw(view, first, &events, &ask);
     drop(screen);
     // What was seen last stays to be read.
-    show::line(&last?)
+    show::lines(&last?)
 }
 
 /// Draws until it is asked to end; gives what was shown last.
@@ -201,8 +203,7 @@ fn frame((text, top): (&str, usize), note: &str, rows: usize) -> String {
     if below + top > 0 {
         bytes.push_str(&format!("({} lines more: arrow keys) ", below + top));
     }
-    let harmless = |each: char| if each.is_control() { '\u{fffd}' } else { each };
-    bytes.extend(note.chars().map(harmless));
+    bytes.push_str(&printable(note));
     bytes
 }
 

@@ -19,10 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towline_core::object::Definition;
+use towline_core::record::history_begun;
 use towline_core::{Header, Pages as Trust, QueueManager};
 use towline_log::offline::{self, Filter, Item};
 use towline_log::{Disk, LinuxDisk, LogError, LogId, Options, Recovery};
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{BodyLocation, HistoryId, Lsn};
 
 use steps::{LogStep, LogSteps, MessageKey, StepAt};
 
@@ -171,6 +172,23 @@ pub fn list<E>(
         search.show((slice, slices), show)?;
     }
     Ok(search.found)
+}
+
+/// Whether the log behind `from` has the record with which a history begins.
+///
+/// # Errors
+/// Why that is not known.
+pub fn has_record(folder: &Path, from: Lsn, history: HistoryId) -> Result<bool, String> {
+    let mut has_it = false;
+    let filter = Filter { from, ..Filter::default() };
+    let shown = offline::dump(folder, filter, &mut |item| {
+        if let Item::Record { lsn, bytes, .. } = item {
+            let begun = history_begun(bytes).filter(|_| lsn >= from);
+            has_it |= begun.is_some_and(|begun| begun.id == history);
+        }
+    });
+    shown.map_err(|error| error.to_string())?;
+    Ok(has_it)
 }
 
 /// The first change behind `from` that an operator would miss if it were given up: of a message, or

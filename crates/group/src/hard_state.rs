@@ -7,7 +7,8 @@
 //!   10  1  1: may vote
 //!   11  1  bit 0: the term is the newest that it took part in, also when it may vote; bits 1 and
 //!          2, in version 3: the mode (0 voting, 1 recovery, 2 promoting)
-//!   12  4  zero; promoting: the first bytes of the history that it is promoted to
+//!   12  4  zero; promoting: the first bytes of the history that it is promoted to; recovery: the
+//!          term of the last batch that it kept when it returned, 0 if it did not
 //!   16  8  term
 //!   24  8  member voted for in this term; 0: none
 //!   32  8  committed: index of a batch known to be committed
@@ -64,6 +65,11 @@ pub struct HardState {
     /// In recovery, the newest term of a leader of its own group from which it took batches, at
     /// most 2^32 - 1: the others were promoted. They need not have been committed.
     pub led_term: u64,
+    /// In recovery, of one whose log was cut off since this group was live: the term of the last
+    /// batch that is left of that time, at most 2^32 - 1; 0: nothing was cut off. `left_term` may
+    /// be of what was cut off then, and so of a timeline that is not one of this log: both groups
+    /// were promoted behind one batch, and which of the two timelines is the greater one is chance.
+    pub returned_term: u64,
 }
 
 impl HardState {
@@ -105,6 +111,24 @@ impl HardState {
             promoted_to: [0; 16],
             left_term: self.term.max(self.left_term),
             led_term: 0,
+            // All zero is one that did not return.
+            returned_term: end.term.max(1),
+        }
+    }
+
+    /// What a member keeps that leaves the time when its group was live, in `left_term`, with all
+    /// of its log.
+    #[must_use]
+    pub(crate) fn leaves(self, left_term: u64) -> HardState {
+        HardState { left_term, led_term: 0, returned_term: 0, ..self }
+    }
+
+    /// In recovery, the newest term of this log from the time when this group was live; 0: there is
+    /// none.
+    pub(crate) fn last_live_term(&self) -> u64 {
+        match self.returned_term {
+            0 => self.left_term,
+            returned => returned,
         }
     }
 
@@ -113,7 +137,7 @@ impl HardState {
     /// time when this group was live; 0: it never was, or that is not known any more.
     #[must_use]
     pub fn behind_other(self, left_term: u64) -> HardState {
-        HardState { mode: Mode::Recovery, promoted_to: [0; 16], left_term, led_term: 0, ..self }
+        HardState { mode: Mode::Recovery, promoted_to: [0; 16], ..self }.leaves(left_term)
     }
 
     /// The format version in which it is kept.
@@ -130,13 +154,14 @@ impl HardState {
     pub fn encode(&self) -> [u8; HardState::BYTES] {
         let mut bytes = [0; HardState::BYTES];
         let (first, others) = self.promoted_to.split_at(4);
-        let led_term = u32::try_from(self.led_term).unwrap_or(u32::MAX);
+        let [led_term, returned_term] = [self.led_term, self.returned_term]
+            .map(|term| u32::try_from(term).unwrap_or(u32::MAX).to_le_bytes());
         let mut terms = [0; 12];
         put(&mut terms, 0, &self.left_term.to_le_bytes());
-        put(&mut terms, 8, &led_term.to_le_bytes());
-        let more: &[u8] = match self.mode {
-            Mode::Recovery => &terms,
-            Mode::Voting | Mode::Promoting => others,
+        put(&mut terms, 8, &led_term);
+        let (first, more): (&[u8], &[u8]) = match self.mode {
+            Mode::Recovery => (&returned_term, &terms),
+            Mode::Voting | Mode::Promoting => (first, others),
         };
         let fields: [(usize, &[u8]); 10] = [
             (0, MAGIC),
@@ -179,12 +204,13 @@ impl HardState {
         let [flags] = take::<1>(bytes, 11)?;
         let mode = if version == VERSION { Mode::of_number(flags >> 1)? } else { Mode::Voting };
         let mut promoted_to = [0; 16];
-        let (mut left_term, mut led_term) = (0, 0);
+        let [mut left_term, mut led_term, mut returned_term] = [0; 3];
         match mode {
             Mode::Voting => {}
             Mode::Recovery => {
                 left_term = u64::from_le_bytes(take(bytes, 48)?);
                 led_term = u64::from(u32::from_le_bytes(take(bytes, 56)?));
+                returned_term = u64::from(u32::from_le_bytes(take(bytes, 12)?));
             }
             Mode::Promoting => {
                 let (first, others) = promoted_to.split_at_mut(4);
@@ -203,6 +229,7 @@ impl HardState {
             promoted_to,
             left_term,
             led_term,
+            returned_term,
         })
     }
 }
@@ -240,6 +267,7 @@ mod tests {
             promoted_to: [0; 16],
             left_term: 0,
             led_term: 0,
+            returned_term: 0,
         }
     }
 
@@ -281,13 +309,14 @@ mod tests {
     #[test]
     fn a_mode_is_kept_and_one_that_votes_is_kept_as_before() {
         let history = *b"sixteen bytes of";
-        for (mode, promoted_to, [left_term, led_term]) in [
-            (Mode::Voting, [0; 16], [0; 2]),
-            (Mode::Recovery, [0; 16], [1 << 24, (1 << 32) - 1]),
-            (Mode::Promoting, history, [0; 2]),
+        for (mode, promoted_to, [left_term, led_term, returned_term]) in [
+            (Mode::Voting, [0; 16], [0; 3]),
+            (Mode::Recovery, [0; 16], [1 << 24, (1 << 32) - 1, 0]),
+            (Mode::Recovery, [0; 16], [1 << 24, 0, (1 << 32) - 2]),
+            (Mode::Promoting, history, [0; 3]),
         ] {
             for knows_term in [false, true] {
-                let terms = HardState { left_term, led_term, ..state() };
+                let terms = HardState { left_term, led_term, returned_term, ..state() };
                 let hard_state = HardState { mode, promoted_to, knows_term, ..terms };
                 let bytes = hard_state.encode();
                 assert_eq!(HardState::decode(&bytes), Some(hard_state));

@@ -21,6 +21,7 @@ mod meeting;
 mod missing_extents;
 mod newest_term;
 mod out;
+mod overtaken;
 mod promotion;
 mod recovery;
 mod relay;
@@ -289,6 +290,8 @@ pub struct Member {
     is_behind_other: bool,
     /// The newest index of the log of each of the others, as each said first.
     heard_ends: HashMap<MemberId, u64>,
+    /// Since then a leader sends batches from before what is committed here.
+    overtaken_since: Option<Time>,
     /// It led the old live group, or knows as committed what is void: it restarts, at the next
     /// tick at the latest, and commits no more.
     ends: bool,
@@ -364,6 +367,7 @@ impl Member {
             recovery,
             is_behind_other: false,
             heard_ends: HashMap::new(),
+            overtaken_since: None,
             ends: false,
             is_over: false,
         }

@@ -9,7 +9,6 @@
 //! Not here: what is said once TLS stands, and which peer may say it (`incoming`, `region`).
 //! Invariant: at most [`UNFINISHED_MAX`] handshakes of one socket are under way at a time.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -18,15 +17,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use towline_admin::catalogue::ACCEPT_FAILED;
 
 use super::identity::{ALPN_STREAM, TlsIdentity};
+use super::slots::{Slot, Slots};
 use super::socket::HANDSHAKE_MAX;
-use towline_config::client_network;
 use towline_logging::log;
 use towline_tls::reason;
 
@@ -62,24 +60,9 @@ pub(super) trait LinkListener: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// Handshakes under way, the oldest first.
-struct Unfinished {
-    places: Arc<Semaphore>,
-    begun: VecDeque<Begun>,
-}
-
-struct Begun {
-    /// From where.
-    network: IpAddr,
-    /// See [`HandshakeSlot`].
-    pushed_out: Arc<Notify>,
-}
-
 /// A handshake's slot; given back when dropped.
 pub(super) struct HandshakeSlot {
-    _permit: OwnedSemaphorePermit,
-    /// Other connections need the slot.
-    pushed_out: Arc<Notify>,
+    slot: Slot,
     address: SocketAddr,
     deadline: Instant,
 }
@@ -91,51 +74,20 @@ impl HandshakeSlot {
     }
 }
 
-impl Unfinished {
-    fn new() -> Unfinished {
-        Unfinished { places: Arc::new(Semaphore::new(UNFINISHED_MAX)), begun: VecDeque::new() }
-    }
-
-    /// A slot for a connection from `address`; another one is pushed out when there is none.
-    async fn place(&mut self, address: SocketAddr) -> Option<HandshakeSlot> {
-        // The other holder of the notice is the handshake itself: it is over otherwise.
-        self.begun.retain(|begun| Arc::strong_count(&begun.pushed_out) > 1);
-        if self.places.available_permits() == 0
-            && let Some(begun) = self.greediest().and_then(|at| self.begun.remove(at))
-        {
-            begun.pushed_out.notify_one();
-        }
-        let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        let pushed_out = Arc::<Notify>::default();
-        let network = client_network(address.ip());
-        self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
-        let deadline = Instant::now() + HANDSHAKE_MAX;
-        Some(HandshakeSlot { _permit: permit, pushed_out, address, deadline })
-    }
-
-    /// The oldest handshake of the address that has most.
-    fn greediest(&self) -> Option<usize> {
-        let mut counts = HashMap::<IpAddr, usize>::new();
-        for begun in &self.begun {
-            *counts.entry(begun.network).or_default() += 1;
-        }
-        let most = counts.values().copied().max()?;
-        self.begun.iter().position(|begun| counts.get(&begun.network) == Some(&most))
-    }
-}
-
 /// Accepts until the runtime ends.
 pub(super) async fn accept<L: LinkListener>(owner: Arc<L>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return log(&ACCEPT_FAILED, &[&error.to_string()]),
     };
-    let mut unfinished = Unfinished::new();
+    let mut unfinished = Slots::new(UNFINISHED_MAX);
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
-                let Some(place) = unfinished.place(address).await else { return };
-                tokio::spawn(first_message(Arc::clone(&owner), socket, place));
+                let Some(slot) = unfinished.take(address.ip()).await else { return };
+                let deadline = Instant::now() + HANDSHAKE_MAX;
+                let slot = HandshakeSlot { slot, address, deadline };
+                tokio::spawn(first_message(Arc::clone(&owner), socket, slot));
             }
             Err(error) => {
                 // Most often no descriptor is left: accepting again at once would only spin.
@@ -157,7 +109,7 @@ pub(super) async fn bounded<T>(
         done = timeout_at(slot.deadline, part) => {
             done.unwrap_or_else(|_| Err(late("the handshake took too long")))
         }
-        () = slot.pushed_out.notified() => Err(late("too many handshakes of its address at once")),
+        () = slot.slot.evicted() => Err(late("too many handshakes of its address at once")),
     }
 }
 
@@ -250,37 +202,5 @@ pub(super) async fn part_from(mut stream: impl AsyncRead + AsyncWrite + Unpin, b
     match timeout(PARTING, parting).await {
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn when_all_slots_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
-        let from = |last: u8| SocketAddr::from(([192, 0, 2, last], 40_000));
-        let (flood, member) = (from(1), from(2));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
-            let mut unfinished = Unfinished::new();
-            let of_member = unfinished.place(member).await.unwrap();
-            let mut of_flood = VecDeque::new();
-            while of_flood.len() + 1 < UNFINISHED_MAX {
-                of_flood.push_back(unfinished.place(flood).await.unwrap());
-            }
-            for next in [flood, member, flood] {
-                let oldest: HandshakeSlot = of_flood.pop_front().unwrap();
-                let gives_up = async move {
-                    oldest.pushed_out.notified().await;
-                    drop(oldest);
-                };
-                let both = async { tokio::join!(unfinished.place(next), gives_up).0 };
-                let place = timeout(Duration::from_secs(10), both).await.expect("not the oldest");
-                of_flood.push_back(place.unwrap());
-            }
-            let told = timeout(Duration::ZERO, of_member.pushed_out.notified()).await;
-            assert!(told.is_err(), "a member gave way to a flood from elsewhere");
-        });
     }
 }

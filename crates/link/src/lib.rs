@@ -37,6 +37,7 @@ mod relay;
 mod rotation;
 pub mod scratch;
 mod settings;
+mod slots;
 mod socket;
 mod statistics;
 mod stream;
@@ -80,6 +81,7 @@ pub use region::{
 };
 pub use relay::{Relay, Route, Where};
 pub use settings::{LinkSettings, bind};
+pub use slots::{Slot, Slots};
 pub use socket::{BACKLOG, listen_widely};
 pub use statistics::LinkState;
 pub use stream::LinkStream;

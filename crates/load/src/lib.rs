@@ -43,6 +43,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use args::{Entropy, LoadArgs, Mechanism, Mode};
 
+use towline_types::printable_entry;
+
 use plan::Plan;
 use report::Report;
 use show::Show;
@@ -57,7 +59,7 @@ pub fn run(args: LoadArgs, interrupted: &AtomicBool) -> ExitCode {
     let plan = match random::run_number().and_then(|run| Plan::new(&args, run)) {
         Ok(plan) => Arc::new(plan),
         Err(reason) => {
-            eprintln!("towline load: {reason}");
+            eprintln!("towline load: {}", printable_entry(&reason));
             return ExitCode::from(2);
         }
     };
@@ -65,7 +67,7 @@ pub fn run(args: LoadArgs, interrupted: &AtomicBool) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
-            eprintln!("towline load: {reason}");
+            eprintln!("towline load: {}", printable_entry(&reason));
             ExitCode::FAILURE
         }
     }

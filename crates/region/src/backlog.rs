@@ -31,6 +31,30 @@ pub struct Exposure {
     pub age_us: u64,
 }
 
+/// Counts of messages, and the end of the log of which they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountedLog {
+    /// Of all up to there, and of nothing behind it.
+    pub counts: Counts,
+    /// A position that is committed.
+    pub end: Lsn,
+}
+
+impl CountedLog {
+    /// The newest counts of a log that is reported up to `end`; `seen`: what is counted by now.
+    /// What is counted may be further than what is reported, after a promotion even in another
+    /// history: live would take messages for safe that are not there. Without counts of before,
+    /// none are there.
+    #[must_use]
+    pub fn upto(self, end: Lsn, seen: CountedLog) -> CountedLog {
+        match (seen.end <= end, self.end <= end) {
+            (true, _) => seen,
+            (false, true) => self,
+            (false, false) => CountedLog::default(),
+        }
+    }
+}
+
 /// The backlog over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BacklogSample {
@@ -90,10 +114,12 @@ impl Backlog {
         }
     }
 
-    /// More was committed: up to `end`, after which `counts` stand.
+    /// More was committed: up to `end`, after which `counts` stand. One that counted before another
+    /// one may say so behind it.
     pub fn committed(&mut self, end: Lsn, counts: Counts, now: Time) {
         self.weigh(now);
-        self.counts = counts;
+        self.counts.put = self.counts.put.max(counts.put);
+        self.counts.removed = self.counts.removed.max(counts.removed);
         if end <= self.committed {
             return;
         }
@@ -210,6 +236,26 @@ mod tests {
         assert_eq!(backlog.exposure(Time(270)), tail);
         backlog.reported(&point(300, 3, 1), Time(280));
         assert_eq!(backlog.exposure(Time(290)), Exposure::default(), "it has not counted yet");
+    }
+
+    #[test]
+    fn what_is_counted_is_no_further_than_what_is_reported() {
+        let counted = |end, put| CountedLog { counts: counts(put, 0), end: Lsn(end) };
+        let has = CountedLog::default().upto(Lsn(100), counted(90, 3));
+        assert_eq!(has, counted(90, 3), "it is counted a moment after it is there");
+        let has = has.upto(Lsn(100), counted(110, 4));
+        assert_eq!(has, counted(90, 3));
+        assert_eq!(has.upto(Lsn(110), counted(110, 4)), counted(110, 4));
+        assert_eq!(has.upto(Lsn(80), counted(110, 4)), CountedLog::default(), "a disk was lost");
+    }
+
+    #[test]
+    fn who_counted_before_and_says_so_later_takes_nothing_back() {
+        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        backlog.committed(Lsn(300), counts(4, 2), Time(200));
+        backlog.committed(Lsn(300), counts(3, 1), Time(201));
+        let exposure = Exposure { bytes: 300, puts: 4, removals: 2, age_us: 50 };
+        assert_eq!(backlog.exposure(Time(250)), exposure);
     }
 
     #[test]

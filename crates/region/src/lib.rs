@@ -23,7 +23,7 @@ mod shipper;
 mod sync_gate;
 pub mod wire;
 
-pub use backlog::{Backlog, BacklogSample, Exposure};
+pub use backlog::{Backlog, BacklogSample, CountedLog, Exposure};
 pub use interval::{RegionFigures, RegionInterval, RegionIntervals};
 pub use reports::{ReportPolicy, Reports};
 pub use shipper::{Send, Shipper, ShippingError};

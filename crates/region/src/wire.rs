@@ -94,7 +94,7 @@ pub struct RecoveryPoint {
     pub place: BatchPlace,
     /// End of what the relay has received without a gap and made durable on its own disk.
     pub received: Lsn,
-    /// As of what recovery has applied.
+    /// As of what recovery has applied, and of nothing behind `place`.
     pub counts: Counts,
     /// Bytes of batches that the relay received, before compression.
     pub bytes: u64,

@@ -95,6 +95,13 @@ pub fn outlook(opened: &OpenReplica, group: &GroupConfig, force: bool) -> Failov
     let has_histories =
         opened.replica.look_if_there(|instance| !instance.histories().is_empty()).unwrap_or(false);
     let mut found = of_stands(driver, &stands, has_histories, group);
+    if let Some(peer) = with_later(&stands, |history| driver.knows_history(history)) {
+        found.obstacles.push(format!(
+            "instance '{}' knows of a later change of roles, which this one has not applied: order \
+             it there",
+            driver.name(peer)
+        ));
+    }
     let named = driver.names().iter().zip(&stands);
     let mut relays = named.filter(|(_, stand)| stand.as_ref().is_some_and(|it| it.hears_live));
     // Nothing more comes of a group that stands still.
@@ -155,6 +162,15 @@ fn of_stands(
             stands.len()
         ));
     }
+    let with_log = known().filter(|(_, stand)| stand.newest != [0; 16]).count();
+    if has_histories && found.reached.len() >= majority && with_log < majority {
+        // Others are a majority without it: one of them would be elected, and serve nothing.
+        found.obstacles.push(format!(
+            "only {with_log} of {} instances have received the log of the live group up to its \
+             first history",
+            stands.len()
+        ));
+    }
     if !has_histories {
         let why = "this group has not received the log of the live group up to its first history";
         found.obstacles.push(why.to_owned());
@@ -174,6 +190,18 @@ fn of_stands(
     found.notes.extend(sync_note(found.sync));
     found.notes.push(note_of_loss(&found));
     found
+}
+
+/// Roles have changed since what this instance has applied: one that has the later history never
+/// takes the order of one that does not, which would be marked alone and take nothing of the live
+/// group from then on.
+fn with_later(stands: &[Option<MemberStand>], knows: impl Fn(HistoryId) -> bool) -> Option<Peer> {
+    // Not of the promotion that is under way, which is gone on with.
+    let is_marked = |newest| stands.iter().flatten().any(|stand| stand.marked_for == newest);
+    stands.iter().position(|stand| {
+        let newest = stand.as_ref().map(|stand| stand.newest).unwrap_or_default();
+        newest != [0; 16] && !knows(HistoryId(newest)) && !is_marked(newest)
+    })
 }
 
 fn note_of_loss(found: &FailoverOutlook) -> String {
@@ -357,6 +385,21 @@ fn in_doubt(driver: &Driver, order: &PromotionOrder, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was marked alone, for a history that began behind one that was over, and took nothing of
+    /// the live group from then on.
+    #[test]
+    fn one_that_has_not_applied_a_later_history_is_not_the_one_to_promote_the_group() {
+        let stand = |newest, marked_for| {
+            let [newest, marked_for] = [newest, marked_for].map(|id| [id; 16]);
+            Some(MemberStand { newest, marked_for, ..MemberStand::default() })
+        };
+        let knows = |history: HistoryId| history.0 == [1; 16];
+        assert_eq!(with_later(&[stand(1, 0), None, stand(0, 0)], knows), None);
+        assert_eq!(with_later(&[stand(1, 0), None, stand(2, 0)], knows), Some(2));
+        let begun = [stand(1, 2), None, stand(2, 0)];
+        assert_eq!(with_later(&begun, knows), None, "it is marked for that one");
+    }
 
     #[test]
     fn of_a_live_group_that_is_fenced_nothing_is_lost_once_all_of_its_log_is_here() {

@@ -10,7 +10,7 @@ use towline_log::record::Records;
 use towline_os::sync::Mutex;
 use towline_replication::copy::CopySource;
 use towline_replication::driver::Driver;
-use towline_replication::region_part::{Counts, RegionHost};
+use towline_replication::region_part::{CountedLog, RegionHost};
 use towline_replication::region_position::ShippedLog;
 use towline_standby::Home;
 use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
@@ -70,9 +70,8 @@ impl RegionHost for ReplicaRegion {
         seen.clone()
     }
 
-    fn counts(&self) -> Counts {
-        let [put, removed] = self.opened.replica.counts();
-        Counts { put, removed }
+    fn counted(&self) -> CountedLog {
+        self.opened.replica.counted()
     }
 
     fn begin_first_history(&self, cause: &str) -> Result<(), String> {

@@ -9,7 +9,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING, PAGE_DAMAGED};
@@ -26,6 +25,7 @@ use towline_logging::log as say;
 use towline_process::Clock;
 use towline_replication::applicable::CommittedBatches;
 use towline_replication::driver::{ApplyProgress, Driver};
+use towline_replication::region_part::{CountedLog, Counts};
 use towline_replication::repair;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
@@ -48,8 +48,8 @@ pub struct Replica {
     clock: Clock,
     /// Set when this instance becomes active.
     door: Arc<OnceLock<Arc<Door>>>,
-    /// Persistent messages put and removed, as applied here before it became active.
-    counts: [AtomicU64; 2],
+    /// As applied here before it became active.
+    counted: Mutex<CountedLog>,
 }
 
 struct ApplyState {
@@ -81,32 +81,27 @@ impl Replica {
         let restart = Some(restart);
         let is_over = false;
         let state = ApplyState { restart, stream, applied, doubt, images_from, is_over };
-        let counts = Default::default();
+        let counted = Mutex::default();
         let replica =
-            Replica { state: Mutex::new(state), driver, pages, marker, clock, door, counts };
+            Replica { state: Mutex::new(state), driver, pages, marker, clock, door, counted };
         if let Some(restart) = &mut replica.state.lock().restart {
-            replica.note_counts(restart);
+            replica.note_counts(restart, applied.end);
         }
         replica
     }
 
-    /// Persistent messages ever put and removed, as applied here. Never waits while it is no
-    /// active instance.
-    pub(crate) fn counts(&self) -> [u64; 2] {
-        match self.door.get() {
-            Some(door) => {
-                let counts = door.look(|instance| instance.log_counts());
-                [counts.put, counts.removed]
-            }
-            None => self.counts.each_ref().map(|count| count.load(Ordering::Relaxed)),
-        }
+    /// Persistent messages ever put and removed, as applied here, and up to where. Never waits for
+    /// what applies while it is no active instance.
+    pub(crate) fn counted(&self) -> CountedLog {
+        let Some(door) = self.door.get() else { return *self.counted.lock() };
+        let counts = door.look(counts_of);
+        // All that is applied is committed: it is no further than that.
+        CountedLog { counts, end: self.driver.committed_end() }
     }
 
-    fn note_counts(&self, restart: &mut Restart) {
-        let counts = restart.instance().log_counts();
-        let [put, removed] = &self.counts;
-        put.store(counts.put, Ordering::Relaxed);
-        removed.store(counts.removed, Ordering::Relaxed);
+    fn note_counts(&self, restart: &mut Restart, end: Lsn) {
+        let counts = counts_of(restart.instance());
+        *self.counted.lock() = CountedLog { counts, end };
     }
 
     /// Applies what is committed until this instance has applied all that it leads from; yields the
@@ -176,7 +171,7 @@ impl Replica {
             }
         }
         self.driver.note_level(restart.instance().format_level());
-        self.note_counts(restart);
+        self.note_counts(restart, applied.end);
         if stream.at_seam() {
             restart.reached(applied.end);
             let seam = *applied;
@@ -292,6 +287,11 @@ impl Replica {
     fn is_replica(&self) -> bool {
         self.state.lock().restart.is_some() && !self.driver.is_ending()
     }
+}
+
+fn counts_of(instance: &mut Instance) -> Counts {
+    let counts = instance.log_counts();
+    Counts { put: counts.put, removed: counts.removed }
 }
 
 /// Batches more than an extent before the oldest image on disk are not sent to other instances any

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use towline_admin::catalogue::{REGION_RETURN_REFUSED, REGION_RETURNED};
 use towline_engine::{StartError, divergence, inspection};
+use towline_group::{HardState, Mode};
 use towline_log::cut_back::{CutError, CutView, cut_back, last_upto, summed_upto};
 use towline_log::{Disk, LinuxDisk, LogError, REBUILD_MARKER};
 use towline_logging::log as say;
@@ -23,13 +24,17 @@ use towline_replication::fence;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage};
 use towline_standby::Home;
-use towline_types::Lsn;
+use towline_types::{HistoryId, Lsn};
 
 /// Whether an order can be carried out with the log in `data`, and gives up no more than it says.
 pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
     let home = Home::single(data);
     let folder = home.log_folder();
     let (fork, end) = (Lsn(order.fork), order.tail.end);
+    // It need not be applied yet, and others may count on it: a switch is committed with it.
+    if divergence::has_record(folder, fork, HistoryId(order.history))? {
+        return Err("its log has the history of the other group, and is about to follow it".into());
+    }
     let disk = LinuxDisk::read_only(folder).map_err(|error| error.to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
     if end != ALL || !order.common.is_empty() {
@@ -84,6 +89,17 @@ fn gone(error: CutError) -> String {
     format!("{error}. {COPY}")
 }
 
+/// A recovery member that was marked for a promotion since it got the order, or took batches of a
+/// leader of its own group, has promised what it has to that one.
+fn has_its_part(data: &Path, kept: &KeptReturn) -> Result<(), String> {
+    let read = HardStateFile::of(data).read().map_err(|error| error.to_string())?;
+    let HardState { mode, led_term, .. } = read.unwrap_or_default();
+    match kept.in_recovery && (mode != Mode::Recovery || led_term > 0) {
+        true => Err("this group was promoted since it was in recovery last".to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Carries out the order to return that was given to this instance, if there is one. Before the log
 /// is opened.
 ///
@@ -92,14 +108,14 @@ fn gone(error: CutError) -> String {
 pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     let Some(kept) = return_order::kept(data).map_err(StartError::Folder)? else { return Ok(()) };
     let keep = |stage| {
-        let now = KeptReturn { order: kept.order.clone(), stage, had_all: false };
+        let now = KeptReturn { stage, had_all: false, ..kept.clone() };
         return_order::keep(data, &now).map_err(StartError::Folder)
     };
     match kept.stage {
         ReturnStage::Done | ReturnStage::Refused(_) => return Ok(()),
         ReturnStage::Cutting => {}
         ReturnStage::Ordered => {
-            if let Err(why) = check(data, &kept.order) {
+            if let Err(why) = has_its_part(data, &kept).and_then(|()| check(data, &kept.order)) {
                 say(&REGION_RETURN_REFUSED, &[&why]);
                 return keep(ReturnStage::Refused(why));
             }
@@ -127,7 +143,7 @@ pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     // What stopped this group is of the tail that is cut off now.
     fence::forget_fence(data).map_err(StartError::Folder)?;
     let had_all = hard_state.may_vote;
-    let done = KeptReturn { order: kept.order, stage: ReturnStage::Done, had_all };
+    let done = KeptReturn { stage: ReturnStage::Done, had_all, ..kept };
     return_order::keep(data, &done).map_err(StartError::Folder)?;
     say(&REGION_RETURNED, &[&last.end.to_string(), &last.index.to_string()]);
     Ok(())

@@ -62,15 +62,10 @@ fn order_of(
 ) -> Result<ReturnOrder, String> {
     let driver = &opened.driver;
     let data = driver.data();
-    if driver.mode() != Mode::Voting {
-        return Err("this group is not live: it has nothing to return from".to_owned());
-    }
     let text = |error: std::io::Error| error.to_string();
     // Not what an earlier process heard: the other group may follow this one by now.
-    let Some(known) = part.known_fork() else {
-        return Err("no other group has said to this instance that it went on without this one: \
-                    connect both regions, and order it at the active instance"
-            .to_owned());
+    let Some(known) = part.known_fork().filter(|known| is_fit(driver.mode(), known)) else {
+        return Err(nothing_known(driver.mode()).to_owned());
     };
     if !known.is_compared {
         return Err(
@@ -98,8 +93,33 @@ fn order_of(
     if known.common.is_empty() {
         return Err(format!("no batch is left that both logs have. {COPY}"));
     }
-    let KnownFork { fork, history, common, .. } = known;
-    let order = ReturnOrder { fork, history, tail, common, ..ReturnOrder::default() };
+    let KnownFork { fork, history, common, void, .. } = known;
+    let order = ReturnOrder { fork, history, tail, common, void, ..ReturnOrder::default() };
     check(data, &order)?;
     Ok(order)
+}
+
+/// Whether an instance returns from such a fork: one in recovery only from a switch that came to
+/// nothing.
+fn is_fit(mode: Mode, known: &KnownFork) -> bool {
+    match mode {
+        Mode::Voting => true,
+        Mode::Recovery => known.void != [0; 16],
+        Mode::Promoting => false,
+    }
+}
+
+fn nothing_known(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Voting => {
+            "no other group has said to this instance that it went on without this one: connect \
+             both regions, and order it at the active instance"
+        }
+        Mode::Recovery => {
+            "this group is in recovery, and no live group has said to this instance that it went on \
+             without what the log has: there is nothing to return from; 'towline region check' says \
+             what stands in the way"
+        }
+        Mode::Promoting => "this group is being promoted: it does not return",
+    }
 }

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use towline_link::RegionSections;
 use towline_log::LogId;
 use towline_region::RecoveryPoint;
-use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, RegionLog, Standing};
+use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, HistoryId, RegionLog, Standing};
 
 use crate::batch_marks::{BatchMarks, TAG_ASKED, decode_asked, encode_asked};
 use crate::region_agreement::RegionAgreement;
@@ -91,7 +91,7 @@ impl RegionSaid {
         let batches = batches.and_then(|(_, bytes)| BatchMarks::decode(bytes)).unwrap_or_default();
         let asked = sections.iter().find(|(said, _)| *said == TAG_ASKED);
         let asked = asked.and_then(|(_, bytes)| decode_asked(bytes)).unwrap_or_default();
-        Ok(RegionSaid {
+        let said = RegionSaid {
             agreement: RegionAgreement::decode(agreement).map_err(|error| error.to_string())?,
             position: RegionPosition::decode(position).ok_or("its position cannot be read")?,
             sums: PositionSums::decode(sums).ok_or("its checksums cannot be read")?,
@@ -100,7 +100,22 @@ impl RegionSaid {
             point: point.map_err(|error| error.to_string())?,
             batches,
             asked,
-        })
+        };
+        said.is_of_a_log()?;
+        Ok(said)
+    }
+
+    /// Of a history that begins behind the end of a log there is no byte in it. A live group stops
+    /// for a history that it does not know, so it must not be an impossible one.
+    fn is_of_a_log(&self) -> Result<(), String> {
+        let (end, newest) = (self.position.last.end, self.histories.newest());
+        match newest.filter(|newest| newest.fork > end) {
+            None => Ok(()),
+            Some(newest) => Err(format!(
+                "it says that its log ends at {end}, and that history {} begins at {} in it",
+                newest.id, newest.fork
+            )),
+        }
     }
 
     fn as_odd(&self) -> OddGroup<'_> {
@@ -148,9 +163,24 @@ pub(crate) fn fork_of(own: &RegionSaid, other: &RegionSaid) -> Option<KnownFork>
         | Standing::Unrelated => return None,
     };
     let first = first_lacked(own, other)?;
+    let void = if is_old { None } else { void_switch(own, other) };
+    let void = void.map(|history| history.0).unwrap_or_default();
     let other = other.agreement.group.clone();
     let history = first.id.0;
-    Some(KnownFork { fork: fork.0, other, history, is_old, ..KnownFork::default() })
+    Some(KnownFork { fork: fork.0, other, history, is_old, void, ..KnownFork::default() })
+}
+
+/// The history by which this group, which is in recovery, handed over to the other one, if that one
+/// is live in another, and has the one before: it was promoted while the last batch of the switch
+/// was on its way, and never takes that any more. What a live group says is committed there.
+fn void_switch(own: &RegionSaid, other: &RegionSaid) -> Option<HistoryId> {
+    let newest = own.histories.newest()?;
+    let in_recovery = own.agreement.is_live == Some(false);
+    let is_live = other.agreement.is_live == Some(true);
+    let handed_over = was_handed_over(&own.histories, &own.agreement.group, &other.agreement.group);
+    let has = |history| other.histories.get(history).is_some();
+    let is_void = newest.parent.is_some_and(has) && !has(newest.id);
+    (in_recovery && is_live && handed_over && is_void).then_some(newest.id)
 }
 
 /// The first history of the other chain that is not in this one.
@@ -207,6 +237,8 @@ fn has_last_words(standing: Standing, shipping: &Histories) -> bool {
 
 fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRefusal> {
     let [live, other] = [&shipping.agreement, &receiving.agreement];
+    let is_diverged =
+        || matches!(Standing::of(shipping.log(), receiving.log()), Standing::Diverged { .. });
     match (live.is_live, other.is_live) {
         (Some(true), Some(false)) => Ok(()),
         (Some(true), Some(true)) => {
@@ -221,6 +253,9 @@ fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRef
             Err(MeetingRefusal { why, is_partition: true })
         }
         (Some(false), Some(false)) if hands_over(shipping, receiving) => Ok(()),
+        // It was promoted before it had the last batch, and lacks it for good: that is no end of
+        // the switch, and both say where the logs part.
+        (Some(false), Some(true)) if hands_over(shipping, receiving) && is_diverged() => Ok(()),
         (Some(false), Some(true)) if hands_over(shipping, receiving) => {
             Err(MeetingRefusal::of(format!("group '{}' has taken over", other.group)))
         }
@@ -321,6 +356,16 @@ mod tests {
             fewer.remove(at);
             assert!(RegionSaid::decode(&fewer).is_err());
         }
+    }
+
+    #[test]
+    fn a_log_that_ends_before_its_newest_history_begins_is_none() {
+        let [mut live, _] = both(0, &[1, 2], &[]);
+        live.position.last.end = Lsn(5_000);
+        assert_eq!(RegionSaid::decode(&live.encode()), Ok(live.clone()));
+        live.position.last.end = Lsn(4_999);
+        let why = RegionSaid::decode(&live.encode()).unwrap_err();
+        assert!(why.contains("begins at <0:0:0:5000> in it"), "{why}");
     }
 
     #[test]
@@ -440,6 +485,58 @@ mod tests {
         other.agreement.is_live = Some(true);
         let (why, is_partition) = refused(&[live, other]);
         assert!(why.contains("has taken over") && !is_partition, "{why}");
+    }
+
+    /// West handed over, and east was promoted before it had the last batch.
+    fn void() -> [RegionSaid; 2] {
+        let [mut west, mut east] = both(8_000, &[1, 2], &[1]);
+        let names = [&west, &east].map(|said| said.agreement.group.clone());
+        let [of_west, of_east] = names.each_ref().map(String::as_str);
+        west.histories = chain_of(&[(1, of_west), (2, of_east)]);
+        east.histories = chain_of(&[(1, of_west), (3, of_east)]);
+        (west.agreement.is_live, east.agreement.is_live) = (Some(false), Some(true));
+        [west, east]
+    }
+
+    #[test]
+    fn a_group_that_was_promoted_without_the_last_batch_of_a_switch_has_not_taken_over() {
+        let [west, east] = void();
+        for both in [[west.clone(), east.clone()], [east, west]] {
+            let (why, is_partition) = refused(&both);
+            assert!(why.contains("the logs part at <0:0:0:5000>") && is_partition, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_switch_to_a_group_that_is_live_without_it_is_void() {
+        let [west, east] = void();
+        let of = |own: &RegionSaid, other: &RegionSaid| {
+            let known = fork_of(own, other).unwrap();
+            (known.fork, known.history[0], known.is_old, known.void[0])
+        };
+        assert_eq!(of(&west, &east), (5_000, 3, false, 2));
+        assert_eq!(of(&east, &west), (5_000, 2, false, 0), "it is the live one");
+        for is_live in [Some(false), None] {
+            let mut other = east.clone();
+            other.agreement.is_live = is_live;
+            assert_eq!(of(&west, &other).3, 0, "it is not live");
+            let mut own = west.clone();
+            own.agreement.is_live = is_live.is_some().then_some(true);
+            assert_eq!(of(&own, &east).3, 0, "this one is not in recovery");
+        }
+        let names = [&west, &east].map(|said| said.agreement.group.clone());
+        let [of_west, of_east] = names.each_ref().map(String::as_str);
+        for lives in [
+            [(1, of_west), (2, of_west)].as_slice(),
+            &[(1, of_east), (2, of_east)],
+            &[(1, of_west), (2, of_east), (4, of_west), (5, of_east)],
+        ] {
+            let own = RegionSaid { histories: chain_of(lives), ..west.clone() };
+            assert_eq!(of(&own, &east).3, 0, "{lives:?}: more than one switch is void");
+        }
+        let mut later = east.clone();
+        later.histories = chain_of(&[(1, of_west), (2, of_east), (3, of_east)]);
+        assert_eq!(fork_of(&west, &later).map(|known| known.void), Some([0; 16]), "it came");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use towline_group::Mode;
 use towline_link::{RegionDialler, RegionLink, RegionLinkState};
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
-pub use towline_region::{Counts, SyncPolicy, SyncState};
+pub use towline_region::{CountedLog, Counts, SyncPolicy, SyncState};
 use towline_region::{RecoveryPoint, ReportPolicy};
 use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
@@ -51,8 +51,9 @@ pub trait RegionHost: Send + Sync + 'static {
     /// The histories of the log, as applied.
     fn histories(&self) -> Histories;
 
-    /// Persistent messages ever put and removed, as applied. Called often: it must not wait.
-    fn counts(&self) -> Counts;
+    /// Persistent messages ever put and removed, as applied, and up to where. Called often: it must
+    /// not wait.
+    fn counted(&self) -> CountedLog;
 
     /// Has the active instance begin the first history of its log. It has begun when
     /// [`RegionHost::histories`] has it.
@@ -217,7 +218,7 @@ impl RegionPart {
         };
         let (of_link, of_refusal) = (Arc::downgrade(&part), Arc::downgrade(&part));
         let receiving = ReceivingHost {
-            counts: Box::new(move || host.counts()),
+            counts: Box::new(move || host.counted()),
             round_trip: Box::new(move || {
                 let state = of_link.upgrade()?.links.get()?.state();
                 state.link.round_trip_us.map(Duration::from_micros)
@@ -287,7 +288,7 @@ impl RegionPart {
     pub(crate) fn start_shipping(self: &Arc<Self>) -> std::io::Result<Arc<Shipping>> {
         let log: Arc<Driver> = Arc::clone(&self.driver);
         // What the other region has is not known before it says so.
-        let known = (self.host.counts(), BatchPlace::default());
+        let known = (self.host.counted().counts, BatchPlace::default());
         let window = self.terms.recovery.window_bytes;
         let shipping = Arc::new(Shipping::new(log, window, known, self.driver.now()));
         let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
@@ -318,7 +319,7 @@ impl RegionPart {
             shipping,
             recovery: &self.terms.recovery,
             log: &self.terms.config.log,
-            counts: &|| self.host.counts(),
+            counts: &|| self.host.counted().counts,
             percent_full: &|| self.host.percent_full(),
             copied: self.giving.get().and_then(|giving| giving.held_end()),
             misses_rpo: &self.misses_rpo,
@@ -357,6 +358,11 @@ impl RegionPart {
         let promotable = self.promotable();
         let promotable = (promotable, self.host.time_at(promotable.place.end));
         let shipping = self.shipping();
+        if let Some(shipping) = &shipping {
+            // The thread that ships counts now and then only. A view shows what is at risk at this
+            // moment.
+            shipping.committed(self.host.counted().counts, now);
+        }
         self.settle_partition();
         let known = self.known.lock();
         RegionView {
@@ -435,8 +441,10 @@ impl RegionPart {
 
 /// What is committed here, and so what a promotion keeps.
 fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
+    // Counted first: what is counted is no more than what is there.
+    let counts = host.counted().counts;
     let place = ShippedLog::committed(driver);
-    RecoveryPoint { place, received: place.end, counts: host.counts(), ..RecoveryPoint::default() }
+    RecoveryPoint { place, received: place.end, counts, ..RecoveryPoint::default() }
 }
 
 mod beside;

@@ -21,7 +21,7 @@ use towline_group::{Shipment, ShipmentRefusal, ShippedAnswer};
 use towline_link::{FrameBody, FrameCost, Intake, LinkId, RegionLink};
 use towline_os::sync::{Condvar, Mutex};
 use towline_region::wire::{Batches, KIND_POINT, KIND_REFUSED};
-use towline_region::{Counts, RecoveryPoint, Refusal, ReportPolicy, Reports};
+use towline_region::{CountedLog, RecoveryPoint, Refusal, ReportPolicy, Reports};
 use towline_types::{Histories, Lsn, Time};
 
 use crate::driver::Driver;
@@ -36,7 +36,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// What the relay's thread needs of its instance.
 pub struct ReceivingHost {
     /// Persistent messages ever put and removed, as applied here.
-    pub counts: Box<dyn Fn() -> Counts + Send + Sync>,
+    pub counts: Box<dyn Fn() -> CountedLog + Send + Sync>,
     /// The round trip of the link, if it was measured.
     pub round_trip: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
     /// The link ended because this group takes no more: why.
@@ -80,6 +80,8 @@ struct ReceivingState {
     answer: Option<ShippedAnswer>,
     /// The member has heard of a newer history than the one that is shipped.
     is_promoted: bool,
+    /// Of what was reported last, or is about to be.
+    counted: CountedLog,
     has_news: bool,
     ending: bool,
     view: ReceivingView,
@@ -251,8 +253,12 @@ impl Receiving {
         match arrival {
             Arrival::Opened(link, histories, is_awaited) => {
                 self.ends(relayed);
-                if let Err(error) = self.driver.follow(&histories) {
-                    return link.close(&format!("its histories cannot be kept here: {error}"));
+                match self.driver.follow(&histories) {
+                    Ok(true) => {}
+                    Ok(false) => return link.close(&Refusal::Promoted.to_string()),
+                    Err(error) => {
+                        return link.close(&format!("its histories cannot be kept here: {error}"));
+                    }
                 }
                 self.state.lock().view.connected = true;
                 *relayed = Some(Relayed {
@@ -341,11 +347,14 @@ impl Receiving {
     }
 
     fn point(&self, sums: &ReceivedSums) -> RecoveryPoint {
-        let counts = (self.host.counts)();
-        let state = self.state.lock();
+        let seen = (self.host.counts)();
+        let mut state = self.state.lock();
         let answer = state.answer.unwrap_or_default();
         // What is applied by now may be of a history in which the live group has no part.
-        let counts = if state.is_promoted { state.view.point.counts } else { counts };
+        if !state.is_promoted {
+            state.counted = state.counted.upto(answer.recovery_point.end, seen);
+        }
+        let counts = state.counted.counts;
         drop(state);
         let (place, counts) = match (self.host.before)(answer.majority.index) {
             Some(before) => (before.place, before.counts),

@@ -56,6 +56,10 @@ pub struct KnownFork {
     /// those that are there still.
     #[serde(default)]
     pub common: Vec<BatchMark>,
+    /// The one history that only this log has, by which its group handed over to the other one,
+    /// which never had it and is live in `history`; all zero: it is not so.
+    #[serde(default)]
+    pub void: [u8; 16],
 }
 
 /// Batches of one term in a tail.
@@ -132,6 +136,10 @@ pub struct ReturnOrder {
     pub common: Vec<BatchMark>,
     /// The user that ordered it.
     pub by: String,
+    /// As [`KnownFork::void`]: a recovery member takes no order but one that names the newest
+    /// history of its log here.
+    #[serde(default)]
+    pub void: [u8; 16],
 }
 
 /// How far an order is.
@@ -160,6 +168,10 @@ pub struct KeptReturn {
     /// gave votes.
     #[serde(default)]
     pub had_all: bool,
+    /// It was given to a recovery member. One that was marked for a promotion since does not carry
+    /// it out: what it has counts there.
+    #[serde(default)]
+    pub in_recovery: bool,
 }
 
 /// The fork that was heard of last, if any was.
@@ -264,7 +276,8 @@ mod tests {
         let tail = TailEnd { end: 9_000, terms: vec![TailTerm { term: 3, last: 17 }] };
         let common = vec![BatchMark { index: 3, sum: 5, ..BatchMark::default() }];
         let by = "anna".into();
-        ReturnOrder { id: [7; 16], fork: 4_096, history: [9; 16], tail, common, by }
+        let void = [0; 16];
+        ReturnOrder { id: [7; 16], fork: 4_096, history: [9; 16], tail, common, by, void }
     }
 
     #[test]
@@ -278,7 +291,7 @@ mod tests {
             ReturnStage::Done,
             ReturnStage::Refused("why\nnot".into()),
         ] {
-            let now = KeptReturn { order: order(), stage, had_all: true };
+            let now = KeptReturn { order: order(), stage, had_all: true, in_recovery: true };
             keep(data, &now).unwrap();
             assert_eq!(kept(data).unwrap(), Some(now));
         }

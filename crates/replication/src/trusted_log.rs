@@ -298,6 +298,7 @@ mod tests {
         promoted_to: [0; 16],
         left_term: 0,
         led_term: 0,
+        returned_term: 0,
     };
 
     #[test]

@@ -168,7 +168,9 @@ fn recovery_goes_on_beside_a_rehearsal_and_what_kills_one_removes_it() -> Try {
     // What the rehearsal has is as it was: each body is read and checked.
     let url = format!("amqp://{address}");
     require!(bytes_held(&regions.site(EAST, 0).data)? > 0, "no log");
-    let data = folder(&regions, 0).join("data");
+    // Each rehearsal has a folder of its own in it.
+    let own = fs::read_dir(folder(&regions, 0))?.next().ok_or("no folder")??;
+    let data = own.path().join("data");
     let mut command = std::process::Command::new(towline_e2e::paths::towline()?);
     let got = command.args(["get", "Q", "--all", "--data"]).arg(&data).output()?;
     let said = String::from_utf8_lossy(&got.stdout);

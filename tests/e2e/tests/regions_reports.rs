@@ -311,6 +311,69 @@ fn a_drill_that_cannot_come_back_says_where_it_stands() -> Try {
     regions.stop_all()
 }
 
+/// Gets from a queue again and again, at whichever of these addresses serves it, while `during`
+/// goes on.
+fn beside_a_consumer<T>(
+    (queue, urls): (&str, &[String]),
+    during: impl FnOnce() -> Try<T>,
+) -> Try<T> {
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let gets = scope.spawn(|| -> std::io::Result<()> {
+            let program = paths::towline().map_err(std::io::Error::other)?;
+            for url in urls.iter().cycle() {
+                if ends.load(Ordering::SeqCst) {
+                    break;
+                }
+                let mut command = Command::new(&program);
+                command.args(["get", queue, "--all", "--timeout", "2", "--url", url]);
+                command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+            }
+            Ok(())
+        });
+        let done = during();
+        ends.store(true, Ordering::SeqCst);
+        gets.join().map_err(|_| "a consumer panicked")??;
+        done
+    })
+}
+
+#[test]
+fn a_consumer_on_the_queue_of_a_drill_is_not_taken_for_a_loss() -> Try {
+    let mut regions = Regions::towed(&of(1))?;
+    put(&regions, WEST, 20)?;
+    regions.until_towed()?;
+    let urls: Vec<String> = [WEST, EAST]
+        .iter()
+        .map(|group| format!("amqp://{}", regions.site(*group, 0).listen))
+        .collect();
+    // The queue of the drill is there, and open, as an earlier version left it.
+    let site = regions.site(WEST, 0);
+    site.runs(&["mqsc", "DEFINE QLOCAL(SYSTEM.REGION.DRILL)"], 0)?;
+    let drill = |queue: &str, more: &[&str]| -> Try<Value> {
+        let site = regions.site(WEST, 0);
+        let dry = ["region", "drill", "--dry-run"];
+        wait::until_true("nothing in the way", LONG, || site.runs(&dry, 0).is_ok())?;
+        let arguments = [&["region", "drill", "--stay", "5s", "--yes", "--json"], more].concat();
+        let said = beside_a_consumer((queue, &urls), || site.runs(&arguments, 0))
+            .map_err(|error| regions.explained(&error.to_string()))?;
+        Ok(serde_json::from_str(&said)?)
+    };
+    let report = drill("SYSTEM.REGION.DRILL", &[])?;
+    let probe = &report["probe"];
+    require!(probe["confirmed"].as_u64() > Some(20), "{report}");
+    require!(probe["lost"] == 0 && probe["missing"] == 0, "{report}");
+    require!(report["verdict"] == "met", "{report}");
+    // A queue that others use.
+    regions.until_towed()?;
+    let report = drill("Q", &["--queue", "Q"])?;
+    let probe = &report["probe"];
+    require!(probe["lost"].is_null() && probe["missing"].as_u64() > Some(0), "{report}");
+    require!(report["verdict"] == "not_judged", "{report}");
+    require!(report["findings"].to_string().contains("others may have got them"), "{report}");
+    regions.stop_all()
+}
+
 /// What Prometheus would read at an instance.
 fn scraped(regions: &Regions, group: usize, at: usize) -> Try<String> {
     let host = regions.site(group, at).listen.rsplit_once(':').ok_or("no port")?.0.to_owned();

@@ -26,6 +26,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use towline_core::Refusal;
+use towline_types::printable_entry;
 
 pub use entries::*;
 pub use regions::*;
@@ -99,7 +100,8 @@ impl Entry {
         Message { id: self.id.into(), severity: self.severity(), text: self.text(values) }
     }
 
-    /// The text alone, with its placeholders replaced.
+    /// The text alone, with its placeholders replaced. What stands for them may be what a client
+    /// said: it does not command a terminal, and forges no line of a log.
     ///
     /// # Panics
     /// As [`Entry::message`].
@@ -115,7 +117,7 @@ impl Entry {
                 (_, _) => unreachable!("{}: too few values for its placeholders", self.id),
             };
             text.push_str(before);
-            text.push_str(value);
+            text.push_str(&printable_entry(value));
             rest = after;
         }
         assert!(values.next().is_none(), "{}: too many values for its placeholders", self.id);
@@ -257,5 +259,13 @@ mod tests {
         let message = QUEUE_CREATED.message(&["A{B}"]);
         assert_eq!(message.to_string(), "TWL8006I: Queue 'A{B}' created.");
         assert_eq!(message.severity, Severity::Information);
+    }
+
+    #[test]
+    fn what_is_filled_in_commands_no_terminal_and_forges_no_line() {
+        let said = "x\u{1b}[2J\r\n2026-11-27T18:00:00Z  INFO forged\u{202e}";
+        let text = QUEUE_CREATED.text(&[said]);
+        assert!(!text.contains(['\u{1b}', '\r', '\u{202e}']), "{text:?}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("    ")), "{text}");
     }
 }

@@ -25,10 +25,11 @@ entries! {
          Logged once a minute for each address and reason.";
     REGION_PARTITIONED = "TWL4405E" "The log of this group and that of group '{group}' are not one: \
                                      {reason}. Nothing is sent.",
-        "Neither log is changed. Find out which group has what is to be kept. A group that only \
-         follows begins anew with empty folders; a log with messages of its own must be looked \
-         through before that. If one of both is new because its disk was lost or is not mounted, the \
-         other one is the only copy: do not empty it.";
+        "Neither log is changed. A group that was live, and has nothing of its own behind the \
+         position at which they part, follows the other one by itself. One with messages of its own \
+         lists and gives them up with 'towline region divergence' and 'towline region rejoin'; a \
+         group that only follows begins anew with empty folders. 'towline region check' says which. \
+         If both are live, decide first which one stays so.";
     REGION_RPO_MISSED = "TWL4406W" "More is at risk than the objective allows: group '{group}' \
                                     lacks {bytes} bytes, the oldest committed {seconds} s ago.",
         "If this group were lost now, so much would be lost (rpo_bytes, rpo_s of [group.recovery]). \
@@ -128,13 +129,17 @@ entries! {
         "That batch says that the other group is live. This instance serves no client any more. If \
          the batch is committed in this group, it is given to the other one as soon as the link \
          stands, and then that one serves; if it is not, the next active instance of this group may \
-         not have it, and serves. If the other region is lost, order 'towline region failover' in \
-         this group.";
+         not have it, and serves. To have clients served before the link stands, see that this \
+         group is in recovery ('towline status --groups'), and order 'towline region failover' in \
+         one of the groups, not in both. In the other one nothing is lost, and this group gives up \
+         that batch and follows by itself when the link stands. In this one only if the other \
+         region is lost: it may have the batch, and serve.";
     REGION_RETURN_ORDERED = "TWL4451I" "This instance is to give up its log behind {fork}, and to \
                                        follow the other group: ordered by {by}. It restarts for \
                                        that.",
-        "Its group was live when another one was promoted, and returns as a recovery group. The \
-         start looks whether that can be done: TWL4452I or TWL4453W follows.";
+        "Its group was live when another one was promoted, or had handed over to one that never \
+         had the last batch, and returns as a recovery group. The start looks whether that can be \
+         done: TWL4452I or TWL4453W follows.";
     REGION_RETURNED = "TWL4452I" "The log of this instance ends at {position} (batch {index}) now: \
                                  it is one of a recovery group.",
         "What was behind that is given up. Only what is new since then is sent by the live group.";
@@ -144,10 +149,10 @@ entries! {
          ('towline region divergence --export'), and order the return again. If a majority of its \
          group has returned, it follows without that: see TWL4451I. If it does not hold \
          the fork any more, its folder must be emptied, so that it gets a copy.";
-    REGION_RETURNS_ALONE = "TWL4454I" "Behind the fork at {fork} this log has nothing that group \
+    REGION_RETURNS_ALONE = "TWL4454I" "Behind the fork at {fork} this log has no change that group \
                                       '{group}' lacks: this group follows it without an order.",
-        "The other group was promoted while this one was away, and this one has put, removed and \
-         defined nothing since.";
+        "The other group was promoted while this one was away, or before it had the last batch of \
+         a switch (TWL4437W), and this one has put, removed and defined nothing since.";
     REGION_SUPERSEDED = "TWL4471E" "Group '{group}' took over from this one: history {history}, \
                                     from {fork} on. This group serves no client any more.",
         "The other group was promoted, and this one hears of it now. Clients are let go, and stay \

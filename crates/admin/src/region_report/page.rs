@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use towline_types::{CivilTime, Time};
+use towline_types::{CivilTime, Time, is_unprintable};
 
 use super::lines::risk_words;
 use super::{RegionReport, ReportVerdict, ReportWay};
@@ -61,7 +61,12 @@ pub fn page(report: &RegionReport) -> String {
         cells(&mut out, "Puts confirmed", &probe.confirmed.to_string());
         cells(&mut out, "Puts not confirmed", &probe.unconfirmed.to_string());
         let or = |count: Option<u64>| count.map_or("not looked for".into(), |it| it.to_string());
-        cells(&mut out, "Confirmed and lost", &or(probe.lost));
+        cells(&mut out, "Confirmed, not there at the end", &or(probe.missing));
+        let lost = match (probe.lost, probe.missing) {
+            (None, Some(_)) => "not known: others may have got them".to_owned(),
+            (lost, _) => or(lost),
+        };
+        cells(&mut out, "Confirmed and lost", &lost);
         cells(&mut out, "Found twice", &or(probe.doubled));
         put(&mut out, "</table>\n");
     }
@@ -186,7 +191,7 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            each if each.is_control() => out.push('\u{fffd}'),
+            each if is_unprintable(each) => out.push('\u{fffd}'),
             each => out.push(each),
         }
     }

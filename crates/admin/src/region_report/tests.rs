@@ -76,6 +76,34 @@ fn without_an_objective_or_a_figure_nothing_is_judged() {
 }
 
 #[test]
+fn messages_that_others_may_have_got_are_neither_lost_nor_all_there() {
+    let counted = |lost, missing| {
+        judged(|it| {
+            it.probe = Some(ReportProbe {
+                confirmed: 460,
+                lost,
+                missing,
+                doubled: missing.map(|_| 0),
+                ..ReportProbe::default()
+            });
+        })
+    };
+    let taken = counted(None, Some(422));
+    assert_eq!(taken.verdict, ReportVerdict::NotJudged);
+    let line = taken.findings.iter().find(|line| line.starts_with("probe")).unwrap();
+    assert!(line.contains("422 were not on the queue") && line.contains("others may"), "{line}");
+    assert!(!line.contains("MISSED") && !line.contains(": met"), "{line}");
+    assert!(page(&taken).contains("not known: others may have got them"));
+    assert_eq!(counted(None, None).verdict, ReportVerdict::NotJudged, "nothing was counted");
+    assert_eq!(counted(Some(0), Some(0)).verdict, ReportVerdict::Met);
+    let lost = counted(Some(3), Some(5));
+    assert_eq!(lost.verdict, ReportVerdict::Missed);
+    let line = "probe: of 460 confirmed messages 3 lost, 0 doubled, 2 more were not there: others \
+                may have got them: MISSED";
+    assert!(lost.findings.iter().any(|found| found == line), "{lost:?}");
+}
+
+#[test]
 fn a_report_comes_back_from_its_json_also_one_of_a_later_version() {
     let report = judged(|it| it.probe = Some(ReportProbe::default()));
     let text = serde_json::to_string(&report).unwrap();

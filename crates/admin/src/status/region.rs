@@ -81,6 +81,9 @@ pub struct OtherRegionStatus {
     pub retry: String,
     /// Why nothing is sent, in words; empty: there is no reason.
     pub reason: String,
+    /// Where the log of this instance and that of the other group part, if that one went on without
+    /// this one, so that this group can return to it; empty: not so, or not known here.
+    pub fork_lsn: String,
     /// What differs between the configurations, as of the last connection, in words.
     pub differences: Vec<String>,
     /// INSYNC: whether it has all that is committed.

@@ -22,10 +22,16 @@ const CERTIFICATE_S_MIN: u64 = 30 * 86_400;
 const CLOCK_WARNING_US: u64 = 500_000;
 /// Clocks that differ by more change what expires after a switch.
 const CLOCK_MAX_US: u64 = 5_000_000;
+/// The first word of what is said of the instances of a group.
+const QUORUM: &str = "quorum";
 /// Characters of a line.
 const COLUMNS: usize = 80;
 /// Characters before the text.
 const MARGIN: usize = 23;
+
+/// What to do about a link that does not stand.
+const LINK_IS_DOWN: &str = "see that the live group runs, that its group.recovery.addresses lead \
+                            here, and that no firewall or certificate is in between";
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,6 +56,22 @@ pub struct RegionFinding {
     pub text: String,
     /// What to do; empty: nothing.
     pub what_to_do: String,
+}
+
+impl RegionFinding {
+    /// Whether no switch is begun with it: a group that it names cannot write, or is not heard, so
+    /// the last batch of a switch would be acknowledged by none. With the rest that stands in the
+    /// way a switch comes to its end, and the operator may have a reason.
+    #[must_use]
+    pub fn forbids_switch(&self) -> bool {
+        self.weight == FindingWeight::Stands && self.check.starts_with(QUORUM)
+    }
+
+    /// In a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{}: {}", self.check, self.text)
+    }
 }
 
 /// All that was looked at, in the order in which to mend it. `group` is as an instance of either
@@ -156,6 +178,31 @@ fn receives(group: &GroupStatus) -> bool {
     group.group_role == "recovery"
 }
 
+/// What an operator can do about two logs that are not one, as far as this instance knows.
+fn what_to_do_about_logs(group: &GroupStatus, other: &OtherRegionStatus) -> String {
+    const RETURN: &str = "list and export what this log has of its own: 'towline region divergence \
+                          --export FILE'; then 'towline region rejoin'";
+    const DECIDE: &str = "decide which group's log is to be kept; at the other group: 'towline \
+                          region divergence --export FILE', then 'towline region rejoin'";
+    let (name, knows_fork) = (&other.group_name, !other.fork_lsn.is_empty());
+    match (group.group_role.as_str(), other.group_role.as_str()) {
+        ("recovery" | "fenced", _) if knows_fork => RETURN.to_owned(),
+        // Its log is new, and the other group has the one that it should have.
+        ("fenced", _) if group.fence.is_some() => {
+            group.fence.as_ref().map(|fence| fence.what_to_do.clone()).unwrap_or_default()
+        }
+        ("recovery", _) => format!(
+            "if the log of group '{name}' is not a new one, and that group is to be live: have this \
+             group begin again, with empty data folders and role = \"recovery\"; else 'towline \
+             region failover' here"
+        ),
+        (_, "live") => DECIDE.to_owned(),
+        (_, _) => format!(
+            "'towline region check' at the instances of group '{name}' says what to do there"
+        ),
+    }
+}
+
 struct RegionFindings(Vec<RegionFinding>);
 
 impl RegionFindings {
@@ -217,20 +264,21 @@ impl RegionFindings {
                     "" => format!("none to group '{}'", other.group_name),
                     why => format!("none to group '{}': {why}", other.group_name),
                 },
-                "see that the live group runs, that its group.recovery.addresses lead here, and that \
-                 no firewall or certificate is in between",
+                // The other group was reached: that is no matter of the network.
+                match other.status {
+                    OtherRegionState::Partitioned => "see the logs",
+                    _ => LINK_IS_DOWN,
+                },
             ),
         }
     }
 
     fn logs(&mut self, group: &GroupStatus, other: &OtherRegionStatus) {
         match other.status {
-            OtherRegionState::Partitioned => self.stands(
-                "logs",
-                format!("they are not one: {}", other.reason),
-                "do what the reason says; empty no folder before it is known that the other group \
-                 has what is in it",
-            ),
+            OtherRegionState::Partitioned => {
+                let text = format!("they are not one: {}", other.reason);
+                self.stands("logs", text, &what_to_do_about_logs(group, other));
+            }
             OtherRegionState::NeedsCopy => self.stands(
                 "logs",
                 "recovery lacks log that live does not have any more".to_owned(),
@@ -311,7 +359,7 @@ impl RegionFindings {
     }
 
     fn quorum(&mut self, name: &str, condition: Option<&RegionConditionStatus>) {
-        let check = format!("quorum {name}");
+        let check = format!("{QUORUM} {name}");
         let check = short(&check);
         let Some(it) = condition else { return self.not_heard(&check, name) };
         let (all, there, in_sync) = (it.configured_count, it.connected_count, it.in_sync_count);

@@ -105,7 +105,9 @@ pub(crate) struct RegionDrill {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = stay)]
     pub(crate) stay: Duration,
     /// Queue on which the probe puts its messages, and from which it takes them at the end
-    /// [default: SYSTEM.REGION.DRILL, which is defined if it is not there]
+    /// [default: SYSTEM.REGION.DRILL, which is defined if it is not there, and closed for getting
+    /// until they are counted]. Other clients should not get from one that is named: messages that
+    /// they may have got are not judged
     #[arg(long, value_name = "NAME", value_parser = queue_name)]
     pub(crate) queue: Option<String>,
     /// Address at which the probe finds the other group; can be repeated [default: those that
@@ -219,7 +221,7 @@ pub(crate) struct RegionReportShow {
     /// List all that are kept, the newest first
     #[arg(long, conflicts_with_all = ["name", "html"])]
     pub(crate) list: bool,
-    /// Write it as a page of HTML
+    /// Write it as a page of HTML, for its owner only (mode 0600)
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]

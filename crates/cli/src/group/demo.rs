@@ -6,6 +6,7 @@
 //! Ctrl-C is ours: the active one ends first, while the others still confirm what it finishes.
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -167,7 +168,7 @@ impl Running<'_> {
                 instance.name
             ));
         }
-        show::line(&format!(
+        show::lines(&format!(
             "instance {}: {status}. Start it again, here or elsewhere, with:\n  {}",
             instance.name,
             command(plan, instance)
@@ -189,9 +190,9 @@ impl Running<'_> {
         let pid = pid.filter_map(|(_, process)| process.as_ref()).map(Process::number).next();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        show::line(&group_table(group, None, now))?;
+        show::lines(&group_table(group, None, now))?;
         if let [only] = self.plan.instances.as_slice() {
-            return show::line(&format!(
+            return show::lines(&format!(
                 "Try in another terminal:\n  \
                  {towline} status --watch --data {data}\n  \
                  {towline} put DEV.QUEUE.1 hello --url {url}\n  \
@@ -206,7 +207,7 @@ impl Running<'_> {
             ));
         }
         let (a, b) = (data("a"), data("b"));
-        show::line(&format!(
+        show::lines(&format!(
             "Try in another terminal:\n  \
              {towline} status --watch --data {b}\n  \
              {towline} put DEV.QUEUE.1 hello --url {second}\n  \
@@ -277,7 +278,8 @@ fn start(
     tell: &Sender<DemoEvent>,
 ) -> Result<Process, Failure> {
     let of = |error| Failure::about(instance.log.display(), error);
-    let said = OpenOptions::new().create(true).append(true).open(&instance.log).map_err(of)?;
+    let said =
+        OpenOptions::new().create(true).append(true).mode(0o600).open(&instance.log).map_err(of)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", &plan.name, "--data"]).arg(&instance.data);
     command.arg("--config").arg(&instance.config).process_group(0).stdin(Stdio::null());

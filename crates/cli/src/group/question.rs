@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
+use towline_types::printable_lines;
+
 use crate::failure::Failure;
 
 /// Refuses when there is a question and no terminal to ask at.
@@ -20,7 +22,7 @@ pub(crate) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let mut errors = std::io::stderr();
-    write!(errors, "{question} (yes/no) ")?;
+    write!(errors, "{} (yes/no) ", printable_lines(question))?;
     errors.flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;

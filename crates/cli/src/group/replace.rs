@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
         return show::json(&json!({ "instance": name, "set_aside": shown.to_string() }));
     }
     show::line(&format!("The old log is in {shown}."))?;
-    show::line(&format!(
+    show::lines(&format!(
         "Start instance {name} as before; it is rebuilt from the group and does not vote until then.\n\
          When it is in sync, remove {shown}."
     ))

@@ -157,8 +157,9 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
 pub(super) fn in_doubt(other: &str, why: &str, kept: &KeptReport) -> String {
     format!(
         "the switch to group {other} is in doubt: {why}. Its last batch is decided: group {other} \
-         serves as soon as it has that; if its region is lost, order `towline region failover` here\
-         {}",
+         serves as soon as it has that. To serve before the link stands, see that this group is in \
+         recovery, and order `towline region failover` in group {other}, or here if its region is \
+         lost; not in both{}",
         kept.in_brackets()
     )
 }

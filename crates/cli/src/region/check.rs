@@ -30,7 +30,7 @@ pub(super) fn run(reach: &Reach) -> Result<(), Failure> {
     let Some(found) = status::region_findings(&group, now_ms) else { return Err(none()) };
     match reach.json {
         true => show::json(&described(&group, &found, now_ms))?,
-        false => show::line(status::region_findings_table(&found).trim_end())?,
+        false => show::lines(status::region_findings_table(&found).trim_end())?,
     }
     if status::nothing_stands(&found) { Ok(()) } else { Err(Failure::Unfit) }
 }

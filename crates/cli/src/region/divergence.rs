@@ -12,7 +12,7 @@ use towline_client::Message;
 use towline_log::offline::{self, BodiesAtRest, Filter, Item};
 use towline_server::divergence::{self, Divergence, FoundPut, HowEnded, TailChange, TailMessage};
 use towline_server::return_order::{self, ExportNote, TailEnd};
-use towline_types::{Lsn, Payload};
+use towline_types::{Lsn, Payload, printable};
 
 use super::exported::{ExportWriter, ExportedHead};
 use crate::arguments::RegionDivergence;
@@ -20,6 +20,9 @@ use crate::failure::Failure;
 use crate::log::position;
 use crate::quantity::shown_bytes;
 use crate::show;
+
+/// Characters of an id that are shown.
+const ID_SHOWN_MAX: usize = 100;
 
 /// Runs the command.
 pub(super) fn run(arguments: &RegionDivergence) -> Result<(), Failure> {
@@ -71,8 +74,8 @@ fn fork(arguments: &RegionDivergence) -> Result<Lsn, Failure> {
         )),
         None => Err(Failure::about(
             data.display(),
-            "no other region is known to have gone on without this one: connect both, or give \
-             --fork (the position in the status of the promoted group)",
+            "this instance has not heard of another group that went on without this one: connect \
+             both, or give --fork (the position in the status of the promoted group)",
         )),
     }
 }
@@ -213,7 +216,7 @@ fn as_json(message: &TailMessage, ids: Option<&Message>) -> Value {
 fn as_text(message: &TailMessage, ids: Option<&Message>) -> String {
     let (change, how) = words(message.change);
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
-    let mut line = format!("{change}{how} {} {}", message.queue, message.sequence);
+    let mut line = format!("{change}{how} {} {}", printable(&message.queue), message.sequence);
     match &message.put {
         Some(put) => {
             let at = put.header.put_at.as_millis();
@@ -222,10 +225,47 @@ fn as_text(message: &TailMessage, ids: Option<&Message>) -> String {
         None => line += ": its put is not in the log any more",
     }
     if let Some(id) = ids.and_then(|ids| ids.message_id.as_ref()) {
-        line += &format!(", id {id}");
+        line += &format!(", id {}", shown_id(id));
     }
     if let Some(id) = ids.and_then(|ids| ids.correlation_id.as_ref()) {
-        line += &format!(", correlation id {id}");
+        line += &format!(", correlation id {}", shown_id(id));
     }
     line
+}
+
+/// An id that a producer chose: by this list a person decides what goes, so that it forges no entry
+/// of it, and does not push others off the screen. JSON has all of it.
+fn shown_id(id: &str) -> String {
+    let (shown, rest) = match id.char_indices().nth(ID_SHOWN_MAX) {
+        Some((at, _)) => (id.get(..at).unwrap_or_default(), "…"),
+        None => (id, ""),
+    };
+    format!("'{}{rest}'", printable(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_a_producer_forges_no_entry_and_commands_no_terminal() {
+        let message =
+            TailMessage { change: TailChange::Added, queue: "Q".into(), sequence: 7, put: None };
+        let evil = "x\u{1b}[1A\r\nremoved (got) Q 1\u{202e}\u{9b}2J".to_owned();
+        let ids = Message {
+            message_id: Some(evil.clone()),
+            correlation_id: Some("c".repeat(5_000)),
+            ..Message::default()
+        };
+        let text = as_text(&message, Some(&ids));
+        let cut = "c".repeat(ID_SHOWN_MAX);
+        assert_eq!(
+            text,
+            format!(
+                "added Q 7: its put is not in the log any more, id 'x\u{fffd}[1A\u{fffd}\u{fffd}\
+                 removed (got) Q 1\u{fffd}\u{fffd}2J', correlation id '{cut}…'"
+            )
+        );
+        assert_eq!(as_json(&message, Some(&ids))["message_id"], evil, "JSON has it as it is");
+    }
 }

@@ -8,6 +8,8 @@
 //! Invariants: without `--yes`, nothing is changed before the answer of a person at a terminal;
 //! whatever comes of it, the last line says which group is live and what there is to do.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,26 +18,23 @@ use towline_admin::region_report::{
     RegionReport, ReportKind, ReportOutcome, ReportProbe, ReportRisk, ReportStep, ReportVerdict,
     ReportWay, report_lines,
 };
-use towline_admin::reply::ScriptReply;
 use towline_admin::status::{
-    FindingWeight, GroupStatus, OtherRegionStatus, nothing_stands, region_findings,
+    FindingWeight, GroupStatus, OtherRegionStatus, RegionFinding, nothing_stands, region_findings,
     region_findings_table,
 };
 
 use super::change::{ChangeResult, Outlook, carried_out, follows, in_doubt};
-use super::probe::{Probe, ProbeSeen};
+use super::probe::{Probe, ProbeFound, ProbeSeen};
+use super::probe_queue::ProbeQueue;
 use super::report::{self, KeptReport};
 use crate::arguments::{Reach, RegionDrill};
 use crate::control::{AskError, ControlClient, understood};
 use crate::failure::Failure;
 use crate::group::question::{can_ask, confirm};
-use crate::mqsc;
 use crate::patience::Patience;
 use crate::reach::Connector;
 use crate::{progress, show};
 
-/// The queue that is used unless another one is named; it is defined if it is not there.
-const QUEUE: &str = "SYSTEM.REGION.DRILL";
 /// An answer to the probe is waited for so long: then it tries the next address.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 /// The first put of the probe is waited for so long, before anything is changed.
@@ -68,9 +67,9 @@ pub(super) fn run(arguments: &RegionDrill) -> Result<(), Failure> {
     let question = format!("Switch from group {own} to group {other}, and back after {stay} s?");
     confirm(arguments.yes, &format!("{question}{dropped}"))?;
     let connectors = connectors(arguments, &others)?;
-    let queue = queue(arguments, &connectors)?;
-    let mark = mark();
-    let (probe, ways) = Probe::start(connectors, &queue, &mark)?;
+    let own_way = connectors.first().ok_or_else(|| Failure::failed("there is no address"))?;
+    let queue = ProbeQueue::prepare(arguments.queue.as_deref(), own_way)?;
+    let (probe, ways) = Probe::start(connectors, queue, &mark()?)?;
     let drill = Drill { arguments, own, other, stay, probe, ways: &ways };
     drill.run()
 }
@@ -97,7 +96,8 @@ fn checked(
     let found = region_findings(group, now_ms).unwrap_or_default();
     let stands = found.iter().filter(|finding| finding.weight == FindingWeight::Stands);
     let mut obstacles: Vec<String> = outlook.obstacles.clone();
-    obstacles.extend(stands.map(|finding| format!("{}: {}", finding.check, finding.text)));
+    // Some of it the instance has said already.
+    obstacles.extend(stands.map(RegionFinding::line).filter(|it| !outlook.obstacles.contains(it)));
     if others.is_empty() {
         obstacles.push(
             "no address of clients of the other group is known: give --other-url, or 'clients' of \
@@ -115,7 +115,7 @@ fn checked(
         let (own, other, stay) = (&outlook.group, &outlook.other, arguments.stay.as_secs());
         show::line(&format!("Drill from group {own} to group {other}, and back after {stay} s"))?;
         if !nothing_stands(&found) || arguments.dry_run {
-            show::line(region_findings_table(&found).trim_end())?;
+            show::lines(region_findings_table(&found).trim_end())?;
         }
         for why in &outlook.obstacles {
             show::line(&format!("  in the way: {why}"))?;
@@ -150,31 +150,11 @@ fn connectors(arguments: &RegionDrill, others: &[String]) -> Result<Vec<Connecto
     Ok(all)
 }
 
-/// The queue of the probe, which is there then.
-fn queue(arguments: &RegionDrill, ways: &[Connector]) -> Result<String, Failure> {
-    if let Some(queue) = &arguments.queue {
-        return Ok(queue.clone());
-    }
-    let own = ways.first().ok_or_else(|| Failure::failed("there is no address"))?;
-    let mut client = own.connect()?;
-    let ask = format!("DISPLAY QLOCAL({QUEUE}) CURDEPTH");
-    let there: ScriptReply = mqsc::understood(&client.ask_admin("mqsc", &ask)?.body)?;
-    if there.failed > 0 {
-        let define = format!("DEFINE QLOCAL({QUEUE}) DEFPSIST(YES) DESCR('Probe of a drill')");
-        let made: ScriptReply = mqsc::understood(&client.ask_admin("mqsc", &define)?.body)?;
-        if made.failed > 0 {
-            let said: Vec<String> = made.replies.iter().map(|reply| reply.to_text()).collect();
-            return Err(Failure::Failed(format!("{QUEUE} cannot be defined: {}", said.join(" "))));
-        }
-    }
-    client.close()?;
-    Ok(QUEUE.to_owned())
-}
-
-/// A name for the messages of this drill.
-fn mark() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}", since.as_millis(), std::process::id())
+/// A random name that marks the messages of this drill: it cannot be guessed.
+fn mark() -> Result<String, Failure> {
+    let mut random = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A drill that is carried out.
@@ -414,7 +394,7 @@ impl Drill<'_> {
             }
             show::json(&said)?;
         } else {
-            show::line(report_lines(&report).trim_end())?;
+            show::lines(report_lines(&report).trim_end())?;
             kept.show()?;
         }
         match report.verdict {
@@ -425,9 +405,10 @@ impl Drill<'_> {
 
     /// What the probe put and found, wherever its queue is served now.
     fn counted(&self, seen: &ProbeSeen) -> ReportProbe {
+        let mut found = ProbeFound::default();
         let count = self.ways.iter().find_map(|way| {
             let mut client = way.connect().ok()?;
-            let count = self.probe.counted(&mut client, seen).ok()?;
+            let count = self.probe.counted(&mut client, seen, &mut found).ok()?;
             client.close().ok();
             Some(count)
         });
@@ -435,7 +416,8 @@ impl Drill<'_> {
             queue: self.probe.queue().to_owned(),
             confirmed: seen.confirmed(),
             unconfirmed: seen.unconfirmed(),
-            lost: count.map(|count| count.lost),
+            missing: count.map(|count| count.missing),
+            lost: count.and_then(|count| count.lost),
             doubled: count.map(|count| count.doubled),
         }
     }

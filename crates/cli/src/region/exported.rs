@@ -12,7 +12,8 @@
 //!
 //! Numbers are little-endian. The content is what the producer sent (message annotations and the
 //! bare message), byte for byte; the head has what the queue manager knows beside it. Not here:
-//! where they come from, and go to. Invariant: a file without its end is not taken for whole.
+//! where they come from, and go to. Invariants: a file without its end is not taken for whole; a
+//! new one is for its owner only.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
 use crate::failure::Failure;
+use crate::private_file;
 
 const MAGIC: &[u8; 8] = b"TOWLINED";
 const FRAME_BYTES: usize = 16;
@@ -57,7 +59,7 @@ impl ExportWriter {
     /// # Errors
     /// It is there, or cannot be made.
     pub(super) fn create(path: &Path) -> Result<ExportWriter, Failure> {
-        let made = File::create_new(path);
+        let made = private_file::create_new(path);
         let made = made.map_err(|error| Failure::about(path.display(), error))?;
         let (out, path) = (BufWriter::new(made), path.to_owned());
         let mut writer = ExportWriter { out, path, count: 0 };
@@ -205,6 +207,8 @@ mod tests {
         }
         assert_eq!(writer.finish().unwrap(), 2);
         assert!(ExportWriter::create(&path).is_err(), "it is not written over");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "messages are for the owner's eyes");
         let bytes = std::fs::read(&path).unwrap();
         let found = all(&bytes).unwrap();
         assert_eq!(found.iter().map(|(_, content)| content.clone()).collect::<Vec<_>>(), contents);

@@ -14,6 +14,7 @@ mod exported;
 mod fence;
 mod plan;
 mod probe;
+mod probe_queue;
 mod put_again;
 mod rehearse;
 mod rejoin;

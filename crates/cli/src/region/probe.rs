@@ -3,8 +3,8 @@
 //! the queue and compares them with what was confirmed.
 //!
 //! It is a client as others are: it has addresses of both groups, and goes to the next one when it
-//! is turned away. Not here: the drill. Invariant: a message whose outcome is not known is counted
-//! neither as confirmed nor as lost.
+//! is turned away. Not here: the drill, its queue. Invariant: a message whose outcome is not known
+//! is counted neither as confirmed nor as lost.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use towline_client::{Body, Client, Message, Property, ReceiverOptions, Sender};
 
+use super::probe_queue::ProbeQueue;
 use crate::failure::Failure;
 use crate::patience::Patience;
 use crate::reach::Connector;
@@ -68,9 +69,29 @@ impl ProbeSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProbeCount {
     /// Confirmed, and not there.
-    pub(super) lost: u64,
+    pub(super) missing: u64,
+    /// Of those: lost. `None`: others may have taken them.
+    pub(super) lost: Option<u64>,
     /// There more than once.
     pub(super) doubled: u64,
+}
+
+/// What was taken off the queue so far: a count that broke off is gone on with elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct ProbeFound {
+    numbers: BTreeSet<u64>,
+    doubled: u64,
+    taken: u64,
+}
+
+impl ProbeFound {
+    /// A message with this number came. `here`: those that came in this count.
+    fn enter(&mut self, number: u64, here: &mut BTreeSet<u64>) {
+        let is_doubled = !here.insert(number);
+        self.doubled += u64::from(is_doubled);
+        // It came before, and that it was taken was not confirmed: it is the same one.
+        self.taken += u64::from(self.numbers.insert(number) || is_doubled);
+    }
 }
 
 /// See the module.
@@ -78,7 +99,7 @@ pub(super) struct Probe {
     seen: Arc<Mutex<ProbeSeen>>,
     thread: Option<JoinHandle<()>>,
     mark: String,
-    queue: String,
+    queue: ProbeQueue,
 }
 
 impl Probe {
@@ -86,21 +107,21 @@ impl Probe {
     /// drill.
     pub(super) fn start(
         ways: Vec<Connector>,
-        queue: &str,
+        queue: ProbeQueue,
         mark: &str,
     ) -> std::io::Result<(Probe, Arc<Vec<Connector>>)> {
         let (seen, ways) = (Arc::new(Mutex::new(nothing_seen())), Arc::new(ways));
         let (of_thread, tried) = (Arc::clone(&seen), Arc::clone(&ways));
-        let putting = Putting { queue: queue.to_owned(), mark: mark.to_owned() };
+        let putting = Putting { queue: queue.name().to_owned(), mark: mark.to_owned() };
         let body = move || putting.run(&tried, &of_thread);
         let thread = Some(thread::Builder::new().name("drill-probe".into()).spawn(body)?);
-        let (mark, queue) = (mark.to_owned(), queue.to_owned());
+        let mark = mark.to_owned();
         Ok((Probe { seen, thread, mark, queue }, ways))
     }
 
     /// The queue on which it puts.
     pub(super) fn queue(&self) -> &str {
-        &self.queue
+        self.queue.name()
     }
 
     /// What it has seen.
@@ -140,29 +161,31 @@ impl Probe {
     /// Takes all messages of this drill off the queue and compares them with what was confirmed.
     ///
     /// # Errors
-    /// They cannot be got.
+    /// They cannot be got; `found` has those that were.
     pub(super) fn counted(
         &self,
         client: &mut Client,
         seen: &ProbeSeen,
+        found: &mut ProbeFound,
     ) -> Result<ProbeCount, Failure> {
         let selector = format!("{MARK} = '{}'", self.mark);
         let options =
             ReceiverOptions { selector: Some(selector), window: 500, ..ReceiverOptions::default() };
-        let mut receiver = client.receiver(&self.queue, &options)?;
-        let (mut found, mut doubled) = (BTreeSet::new(), 0);
+        let mut receiver = self.queue.open(client, &options)?;
+        let mut here = BTreeSet::new();
         while let Some(delivery) = client.receive(&mut receiver, Some(PAUSE))? {
             let message = delivery.message()?;
             if let Some(Property::Long(number)) = message.property(NUMBER) {
-                let is_first = found.insert(u64::try_from(*number).unwrap_or(u64::MAX));
-                doubled += u64::from(!is_first);
+                found.enter(u64::try_from(*number).unwrap_or(u64::MAX), &mut here);
             }
             client.accept(&delivery, None)?;
         }
         client.confirm(&receiver)?;
+        self.queue.close(client, &receiver)?;
         let confirmed = (0..seen.next).filter(|number| !seen.unknown.contains(number));
-        let lost = confirmed.filter(|number| !found.contains(number)).count() as u64;
-        Ok(ProbeCount { lost, doubled })
+        let missing = confirmed.filter(|number| !found.numbers.contains(number)).count() as u64;
+        let lost = self.queue.lost(client, missing, found.taken);
+        Ok(ProbeCount { missing, lost, doubled: found.doubled })
     }
 }
 
@@ -270,5 +293,20 @@ mod tests {
         seen.next = 7;
         seen.unknown.extend([2, 6]);
         assert_eq!((seen.confirmed(), seen.unconfirmed()), (5, 2));
+    }
+
+    #[test]
+    fn a_count_that_broke_off_is_gone_on_with_and_nothing_is_found_twice_by_that() {
+        let mut found = ProbeFound::default();
+        let mut first = BTreeSet::new();
+        for number in [1, 2, 2] {
+            found.enter(number, &mut first);
+        }
+        let mut second = BTreeSet::new();
+        for number in [2, 3] {
+            found.enter(number, &mut second);
+        }
+        assert_eq!(found.numbers.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((found.doubled, found.taken), (1, 4), "the second time of 2 was one of two");
     }
 }

@@ -79,10 +79,11 @@ pub(super) fn run(arguments: &RegionRehearse) -> Result<(), Failure> {
     // The command only waits: the instance goes first, on a busy machine too.
     rustix::process::nice(scratch::NICE).ok();
     let plan = ScratchPlan::of(arguments, &process, &held.shared)?;
-    let scratch = Scratch::start(plan, &tell)?;
     let lease = watch_lease(asking, &tell)?;
-    let rehearsal = Rehearsal { arguments, events, tell, patience, scratch };
-    let done = rehearsal.go(held, began);
+    let done = Scratch::start(plan, &lease, &tell).and_then(|scratch| {
+        let rehearsal = Rehearsal { arguments, events, tell, patience, scratch };
+        rehearsal.go(held, began)
+    });
     // The queue manager has ended: only now the instance may let go.
     lease.shutdown(std::net::Shutdown::Both).ok();
     let report = done?;
@@ -236,7 +237,7 @@ impl Rehearsal<'_> {
         if !self.arguments.json {
             let data = self.scratch.plan.data();
             let (user, password) = (scratch::USER, &self.scratch.plan.password);
-            show::line(&format!(
+            show::lines(&format!(
                 "it serves at {url}, user {user}, password {password}; or --data {}\n\
                  press Enter to throw it away",
                 data.display()

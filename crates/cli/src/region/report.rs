@@ -4,7 +4,6 @@
 //! Not here: what is in a report (`towline_admin::region_report`) and its folder
 //! (`towline_server::region_reports`).
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use towline_server::region_reports;
 use crate::arguments::RegionReportShow;
 use crate::control::{ControlClient, understood};
 use crate::failure::Failure;
-use crate::show;
+use crate::{private_file, show};
 
 /// Names the newest one.
 const LAST: &str = "LAST";
@@ -91,14 +90,15 @@ pub(super) fn run(arguments: &RegionReportShow) -> Result<(), Failure> {
         _ => Failure::about(name, error),
     })?;
     if let Some(file) = &arguments.html {
-        fs::write(file, page(&report)).map_err(|error| Failure::about(file.display(), error))?;
+        private_file::write(file, &page(&report))
+            .map_err(|error| Failure::about(file.display(), error))?;
         if !is_json {
             return show::line(&format!("{}", file.display()));
         }
     }
     match is_json {
         true => show::json(&serde_json::to_value(&report).unwrap_or_default()),
-        false => show::line(report_lines(&report).trim_end()),
+        false => show::lines(report_lines(&report).trim_end()),
     }
 }
 

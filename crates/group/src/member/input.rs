@@ -155,6 +155,9 @@ impl Member {
             }
             self.is_led(&inner, out);
         }
+        if self.is_overtaken(&inner, out) || self.has_no_such_batch(&inner) {
+            return;
+        }
         match inner.msg_type {
             MessageType::MsgRequestVote
             | MessageType::MsgRequestPreVote

@@ -180,7 +180,7 @@ impl Member {
         }
     }
 
-    fn send(&mut self, messages: Vec<RaftMessage>, out: &mut Output) {
+    pub(super) fn send(&mut self, messages: Vec<RaftMessage>, out: &mut Output) {
         if let Some(held) = &mut self.held {
             return held.extend(messages);
         }

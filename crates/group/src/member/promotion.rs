@@ -116,7 +116,8 @@ impl Member {
     /// recovery that is the term of what comes from outside, unless it hears a leader.
     fn is_past(&self, at: BatchPlace, history: &[u8; 16]) -> bool {
         let left_term = match self.mode() {
-            Mode::Recovery => self.hard_state.left_term,
+            // Of this log: what was cut off with a return says nothing of what came since.
+            Mode::Recovery => self.hard_state.last_live_term(),
             Mode::Voting | Mode::Promoting => 0,
         };
         if left_term > 0 && timeline::timeline_of(at.term) <= timeline::timeline_of(left_term) {
@@ -137,7 +138,7 @@ impl Member {
     fn leave_elections(&mut self, at: BatchPlace, out: &mut Output) {
         let (committed, committed_end, left_term) = (at.index, at.end, at.term);
         let hard_state = HardState { committed, committed_end, ..self.hard_state };
-        self.hard_state = HardState { left_term, led_term: 0, ..hard_state };
+        self.hard_state = hard_state.leaves(left_term);
         let has_void = self.has_committed_void(at);
         self.ends = self.role == Role::Leader || has_void;
         if self.ends {

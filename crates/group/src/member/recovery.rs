@@ -266,7 +266,7 @@ impl Member {
         let left_term = committed.max(voted);
         let (mode, promoted_to) = (Mode::Recovery, [0; 16]);
         let hard_state = HardState { mode, promoted_to, ..self.hard_state };
-        self.hard_state = HardState { left_term, led_term: 0, ..hard_state };
+        self.hard_state = hard_state.leaves(left_term);
         out.hard_state = Some(self.hard_state);
         let term = self.raw.raft.term;
         self.raw.raft.become_follower(term, 0);

@@ -6,6 +6,7 @@ mod lagging;
 mod meeting;
 mod missing_extents;
 mod newest_term;
+mod overtaken;
 mod promises;
 mod recovery;
 mod regions;

@@ -2,7 +2,7 @@
 
 use towline_core::object::{Definition, LocalAttributes, LocalQueue, QueueKind, Stamps};
 use towline_core::{Body, Fact, Header, Message, MessageSequence, QueueId, record};
-use towline_group::{HardState, MemberId, Mode};
+use towline_group::{MemberId, Mode};
 use towline_log::{Listener, LogId, Options, Recovery, Space, Urgency};
 use towline_os::simulated::crash;
 use towline_os::simulated::fs::FileSystem;
@@ -86,6 +86,7 @@ const VOTING: HardState = HardState {
     promoted_to: [0; 16],
     left_term: 0,
     led_term: 0,
+    returned_term: 0,
 };
 
 /// A member of an old live group with a log over several extents; the ends of its batches.
@@ -197,6 +198,42 @@ fn a_log_with_other_batches_before_the_fork_is_not_cut() {
         let why = "batch 10 at";
         assert!(matches!(&stage, ReturnStage::Refused(said) if said.contains(why)), "{stage:?}");
         assert_eq!((end > ends[39], hard_state.mode), (true, Mode::Voting), "nothing was changed");
+    }
+}
+
+/// The order was given to a recovery member, and its start finds this hard state.
+fn ordered_in_recovery(kept: HardState) -> (ReturnStage, Lsn, Lsn) {
+    let (files, ends) = old_live();
+    let order = ReturnOrder { fork: ends[9].0, tail: TailEnd::all(), ..ReturnOrder::default() };
+    let keep = move || {
+        let data = Path::new(DATA);
+        let order = KeptReturn { order, in_recovery: true, ..KeptReturn::default() };
+        return_order::keep(data, &order).unwrap();
+        HardStateFile::of(data).write(&kept).unwrap();
+    };
+    crash::in_process(&files, 1, keep).unwrap();
+    files.sync();
+    let (stage, end, hard_state) = settled(&files);
+    assert_eq!(
+        hard_state.mode,
+        if stage == ReturnStage::Done { Mode::Recovery } else { kept.mode }
+    );
+    (stage, end, ends[9])
+}
+
+#[test]
+fn a_recovery_member_is_cut_unless_it_was_promoted_since() {
+    let recovery = HardState { mode: Mode::Recovery, left_term: 1, ..VOTING };
+    let (stage, end, fork) = ordered_in_recovery(recovery);
+    assert_eq!((stage, end), (ReturnStage::Done, fork));
+    for kept in [
+        HardState { mode: Mode::Promoting, promoted_to: [3; 16], ..recovery },
+        HardState { led_term: 9, ..recovery },
+        VOTING,
+    ] {
+        let (stage, end, fork) = ordered_in_recovery(kept);
+        assert!(matches!(&stage, ReturnStage::Refused(why) if why.contains("was promoted")));
+        assert!(end > fork, "nothing was changed");
     }
 }
 

@@ -173,7 +173,6 @@ impl Driver {
     fn carry_out_fence(&self, mode: Mode, begun: &[HistoryId]) {
         let kept = self.kept_fence();
         let is_on = mode == Mode::Voting && kept.is_on(begun);
-        let was_on = self.fencing.is_on.swap(is_on, Ordering::SeqCst);
         if is_on {
             // Its place is set by `lets_clients_in`, which looks at the same.
             if *self.place.borrow() == Where::Here {
@@ -183,6 +182,8 @@ impl Driver {
                 active.fence(&self.fence_why());
             }
         }
+        // Last: a caller that reads it as fenced is served no more.
+        let was_on = self.fencing.is_on.swap(is_on, Ordering::SeqCst);
         match (was_on, is_on) {
             (false, true) => self.says_fence(&kept, begun),
             (true, false) => {

@@ -5,6 +5,10 @@
 //! behind the fork was never acknowledged, unless that was looked at in another log: so it is
 //! ordered then to give up all of that. Else it and those that returned would wait for each other.
 //!
+//! A recovery member takes an order as well if its log ends with the switch that the order names:
+//! its group handed over to one that went on without that. Of such an order a peer is known to have
+//! returned by what its log has, and not by its mode.
+//!
 //! Not here: what an order does (the next start), whether a group has something to return from
 //! (`region_part`). Invariants: an order is durable before the process ends for it; one that is
 //! refused is taken again only when a majority has returned; a log that has the history of an order
@@ -73,6 +77,14 @@ fn goes_further(kept: &KeptReturn, order: &ReturnOrder) -> bool {
     is_refused && kept.order.tail.end != ALL && order.tail.end == ALL
 }
 
+/// Whether a peer that is no member of a live group still has the history that is to be given up,
+/// or has not said yet what its log has. One with an empty log has nothing.
+fn has_void(stand: &MemberStand, order: &ReturnOrder) -> bool {
+    let is_starting = stand.newest == [0; 16] && stand.last.1 > 0;
+    let may_have_it = stand.newest == order.void || is_starting && stand.returned != order.history;
+    order.void != [0; 16] && may_have_it
+}
+
 impl ReturnOrders {
     /// As it is kept beside `file`.
     ///
@@ -93,16 +105,21 @@ impl Driver {
     /// out.
     ///
     /// # Errors
-    /// This member is of no live group, its log has the history of the order, or the disk failed.
+    /// This member is of no live group, and its log does not end with the switch that the order
+    /// names; its log has the history of the order; or the disk failed.
     pub fn order_return(&self, order: ReturnOrder) -> Result<(), String> {
-        if self.mode() != Mode::Voting {
-            return Err("this instance is not one of a live group".to_owned());
+        let mode = self.mode();
+        if !self.is_to_return_by(mode, &order) {
+            let why = "this instance is not one of a live group, nor of one whose switch came to \
+                       nothing";
+            return Err(why.to_owned());
         }
         if self.knows_history(HistoryId(order.history)) {
             return Err("the log of this instance has the history of the other group".to_owned());
         }
         let mut state = self.region.returning.state.lock();
-        let kept = KeptReturn { order, ..KeptReturn::default() };
+        let in_recovery = mode == Mode::Recovery;
+        let kept = KeptReturn { order, in_recovery, ..KeptReturn::default() };
         let written = return_order::keep(self.folder(), &kept);
         written.map_err(|error| format!("the order cannot be kept: {error}"))?;
         let fork = Lsn(kept.order.fork).to_string();
@@ -111,6 +128,18 @@ impl Driver {
         drop(state);
         say(&REGION_RETURN_ORDERED, &[&fork, &by]);
         Ok(())
+    }
+
+    /// Whether an order is for a member in this mode: of a live group, or of one in recovery whose
+    /// log ends with the switch that came to nothing. Another one follows, or has returned.
+    fn is_to_return_by(&self, mode: Mode, order: &ReturnOrder) -> bool {
+        let ends_with_switch =
+            || order.void != [0; 16] && self.newest_begun() == Some(HistoryId(order.void));
+        match mode {
+            Mode::Voting => true,
+            Mode::Recovery => ends_with_switch(),
+            Mode::Promoting => false,
+        }
     }
 
     /// The same, once the others that are connected have the order too: they would elect one that
@@ -155,7 +184,7 @@ impl Driver {
         let known = self.kept_return();
         let is_known =
             known.is_some_and(|known| known.order.id == order.id && !goes_further(&known, &order));
-        if is_known || self.mode() != Mode::Voting {
+        if is_known || !self.is_to_return_by(self.mode(), &order) {
             return;
         }
         match self.order_return(order) {
@@ -204,8 +233,10 @@ impl Driver {
     /// A peer said where it stands.
     pub(super) fn notes_return(&self, peer: Peer, stand: &MemberStand) {
         let mut state = self.region.returning.state.lock();
+        let order = state.kept.as_ref().map(|kept| &kept.order);
+        let is_owed = stand.mode == "voting" || order.is_some_and(|it| has_void(stand, it));
         if let Some(owed) = state.owed.get_mut(peer) {
-            *owed = stand.mode == "voting";
+            *owed = is_owed;
         }
         if let Some(returned) = state.returned.get_mut(peer) {
             *returned = stand.returned;

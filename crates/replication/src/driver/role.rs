@@ -228,15 +228,27 @@ impl Driver {
 
     /// The batch at `at` is applied, and with it a history begins in which this group is live
     /// (`lives`), or not. To be called before a later batch is applied. False: none may be.
+    ///
+    /// One that follows does not become live in a history of which the live group has said that
+    /// another one went on from it: that one is on its way, and this group would serve beside it.
     pub fn becomes(&self, lives: bool, history: HistoryId, at: BatchPlace) -> bool {
         let mode = if lives { Mode::Voting } else { Mode::Recovery };
+        let changes_part = self.region.changes_part();
         let mut core = self.core.lock();
         let before = core.member.mode();
-        self.run(&mut core, Input::Become { mode, history: history.0, at });
+        let is_past = lives && before == Mode::Recovery && self.region.is_over(history);
+        if !is_past {
+            self.run(&mut core, Input::Become { mode, history: history.0, at });
+        }
         let after = core.member.mode();
         let is_over = after == Mode::Recovery && core.member.role() == Role::Leader;
         let goes_on = core.lifecycle.goes_on() && !(is_over && before != Mode::Recovery);
         drop(core);
+        if lives && after == Mode::Voting {
+            let begun = self.begun();
+            self.region.follows_no_more(|id| id == history || begun.contains(&id));
+        }
+        drop(changes_part);
         match (before == after, after) {
             (true, _) | (_, Mode::Promoting) => {}
             (false, Mode::Voting) => say(&REGION_LIVE_NOW, &[&history.to_string()]),
@@ -368,7 +380,7 @@ impl Driver {
     }
 
     /// Whether a history has begun in this log, as far as it is applied.
-    pub(super) fn knows_history(&self, history: HistoryId) -> bool {
+    pub fn knows_history(&self, history: HistoryId) -> bool {
         self.role.state.lock().begun.contains(&history)
     }
 
@@ -434,6 +446,8 @@ impl Driver {
             Mode::Recovery => "recovery",
             Mode::Promoting => "promoting",
         };
+        // A guard of it within the value below would be held while that waits for other locks.
+        let serves = *self.place.borrow() == Where::Here;
         MemberStand {
             mode: mode.to_owned(),
             marked_for: kept.promoted_to,
@@ -441,7 +455,7 @@ impl Driver {
             last: (last.term, last.index),
             last_end: last.end.0,
             may_vote: kept.may_vote,
-            serves: *self.place.borrow() == Where::Here,
+            serves,
             hears_live: self.relays(),
             returns: self.is_to_return(),
             returned: self.returned_for(kept.mode),

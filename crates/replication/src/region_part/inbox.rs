@@ -18,7 +18,6 @@ use towline_region::Refusal;
 use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
 
 use super::RegionPart;
-use super::other_said::OtherSaid;
 use crate::driver::RegionEvents;
 use crate::region_clients::GroupClients;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
@@ -29,7 +28,7 @@ impl RegionPart {
     pub(super) fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        self.hears(&own, other);
+        self.heard(&own, other);
         let in_words = |why| MeetingRefusal { why, is_partition: false };
         if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
             let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
@@ -62,18 +61,36 @@ impl RegionPart {
         let mut known = self.known.lock();
         known.differences = differences;
         known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
-        (known.partition, known.trouble, known.needs_copy) = (None, None, false);
+        known.needs_copy = false;
+        known.is_one_with(other);
         self.forgets_fork(&mut known);
         Ok(())
     }
 
     /// The other group said this of itself, whether or not a link stands.
-    fn hears(&self, own: &RegionSaid, other: &RegionSaid) {
+    fn heard(&self, own: &RegionSaid, other: &RegionSaid) {
         self.is_asked(other);
-        // Before it counts as heard: clients are let in then.
         self.looks_for_lost_log(own, other);
-        self.known.lock().other = Some(OtherSaid::of(other));
         self.notes_fork(own, other);
+    }
+
+    /// Whether a link stands on which this side ships, or receives.
+    fn has_link(&self) -> bool {
+        let ships = self.shipping().is_some_and(|shipping| shipping.link().is_some());
+        ships || self.receiving().link().is_some()
+    }
+
+    /// An instance of the other group may have no link. While one of them has one, another that
+    /// says it is not live, or not yet, is late, or has a part in what is over: nothing it says is
+    /// at odds with that link. What one says that is live is.
+    pub(super) fn keep_refusal_of(&self, other: &RegionSaid, refusal: MeetingRefusal) {
+        if self.has_link() && other.agreement.is_live != Some(true) {
+            return;
+        }
+        let is_partition = refusal.is_partition;
+        self.known.lock().hears(other);
+        self.keep_refusal(refusal);
+        self.known.lock().partition_is_said |= is_partition;
     }
 
     /// A link may not stand.
@@ -138,8 +155,8 @@ impl RegionPart {
             link.close(&end.to_string());
             return self.keep_end(&end);
         }
-        // Both logs are one, whatever was refused on a link before.
-        self.known.lock().partition = None;
+        // Both logs are one, whatever was refused on a link before, or beside this one.
+        self.known.lock().is_one_with(other);
         if let Some(giving) = self.giving.get() {
             giving.is_not_needed();
         }
@@ -186,9 +203,8 @@ impl RegionInbox for RegionPart {
             return Err("not all instances of this group that are connected have returned".into());
         }
         if let Err(refusal) = self.judge(incoming, &other) {
-            let (why, is_partition) = (refusal.why.clone(), refusal.is_partition);
-            self.keep_refusal(refusal);
-            self.known.lock().partition_is_said |= is_partition;
+            let why = refusal.why.clone();
+            self.keep_refusal_of(&other, refusal);
             return Err(why);
         }
         let ships = self.shipping().filter(|_| !incoming);
@@ -205,17 +221,16 @@ impl RegionInbox for RegionPart {
     fn refused(&self, hello: &RegionHello) {
         let Ok(other) = RegionSaid::decode(&hello.sections) else { return };
         let own = self.said();
-        self.hears(&own, &other);
+        self.heard(&own, &other);
         if self.has_taken_record(&own, &other) {
             return;
         }
         // What the other one knows of both logs this one is to know too; the rest is in its words.
         let is_one = || self.driver.has_batch(other.position.last, other.sums.last);
-        if let Err(refusal) = meet(&own, &other, &is_one)
-            && refusal.is_partition
-        {
-            self.keep_refusal(refusal);
-            self.known.lock().partition_is_said = true;
+        match meet(&own, &other, &is_one) {
+            Err(refusal) if refusal.is_partition => self.keep_refusal_of(&other, refusal),
+            Ok(_) | Err(_) if self.has_link() => {}
+            Ok(_) | Err(_) => self.known.lock().hears(&other),
         }
     }
 
@@ -223,6 +238,7 @@ impl RegionInbox for RegionPart {
         match RegionSaid::decode(&hello.sections) {
             Ok(other) if incoming => {
                 self.taking.is_not_needed();
+                self.known.lock().is_one_with(&other);
                 self.receiving().opened(link, other.histories, other.agreement.awaits_reports());
             }
             Ok(other) => self.ships_on(link, &other),
@@ -275,3 +291,6 @@ impl RegionInbox for RegionPart {
         self.takes_copy(hello, stream);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,14 +3,19 @@
 //! both were compared (`comparing`). A group with nothing behind that position follows without an
 //! order.
 //!
+//! So does a group in recovery whose switch came to nothing: the other one was promoted while the
+//! last batch was on its way, and is live without it. What such a group has of its own is the
+//! record of that switch, unless the other one lost more.
+//!
 //! What is said over the link is what was applied, or what a live group said that it had applied:
 //! so a history that is heard of is committed there, and no mark and no promotion that is under way
 //! makes this group stop. A live group of which the other one knows no newer history, but one
 //! beside, is not superseded: an operator decides.
 //!
 //! Not here: the order (`driver::returning`) and how it is carried out (`towline_replica`).
-//! Invariants: a group with a history that the other one does not have never returns by itself, and
-//! is not stopped; nor is one of which the log has the record of the history, and is to apply it.
+//! Invariants: a group with a history that the other one does not have is not stopped, and never
+//! returns by itself, unless that is a switch to it; nor does one of which the log has the record
+//! of the other one's history, and is to apply it. A group in recovery returns to a live one only.
 
 use std::sync::Arc;
 
@@ -25,7 +30,7 @@ use crate::driver::Driver;
 use crate::fence::Supersession;
 use crate::region_clients::GroupClients;
 use crate::region_meeting::{RegionSaid, first_lacked, fork_of};
-use crate::return_order::{self, KnownFork, ReturnOrder, TailEnd};
+use crate::return_order::{self, KeptReturn, KnownFork, ReturnOrder, ReturnStage, TailEnd};
 
 impl RegionPart {
     /// Where the other group went on without this one, as it said to this process last; `None`: it
@@ -71,16 +76,17 @@ impl RegionPart {
 
     /// Both groups said of their logs how they stand.
     pub(super) fn notes_fork(&self, own: &RegionSaid, other: &RegionSaid) {
-        if self.driver.mode() != Mode::Voting {
-            return;
-        }
         let Some(found) = fork_of(own, other) else { return };
-        if self.has_taken_record(own, other) {
-            return;
-        }
-        if found.is_old {
+        let is_void = found.void != [0; 16];
+        match self.driver.mode() {
+            Mode::Voting if is_void || self.has_taken_record(own, other) => return,
             // At once: to compare may take a while.
-            self.stops(&found, other);
+            Mode::Voting if found.is_old => self.stops(&found, other),
+            // One that is not live is to return towards this one, and not the other way round.
+            Mode::Voting if other.agreement.is_live != Some(true) => return,
+            Mode::Voting => {}
+            Mode::Recovery if is_void => {}
+            Mode::Recovery | Mode::Promoting => return,
         }
         let found = self.compared(found, own, other);
         if found.is_old && found.is_compared {
@@ -97,7 +103,7 @@ impl RegionPart {
             tracing::warn!(%error, "the fork of both logs cannot be kept");
         }
         // Without a batch in common everything here may be of this log alone.
-        if !found.is_old || found.common.is_empty() {
+        if !(found.is_old || is_void) || found.common.is_empty() {
             return;
         }
         let (driver, host) = (Arc::clone(&self.driver), Arc::clone(&self.host));
@@ -119,9 +125,20 @@ impl RegionPart {
     }
 }
 
+/// Whether a start did not carry out an order to return from this fork.
+fn has_refused(kept: &KeptReturn, known: &KnownFork) -> bool {
+    let is_same = (kept.order.fork, kept.order.history) == (known.fork, known.history);
+    is_same && matches!(kept.stage, ReturnStage::Refused(_))
+}
+
 /// The start looks once more: what is put meanwhile is not given up.
 fn return_if_nothing_is_lost(driver: &Driver, host: &dyn RegionHost, known: &KnownFork) {
     let fork = Lsn(known.fork);
+    let is_void = known.void != [0; 16];
+    if is_void && driver.kept_return().is_some_and(|kept| has_refused(&kept, known)) {
+        // The start found why not, and would again.
+        return;
+    }
     match host.has_changes_behind(fork) {
         Ok(false) => {}
         Ok(true) => return,
@@ -134,8 +151,8 @@ fn return_if_nothing_is_lost(driver: &Driver, host: &dyn RegionHost, known: &Kno
     second.copy_from_slice(&other);
     let tail = TailEnd { end: known.fork, terms: Vec::new() };
     let by = "this group, which lost nothing".to_owned();
-    let KnownFork { fork: upto, history, common, .. } = known.clone();
-    let order = ReturnOrder { id, fork: upto, history, tail, common, by };
+    let KnownFork { fork: upto, history, common, void, .. } = known.clone();
+    let order = ReturnOrder { id, fork: upto, history, tail, common, by, void };
     match driver.order_return(order) {
         Ok(()) => {
             say(&REGION_RETURNS_ALONE, &[&fork.to_string(), &known.other]);

@@ -3,6 +3,7 @@ use std::path::Path;
 use towline_group::{HardState, Mode};
 use towline_link::RegionConnection;
 use towline_log::{Disk, MemoryDisk};
+use towline_region::Counts;
 use towline_types::{Batch, BatchPlace, History, HistoryId};
 
 use super::*;
@@ -63,6 +64,8 @@ struct Rig {
     driver: Arc<Driver>,
     receiving: Arc<Receiving>,
     refused: Arc<Mutex<Vec<Refusal>>>,
+    /// What its queues have counted.
+    counted: Arc<Mutex<CountedLog>>,
     thread: Option<std::thread::JoinHandle<()>>,
     first: u64,
     folder: tempfile::TempDir,
@@ -88,8 +91,10 @@ impl Rig {
         let (driver, _ends) = one_of(names, hard_state, &disk, folder.path());
         let refused = Arc::new(Mutex::default());
         let keeps: Arc<Mutex<Vec<Refusal>>> = Arc::clone(&refused);
+        let counted = Arc::new(Mutex::new(CountedLog::default()));
+        let counts = Arc::clone(&counted);
         let host = ReceivingHost {
-            counts: Box::new(|| Counts { put: 9, removed: 4 }),
+            counts: Box::new(move || *counts.lock()),
             round_trip: Box::new(|| Some(Duration::from_millis(8))),
             refused: Box::new(move |why| keeps.lock().push(why)),
             before: Box::new(|_| None),
@@ -101,7 +106,7 @@ impl Rig {
         let runs = Arc::clone(&receiving);
         let thread = Some(std::thread::spawn(move || runs.run()));
         let first = driver.log().tail().0.next_multiple_of(4_096);
-        Rig { driver, receiving, refused, thread, first, folder }
+        Rig { driver, receiving, refused, counted, thread, first, folder }
     }
 
     fn batch(&self, index: u64, bytes: usize) -> Batch {
@@ -173,13 +178,15 @@ fn what_is_shipped_is_followed_and_reported_and_its_histories_are_kept_before() 
     assert!(rig.driver.histories_said(Histories::default()).is_empty(), "of no byte yet");
     rig.arrives(&link, rig.frame(rig.place(0), Vec::new()));
     rig.until("the first report", || link.points().len() == 1);
+    let counts = Counts { put: 9, removed: 4 };
+    *rig.counted.lock() = CountedLog { counts, end: rig.place(3).end };
     let batches = (1..=3).map(|index| rig.batch(index, 0)).collect();
     rig.arrives(&link, rig.frame(rig.place(0), batches));
     let reported = || link.points().last().copied().unwrap_or_default();
     rig.until("the point", || reported().place == rig.place(3));
     let point = reported();
     assert_eq!(point.received, rig.place(3).end);
-    assert_eq!(point.counts, Counts { put: 9, removed: 4 });
+    assert_eq!(point.counts, counts);
     assert!(point.wire_bytes > 0 && point.bytes == 0, "these batches have no records");
     assert_eq!(rig.driver.committed_end(), rig.place(3).end);
     assert_eq!(rig.driver.histories_said(Histories::default()), chain());
@@ -187,6 +194,29 @@ fn what_is_shipped_is_followed_and_reported_and_its_histories_are_kept_before() 
     assert!(view.connected && view.live_committed == rig.place(3).end);
     rig.receiving.closed(link.id());
     rig.until("the end", || !rig.receiving.view().connected && !rig.driver.relays());
+}
+
+/// A group that was promoted reported where it parted from the live group's log, with a message
+/// that its own clients had put since: of those that were lost, one was not at risk.
+#[test]
+fn what_is_counted_further_on_is_not_reported_with_an_earlier_point() {
+    let rig = Rig::of(&["a"]);
+    let link = TestLink::of(1);
+    rig.opens(&link);
+    rig.arrives(&link, rig.frame(rig.place(0), Vec::new()));
+    let reported = || link.points().last().copied().unwrap_or_default();
+    let counts = Counts { put: 9, removed: 4 };
+    *rig.counted.lock() = CountedLog { counts, end: rig.place(1).end };
+    rig.arrives(&link, rig.frame(rig.place(0), vec![rig.batch(1, 0)]));
+    rig.until("the counts", || reported().counts == counts);
+    let more = Counts { put: 10, removed: 4 };
+    *rig.counted.lock() = CountedLog { counts: more, end: rig.place(3).end };
+    rig.arrives(&link, rig.frame(rig.place(1), vec![rig.batch(2, 0)]));
+    rig.until("the second point", || reported().place == rig.place(2));
+    assert_eq!(reported().counts, counts);
+    rig.arrives(&link, rig.frame(rig.place(2), vec![rig.batch(3, 0)]));
+    rig.until("the third one", || reported().place == rig.place(3));
+    assert_eq!(reported().counts, more);
 }
 
 #[test]

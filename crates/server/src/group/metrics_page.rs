@@ -1,5 +1,8 @@
 //! The metrics of two regions over HTTP/1.1, for Prometheus: `GET /metrics` and nothing else.
 //!
+//! Any host that reaches the port can open a connection and send nothing, or read nothing. These
+//! time out soon, and are evicted at once for others: no number of them blocks a scrape.
+//!
 //! Not here: names and values (`towline_admin::metrics`). Invariants: what a client sends is
 //! bounded in bytes and in time, and so is the number of clients; nothing that it sends changes
 //! anything; a connection has one answer.
@@ -10,20 +13,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use towline_admin::catalogue::METRICS_NOT_SERVED;
 use towline_admin::metrics::{METRICS_CONTENT_TYPE, region_metrics};
 use towline_engine::GroupView;
+use towline_link::Slots;
 use towline_logging::log as say;
 
-/// Clients at once; one more waits.
-const CLIENTS_MAX: usize = 8;
+/// Clients at once whose request has not come; for one more the oldest of the address that has most
+/// is evicted.
+const SILENT_MAX: usize = 64;
+/// The same of those that are answered.
+const ANSWERED_MAX: usize = 64;
+/// Pages that are made at once. A disk that hangs may hold them up, with a thread each.
+const PAGES_MAX: usize = 8;
 /// Bytes of a request's head.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// A client has so long for all of it.
-const CONVERSATION_MAX: Duration = Duration::from_secs(10);
+/// Time-out of the request: a scraper sends it in its first packet.
+const REQUEST_MAX: Duration = Duration::from_secs(1);
+/// Time-out of the answer: the default of Prometheus for a whole scrape.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Before the address is tried again.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 /// Before a connection is accepted again, when the system refused one.
@@ -37,7 +48,6 @@ pub(super) async fn serve(
     name: String,
     view: Arc<dyn GroupView>,
 ) {
-    let (name, places) = (Arc::<str>::from(name), Arc::new(Semaphore::new(CLIENTS_MAX)));
     let mut is_said = false;
     let listener = loop {
         match TcpListener::bind(address).await {
@@ -50,8 +60,27 @@ pub(super) async fn serve(
             }
         }
     };
+    accept(listener, admits_others, move || region_metrics(&name, &view.group())).await;
+}
+
+/// What all clients share.
+struct Answers<P> {
+    page: P,
+    answered: Mutex<Slots>,
+    pages: Arc<Semaphore>,
+}
+
+async fn accept<P>(listener: TcpListener, admits_others: bool, page: P)
+where
+    P: Fn() -> String + Send + Sync + 'static,
+{
+    let answers = Arc::new(Answers {
+        page,
+        answered: Mutex::new(Slots::new(ANSWERED_MAX)),
+        pages: Arc::new(Semaphore::new(PAGES_MAX)),
+    });
+    let mut silent = Slots::new(SILENT_MAX);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((socket, peer)) = listener.accept().await else {
             tokio::time::sleep(REFUSED_PAUSE).await;
             continue;
@@ -60,39 +89,68 @@ pub(super) async fn serve(
         if !admits_others && !peer.ip().is_loopback() {
             continue;
         }
-        let (name, view) = (Arc::clone(&name), Arc::clone(&view));
+        let Some(slot) = silent.take(peer.ip()).await else { return };
+        let answers = Arc::clone(&answers);
         tokio::spawn(async move {
-            // A disk that hangs may keep the status waiting.
-            let made = move || region_metrics(&name, &view.group());
-            let page = || async move { tokio::task::spawn_blocking(made).await.ok() };
-            let answered = timeout(CONVERSATION_MAX, answer(socket, page)).await;
-            tracing::debug!(?answered, "a client of the metrics");
-            drop(place);
+            let mut socket = socket;
+            let asked = tokio::select! {
+                asked = timeout(REQUEST_MAX, asked(&mut socket)) => asked,
+                () = slot.evicted() => return,
+            };
+            drop(slot);
+            if let Ok(Ok(Some(asked))) = asked {
+                answers.give(socket, peer, asked).await;
+            }
         });
     }
 }
 
+impl<P: Fn() -> String + Send + Sync + 'static> Answers<P> {
+    async fn give(self: Arc<Self>, socket: TcpStream, peer: SocketAddr, asked: RequestVerdict) {
+        let Some(slot) = self.answered.lock().await.take(peer.ip()).await else { return };
+        let page = || self.page();
+        tokio::select! {
+            answered = timeout(ANSWER_MAX, answer(socket, asked, page)) => {
+                tracing::debug!(?answered, "a client of the metrics");
+            }
+            () = slot.evicted() => tracing::debug!("a client of the metrics was evicted"),
+        }
+    }
+
+    /// The page, made beside: a disk that hangs may keep the status waiting.
+    async fn page(self: &Arc<Self>) -> Option<String> {
+        let permit = Arc::clone(&self.pages).acquire_owned().await.ok()?;
+        let answers = Arc::clone(self);
+        let made = tokio::task::spawn_blocking(move || {
+            // Held until it is made, also when its client has gone.
+            let _permit = permit;
+            (answers.page)()
+        });
+        made.await.ok()
+    }
+}
+
+/// Whether only the head of the page is wanted, or what is wrong with the request.
+type RequestVerdict = Result<bool, &'static str>;
+
 async fn answer<F: Future<Output = Option<String>>>(
-    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    mut socket: impl AsyncWrite + Unpin,
+    asked: RequestVerdict,
     page: impl FnOnce() -> F,
 ) -> io::Result<()> {
-    let answer = match asked(&mut socket).await? {
-        None => return Ok(()),
-        Some(Ok(is_head)) => match page().await {
+    let answer = match asked {
+        Ok(is_head) => match page().await {
             None => response("503 Service Unavailable", "text/plain", "no status\n", false),
             Some(text) => response("200 OK", METRICS_CONTENT_TYPE, &text, is_head),
         },
-        Some(Err(status)) => response(status, "text/plain", &format!("{status}\n"), false),
+        Err(status) => response(status, "text/plain", &format!("{status}\n"), false),
     };
     socket.write_all(answer.as_bytes()).await?;
     socket.shutdown().await
 }
 
-/// Whether only the head of the page is wanted, or what is wrong with the request; `None`: there
-/// was none.
-async fn asked(
-    socket: &mut (impl AsyncRead + Unpin),
-) -> io::Result<Option<Result<bool, &'static str>>> {
+/// What a client asks for; `None`: nothing.
+async fn asked(socket: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RequestVerdict>> {
     let mut head = Vec::new();
     loop {
         let mut chunk = [0; 1_024];
@@ -146,10 +204,15 @@ mod tests {
     fn answered(request: &[u8]) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let (mut client, server) = tokio::io::duplex(64 * 1024);
+            let (mut client, mut server) = tokio::io::duplex(64 * 1024);
             client.write_all(request).await.unwrap();
             client.shutdown().await.unwrap();
-            answer(server, || async { Some("m 1\n".to_owned()) }).await.unwrap();
+            match asked(&mut server).await.unwrap() {
+                Some(asked) => {
+                    answer(server, asked, || async { Some("m 1\n".to_owned()) }).await.unwrap();
+                }
+                None => drop(server),
+            }
             let mut answer = String::new();
             client.read_to_string(&mut answer).await.unwrap();
             answer
@@ -183,5 +246,65 @@ mod tests {
             assert!(!answer.contains("m 1"));
         }
         assert_eq!(answered(b"GET /metrics HTTP/1.1\r\n"), "", "half a request has no answer");
+    }
+
+    /// Asks, and reads all of the answer.
+    async fn scrape(at: SocketAddr) -> String {
+        let mut client = TcpStream::connect(at).await.unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[test]
+    fn silent_connections_keep_no_scrape_waiting_and_end_soon() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+            let at = listener.local_addr().unwrap();
+            let accepting = tokio::spawn(accept(listener, false, || "m 1\n".to_owned()));
+            let mut silent = Vec::new();
+            for _ in 0..3 * SILENT_MAX {
+                silent.push(TcpStream::connect(at).await.unwrap());
+            }
+            // A scrape has ten seconds at Prometheus.
+            let page = timeout(ANSWER_MAX, scrape(at)).await.expect("a scrape waits");
+            assert!(page.starts_with("HTTP/1.1 200 OK") && page.ends_with("m 1\n"), "{page}");
+            for mut client in silent {
+                let ended = timeout(Duration::from_secs(60), client.read(&mut [0; 1])).await;
+                // It is closed, with or without a reset.
+                assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+            }
+            accepting.abort();
+        });
+    }
+
+    #[test]
+    fn pages_that_hang_hold_up_no_more_threads_than_there_may_be() {
+        let (asked, release) =
+            (Arc::new(std::sync::Mutex::new(0)), std::sync::mpsc::channel::<()>());
+        let (release, gate) = (release.0, std::sync::Mutex::new(release.1));
+        let counted = Arc::clone(&asked);
+        let answers = Arc::new(Answers {
+            page: move || {
+                *counted.lock().unwrap() += 1;
+                gate.lock().unwrap().recv().ok();
+                "m 1\n".to_owned()
+            },
+            answered: Mutex::new(Slots::new(ANSWERED_MAX)),
+            pages: Arc::new(Semaphore::new(PAGES_MAX)),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let given_up = Duration::from_millis(50);
+            for _ in 0..3 * PAGES_MAX {
+                // Its client goes away.
+                assert!(timeout(given_up, answers.page()).await.is_err());
+            }
+            assert!(*asked.lock().unwrap() <= PAGES_MAX);
+            drop(release);
+            assert_eq!(answers.page().await.as_deref(), Some("m 1\n"), "it goes on");
+        });
     }
 }

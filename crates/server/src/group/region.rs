@@ -133,6 +133,7 @@ pub(super) fn status(
         instance: view.link.instance.to_string(),
         retry: view.link.phase.name().to_owned(),
         reason: fence.unwrap_or_else(|| reason(&view)),
+        fork_lsn: part.known_fork().map(|it| Lsn(it.fork).to_string()).unwrap_or_default(),
         differences: view.differences.iter().map(ToString::to_string).collect(),
         in_sync,
         is_known: receives || ships.is_known,

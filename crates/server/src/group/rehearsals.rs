@@ -3,13 +3,15 @@
 //!
 //! Not here: what is held (`towline_replica::rehearsal`); the process that reads it (the command).
 //! Invariants: one rehearsal at a time; when its connection ends, however it does, nothing is held
-//! any more and nothing of it is left in the data folder.
+//! any more and nothing of it is left in the data folder; what is held is released when its
+//! reader has ended, or after a time-out.
 
 use std::io::{self, Read};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use towline_admin::catalogue::{REGION_REHEARSAL_BEGUN, REGION_REHEARSAL_ENDED};
@@ -28,6 +30,8 @@ use crate::control::{Beside, RehearsalOrder};
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// The last line to a client fits into the buffer of its socket.
 const LAST_WORD_MAX: Duration = Duration::from_secs(1);
+/// Time-out for the command to kill its queue manager after the last line.
+const LET_GO_MAX: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(super) struct Rehearsals {
@@ -70,8 +74,9 @@ impl Rehearsals {
         let alone = OnlyOne(Arc::clone(&self.is_under_way));
         let room_bytes =
             order.room_bytes.clamp(limits::REHEARSAL_ROOM_MIN, limits::REHEARSAL_ROOM_MAX);
-        let clear = |error| format!("what an earlier rehearsal left cannot be removed: {error}");
-        rehearsal_folder::clear_up(self.opened.driver.data()).map_err(clear)?;
+        // What another user left is removed by the next command of that user; this one has a folder
+        // of its own.
+        clear_up(&self.opened);
         let began = self.opened.clock.now();
         let held = rehearsal::share(&self.opened, &self.group, room_bytes)?;
         let took = self.opened.clock.now().since(began);
@@ -95,17 +100,50 @@ impl Rehearsals {
         let beside = move |stream: &UnixStream| {
             let why = until_over(stream, &opened, &held, reserve_bytes);
             // The command kills its queue manager before it closes the connection, and when it
-            // reads that the log is let go.
+            // reads that the log is let go. The queue manager has the connection open, too: it is
+            // closed when both have ended.
             crate::control::last_word(stream, &json!({ "ended": why }), LAST_WORD_MAX);
-            drop(held);
-            if let Err(error) = rehearsal_folder::clear_up(opened.driver.data()) {
-                tracing::warn!(%error, "what a rehearsal left cannot be removed");
+            if !until_closed(stream, LET_GO_MAX) {
+                tracing::warn!("a rehearsal that is over goes on; its log is let go");
             }
+            drop(held);
+            clear_up(&opened);
             say(&REGION_REHEARSAL_ENDED, &[&why]);
             drop(alone);
         };
         Ok((answer, Box::new(beside)))
     }
+}
+
+fn clear_up(opened: &OpenReplica) {
+    if let Err(error) = rehearsal_folder::clear_up(opened.driver.data()) {
+        tracing::warn!(%error, "what a rehearsal left cannot be removed");
+    }
+}
+
+/// Says that nothing more comes, and waits until the other side has closed it, too: whether it has.
+fn until_closed(stream: &UnixStream, longest: Duration) -> bool {
+    // It may have closed it before.
+    stream.shutdown(Shutdown::Write).ok();
+    let deadline = Instant::now() + longest;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+            return false;
+        }
+        match (&mut &*stream).read(&mut [0; 64]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) if is_early(&error) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Nothing came within the time.
+fn is_early(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// Waits for the end of the connection, or until this instance needs its log; why it is over.
@@ -124,13 +162,7 @@ fn until_over(
         match (&mut &*stream).read(&mut byte) {
             Ok(0) => return closed,
             Ok(_) => return "the command said what is not understood".to_owned(),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::TimedOut
-                        | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if is_early(&error) => {}
             Err(_) => return closed,
         }
         let stats = opened.driver.log().stats();
@@ -138,5 +170,25 @@ fn until_over(
         if let Some(why) = held.objection(opened, percent) {
             return why;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_held_until_the_command_and_its_queue_manager_have_closed_the_connection() {
+        let (here, command) = UnixStream::pair().unwrap();
+        let of_queue_manager = command.try_clone().unwrap();
+        let brief = Duration::from_millis(20);
+        assert!(!until_closed(&here, brief), "both have it open");
+        let mut told = Vec::new();
+        (&command).read_to_end(&mut told).unwrap();
+        assert!(told.is_empty(), "the command reads the end, and does not wait for us");
+        drop(command);
+        assert!(!until_closed(&here, brief), "the queue manager has not ended");
+        drop(of_queue_manager);
+        assert!(until_closed(&here, Duration::from_secs(60)));
     }
 }

@@ -16,10 +16,9 @@ use towline_engine::Door;
 use towline_node::{LinkToken, ProducerId, PutTo, Request, Response, Terminus};
 use towline_os::task::{Handle, sleep};
 use towline_replica::OpenReplica;
-use towline_replication::region_part::RegionPart;
 use towline_types::{HistoryId, Lsn, Payload, SeededRandom, Time};
 
-use super::ledger::{DeedEntry, DeedLedger, RegionMessage};
+use super::ledger::{DeedAnswer, DeedEntry, DeedLedger, RegionMessage};
 use crate::client::queue_name;
 use crate::served::content;
 use crate::served::look::DoorSession;
@@ -38,9 +37,8 @@ const LIVES_US: u64 = 8_000_000;
 pub(super) struct Counter {
     pub(super) ledger: Mutex<DeedLedger>,
     pub(super) failure: Mutex<Option<String>>,
-    /// What was acknowledged by a group that had heard, when it was asked, that another one went on
-    /// in a newer history.
-    pub(super) acknowledged_late: AtomicU64,
+    /// What was asked of a group that had heard that it was superseded, and was not done.
+    pub(super) asked_late: AtomicU64,
 }
 
 impl Counter {
@@ -54,7 +52,6 @@ impl Counter {
 pub(super) struct ClientAct {
     pub(super) opened: Arc<OpenReplica>,
     pub(super) door: Arc<Door>,
-    pub(super) part: Arc<RegionPart>,
     /// Name of the group that it connects to.
     pub(super) group: &'static str,
     pub(super) counter: Arc<Counter>,
@@ -63,8 +60,6 @@ pub(super) struct ClientAct {
     pub(super) body_bytes_max: u64,
     /// So many of a thousand messages have a time to live, or are to be delivered later.
     pub(super) timed_per_mille: u64,
-    /// Whether its instance had heard of a newer history before.
-    pub(super) has_heard: bool,
 }
 
 /// A message, and the wall clock of its instance when it was there.
@@ -81,7 +76,6 @@ impl ClientAct {
     /// Runs it to its end.
     pub(super) fn run(mut self) {
         let door = Arc::clone(&self.door);
-        self.has_heard = self.part.known_fork().is_some();
         let mut session = DoorSession::patient(&door, PATIENCE);
         // An error: no answer came in time, or it was turned away.
         self.act(&mut session).ok();
@@ -89,7 +83,17 @@ impl ClientAct {
     }
 
     fn act(&mut self, session: &mut DoorSession<'_>) -> Result<(), String> {
-        let mut links = self.open(session)?;
+        let has_heard = self.has_heard();
+        let opened = self.open(session);
+        if has_heard {
+            self.counter.asked_late.fetch_add(1, Ordering::Relaxed);
+            if opened.is_ok() {
+                let group = self.group;
+                let what = format!("group {group} had heard that another one went on, and serves");
+                self.counter.fail(what);
+            }
+        }
+        let mut links = opened?;
         match self.dice.below(10) {
             0..5 => {
                 for _ in 0..self.dice.between(1, MESSAGES_MAX) {
@@ -149,17 +153,37 @@ impl ClientAct {
         (own.map(|history| history.id), self.opened.driver.committed_end())
     }
 
+    /// Whether its instance knows that its group was superseded: from the moment on at which this
+    /// is true it serves no client. A group beside which another one went on is not superseded.
+    fn has_heard(&self) -> bool {
+        self.opened.driver.superseded().is_some()
+    }
+
+    /// Whatever it asks for as this deed comes later.
     fn asks(&self) -> usize {
+        let has_heard = self.has_heard();
         let (history, from) = self.place();
-        self.counter.ledger.lock().asks(DeedEntry::asked(history, from))
+        self.counter.ledger.lock().asks(DeedEntry { has_heard, ..DeedEntry::asked(history, from) })
     }
 
     fn answered(&self, deed: usize, done: bool) {
+        let term = self.opened.driver.group().term;
         let (_, upto) = self.place();
-        if done && self.has_heard {
-            self.counter.acknowledged_late.fetch_add(1, Ordering::Relaxed);
+        let answer = DeedAnswer { upto, term, at_us: now_us() };
+        let mut ledger = self.counter.ledger.lock();
+        ledger.answered(deed, done, answer);
+        let entry = ledger.deeds[deed];
+        drop(ledger);
+        if !entry.has_heard {
+            return;
         }
-        self.counter.ledger.lock().answered(deed, done, upto, now_us());
+        self.counter.asked_late.fetch_add(1, Ordering::Relaxed);
+        if done {
+            let group = self.group;
+            self.counter.fail(format!(
+                "group {group} had heard that another one went on, and acknowledged {entry:?}"
+            ));
+        }
     }
 
     fn put(&mut self, links: &ActLinks, deed: usize, unit: Option<UnitId>) -> Request {

@@ -30,6 +30,17 @@ pub(super) struct DeedPlace {
     pub(super) upto: Option<Lsn>,
     /// When it was answered.
     pub(super) at_us: u64,
+    /// The term that its instance knew then.
+    pub(super) term: u64,
+}
+
+/// Where and when a deed was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeedAnswer {
+    /// What was committed then.
+    pub(super) upto: Lsn,
+    pub(super) term: u64,
+    pub(super) at_us: u64,
 }
 
 /// Something that a client asked for.
@@ -37,12 +48,14 @@ pub(super) struct DeedPlace {
 pub(super) struct DeedEntry {
     pub(super) fate: Fate,
     pub(super) place: DeedPlace,
+    /// The instance knew, when it was asked, that its group was superseded.
+    pub(super) has_heard: bool,
 }
 
 impl DeedEntry {
     pub(super) fn asked(history: Option<HistoryId>, from: Lsn) -> DeedEntry {
         let place = DeedPlace { history, from, ..DeedPlace::default() };
-        DeedEntry { fate: Fate::Unknown, place }
+        DeedEntry { fate: Fate::Unknown, place, has_heard: false }
     }
 }
 
@@ -86,11 +99,12 @@ impl DeedLedger {
         self.messages.len() - 1
     }
 
-    /// A deed was answered, when so much was committed.
-    pub(super) fn answered(&mut self, deed: usize, done: bool, upto: Lsn, at_us: u64) {
+    /// A deed was answered.
+    pub(super) fn answered(&mut self, deed: usize, done: bool, answer: DeedAnswer) {
         let deed = &mut self.deeds[deed];
         deed.fate = if done { Fate::Yes } else { Fate::No };
-        (deed.place.upto, deed.place.at_us) = (Some(upto), at_us);
+        let DeedAnswer { upto, term, at_us } = answer;
+        deed.place = DeedPlace { upto: Some(upto), term, at_us, ..deed.place };
         self.acknowledged += u64::from(done);
     }
 
@@ -133,7 +147,7 @@ impl DeedLedger {
     /// Whether a deed is in the log with these histories. Error: it was acknowledged, and is given
     /// up by no fail-over.
     pub(super) fn kept(&self, deed: usize, histories: &Histories) -> Result<DeedRemains, String> {
-        let DeedEntry { fate, place } = self.deeds[deed];
+        let DeedEntry { fate, place, .. } = self.deeds[deed];
         let chain: Vec<&History> = histories.iter().collect();
         let at = match place.history {
             // What was there before is of the first one.

@@ -159,7 +159,7 @@ impl Regions {
         let counter = Arc::new(Counter {
             ledger: Mutex::new(DeedLedger::default()),
             failure: Mutex::default(),
-            acknowledged_late: AtomicU64::new(0),
+            asked_late: AtomicU64::new(0),
         });
         let (seen, told) = (Arc::clone(&logs), Arc::clone(&counter));
         wires.watch(move |end, kind, body| {
@@ -272,7 +272,8 @@ impl Regions {
         }
     }
 
-    /// A client does something at an instance that says that it is active.
+    /// A client does something at an instance that says that it is active, or that was superseded
+    /// and is to refuse it.
     fn acts(&mut self, client: usize) {
         let rest = if self.acts > self.plan.acts_max { 20 } else { 1 };
         let after = (1 + self.dice.below(self.plan.wake_us)) * rest;
@@ -284,7 +285,7 @@ impl Regions {
         self.acts += 1;
         let actives: Vec<usize> = self
             .all_ends()
-            .filter(|end| self.sight(*end).is_some_and(|sight| sight.serves))
+            .filter(|end| self.sight(*end).is_some_and(|it| it.serves || it.fork.is_some()))
             .collect();
         if actives.is_empty() {
             return;
@@ -292,13 +293,10 @@ impl Regions {
         let end = actives[self.dice.index(actives.len())];
         let Some(live) = &self.machines[end].live else { return };
         let (door, opened) = (live.board.served.lock().clone(), live.board.opened.lock().clone());
-        let part = live.board.region.lock().clone();
-        let (Some((door, _)), Some(opened), Some(part)) = (door, opened, part) else { return };
+        let (Some((door, _)), Some(opened)) = (door, opened) else { return };
         let act = ClientAct {
             opened,
             door,
-            part,
-            has_heard: false,
             group: GROUPS[region_of(end)],
             counter: Arc::clone(&self.counter),
             dice: SeededRandom::mixed(self.dice.next_u64()),
@@ -335,9 +333,8 @@ impl Regions {
         for (what, times) in self.desk.happened() {
             *self.happened.entry(what).or_default() += times;
         }
-        let late = self.counter.acknowledged_late.load(Ordering::Relaxed);
-        *self.happened.entry("acknowledged by an old live group that had heard").or_default() +=
-            late;
+        let late = self.counter.asked_late.load(Ordering::Relaxed);
+        *self.happened.entry("refused by an old live group that had heard").or_default() += late;
         *self.happened.entry("batches shipped").or_default() += logs.shipped;
         *self.happened.entry("recovery points reported").or_default() += logs.points;
         let ledger = self.counter.ledger.lock();

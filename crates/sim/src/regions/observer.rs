@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use towline_group::{Mode, Progress};
+use towline_group::{Mode, Progress, Role};
 use towline_os::task::{Handle, sleep};
 use towline_replica::OpenReplica;
 use towline_replication::applicable::CommittedBatches;
@@ -88,6 +88,8 @@ fn look_at_log(sights: &Sights, seen: &mut BatchPlace) -> Result<(), String> {
 fn look_at_roles(sights: &Sights) {
     let Sights { opened, part, board, .. } = sights;
     let driver = &opened.driver;
+    // Both before the status is made, which has at least all that was acknowledged until then.
+    let (at_us, group) = (now_us(), driver.group());
     let view = part.view();
     let door = board.served.lock().clone();
     let histories = opened.replica.look_if_there(|instance| instance.histories().clone());
@@ -103,19 +105,22 @@ fn look_at_roles(sights: &Sights) {
     let shipping = view.shipping.as_ref();
     if let (Some(shipping), Some(newest)) = (shipping, histories.newest())
         && serving.is_some()
+        && group.role == Role::Leader
         && shipping.is_known
     {
         sights.samples.lock().push(ExposureSample {
-            at_us: now_us(),
+            at_us,
+            term: group.term,
             history: newest.id,
             point: shipping.point.place.end,
             puts: shipping.exposure.puts,
+            removals: shipping.exposure.removals,
         });
     }
     let trouble = view.partition.clone().or(view.trouble.clone());
     let sight = RegionSight {
         mode: driver.mode(),
-        group: driver.group(),
+        group,
         serves: serving.is_some() && !is_closed,
         fork: part.known_fork(),
         histories,

@@ -21,6 +21,7 @@ use towline_replication::region_part::RegionPart;
 use towline_types::{ChangeCause, ChangeKind};
 
 use super::machines::NAMES;
+use super::wires::region_of;
 use super::{GROUPS, Regions, RegionsEvent, RunStage};
 use crate::trace::{self, now_us};
 
@@ -168,7 +169,7 @@ impl Regions {
         self.plan_in(after, RegionsEvent::Operator);
         self.empties();
         let serving = [self.serving(0), self.serving(1)];
-        if self.returns() {
+        if self.returns() || self.goes_on_with_promotion() {
             return;
         }
         match serving {
@@ -215,6 +216,22 @@ impl Regions {
         if self.stage == RunStage::Safety && self.dice.chance(300) {
             self.disturbs(region);
         }
+        true
+    }
+
+    /// In peace: whether a fail-over was ordered again of which some are marked only, as the guide
+    /// says: what is marked takes nothing of the live group, and a process that was started since
+    /// says it to no other.
+    fn goes_on_with_promotion(&mut self) -> bool {
+        let is_marked = |end: &usize| self.sight(*end).is_some_and(|it| it.mode == Mode::Promoting);
+        let marked: Vec<usize> = self.all_ends().filter(is_marked).collect();
+        let Some(region) = marked.first().map(|end| region_of(*end)) else { return false };
+        if self.stage == RunStage::Safety || self.serving(region).is_some() {
+            return false;
+        }
+        let end = marked[self.dice.index(marked.len())];
+        self.count("fail-overs ordered again");
+        self.start_order(end, "fail-over", LAST_SWITCH, move |parts| fail_over(parts, true));
         true
     }
 

@@ -15,3 +15,47 @@ fn a_few_seeds_break_no_rule() {
 fn what_is_refused_on_the_last_link_of_a_switch_is_no_partition() {
     assert_eq!(run(5).failure, None);
 }
+
+/// A group that had been promoted reported where it parted from the live one's log, with a message
+/// of its own clients counted: 64 that were lost were reported as 63.
+#[test]
+fn what_is_at_risk_is_no_less_by_what_the_other_group_put_since() {
+    assert_eq!(run(45).failure, None);
+}
+
+/// Both groups were promoted behind one batch. The one that returned took a switch back to it for
+/// past, where the mark of its own tail was the greater one: none was live.
+#[test]
+fn a_group_that_returned_becomes_live_again_with_the_next_switch() {
+    for seed in [15, 65, 119] {
+        assert_eq!(run(seed).failure, None, "seed {seed}");
+    }
+}
+
+/// One that answered where it stands held what says where clients are served, and waited for what
+/// another one held that was about to say so.
+#[test]
+fn an_instance_that_says_where_it_stands_holds_nothing_that_others_wait_for() {
+    assert_eq!(run(258).failure, None);
+}
+
+/// A fail-over was ordered at an instance that had not applied the last switch. It alone was
+/// marked, and took nothing of the live group any more.
+#[test]
+fn a_fail_over_that_no_other_member_takes_marks_none() {
+    assert_eq!(run(330).failure, None);
+}
+
+/// An instance that had the last batch of a switch, and had not applied it, was ordered to return
+/// by one that lacked it, and cut it off: the third one reported it, and alone had it.
+#[test]
+fn a_return_cuts_off_no_record_of_the_history_that_it_follows() {
+    assert_eq!(run(1307).failure, None);
+}
+
+/// Of three new instances one had a copy when a fail-over was ordered. The two others are a
+/// majority: they would have elected one of them, and a leader without a history serves no client.
+#[test]
+fn a_group_of_which_a_majority_has_no_history_is_not_promoted() {
+    assert_eq!(run(1182).failure, None);
+}

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use towline_group::Mode;
 use towline_os::simulated::Process;
 use towline_os::simulated::time::WALL;
-use towline_types::{Histories, Time};
+use towline_types::{Histories, HistoryId, Time};
 
 use super::ledger::FinalLook;
 use super::machines::NAMES;
@@ -23,13 +23,18 @@ const PEACE_US: u64 = 90_000_000;
 const END_US: u64 = 60_000_000;
 /// The process of the first look, and so on.
 const OBSERVER: u64 = 1 << 40;
+/// How often the trace says what is missing.
+const TOLD_EVERY_US: u64 = 5_000_000;
 /// An instance may look at its clock so much later.
 const TICK_US: u64 = 1_000_000;
 
 /// What was compared.
 #[derive(Default)]
 pub(super) struct RegionsVerdict {
-    goal: Option<u64>,
+    /// So many batches are to be everywhere, of the log in which this history is the newest.
+    goal: Option<(Option<HistoryId>, u64)>,
+    /// When the trace said last what is missing.
+    told_us: u64,
     content: Option<(usize, u64, SeenSlot)>,
     /// What the group held that was live first.
     reference: Option<(usize, Vec<Row>, Histories)>,
@@ -54,7 +59,12 @@ impl Regions {
                     let seconds = PEACE_US / 1_000_000;
                     self.fail(format!("{seconds} s after the last fault {missing}"));
                 }
-                Some(_) => {}
+                Some(missing) => {
+                    if self.now - self.verdict.told_us >= TOLD_EVERY_US {
+                        self.tell(format_args!("waits: {missing}"));
+                        self.verdict.told_us = self.now;
+                    }
+                }
             },
             RunStage::Leaving(since) => {
                 // An act ends by itself.
@@ -88,8 +98,13 @@ impl Regions {
             [None, None] => return Some("no group serves".into()),
             [Some(_), Some(_)] => return Some("both groups serve".into()),
         };
-        let committed = self.sight(active)?.group.committed.index;
-        let goal = *self.verdict.goal.get_or_insert(committed);
+        let sight = self.sight(active)?;
+        let (newest, committed) =
+            (sight.histories.newest().map(|it| it.id), sight.group.committed.index);
+        // An old live group that returned, or was emptied, may have had more batches than the other
+        // one will ever have.
+        let before = self.verdict.goal.filter(|(of, _)| *of == newest);
+        let (_, goal) = *self.verdict.goal.insert(before.unwrap_or((newest, committed)));
         for end in self.all_ends() {
             let name = NAMES[end];
             let Some(sight) = self.sight(end) else {

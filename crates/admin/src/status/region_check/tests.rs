@@ -119,6 +119,32 @@ fn each_thing_that_stands_in_the_way_is_found_alone() {
     }
 }
 
+/// What is to be done about two logs that are not one depends on what both groups are, and on
+/// whether this one knows where it can go back to.
+#[test]
+fn logs_that_are_not_one_name_a_way_that_there_is() {
+    for (own, other_role, fork, way) in [
+        ("recovery", "live", "<0:0:0:5000>", "'towline region rejoin'"),
+        ("fenced", "live", "<0:0:0:5000>", "'towline region rejoin'"),
+        ("recovery", "live", "", "empty data folders"),
+        ("live", "live", "<0:0:0:5000>", "decide which group's log is to be kept"),
+        ("fenced", "live", "", "decide which group's log is to be kept"),
+        ("live", "recovery", "", "at the instances of group 'EAST'"),
+        ("live", "fenced", "", "at the instances of group 'EAST'"),
+    ] {
+        let mut group = with(|other| {
+            (other.status, other.connected) = (OtherRegionState::Partitioned, false);
+            (other.group_role, other.fork_lsn) = (other_role.into(), fork.into());
+            other.reason = "why".into();
+        });
+        group.group_role = own.into();
+        let found = found(&group);
+        let of = |check| found.iter().find(|one| one.check == check).unwrap();
+        assert!(of("logs").what_to_do.contains(way), "{own} {other_role}: {:?}", of("logs"));
+        assert_eq!(of("link").what_to_do, "see the logs");
+    }
+}
+
 #[test]
 fn what_is_only_worth_a_look_does_not_stand_in_the_way() {
     let cases = [
@@ -236,4 +262,21 @@ fn replies_that_do_not_wait_as_they_are_to_are_worth_a_look_on_either_side() {
         assert!(alone[0].text.contains("is not in recovery"), "{alone:?}");
         assert_eq!(alone[0].weight, FindingWeight::Warning);
     }
+}
+
+/// A switch would come to its end with the rest of it, and with none of these.
+#[test]
+fn a_group_that_cannot_write_or_is_not_heard_forbids_a_switch() {
+    let of = |group: &GroupStatus| -> Vec<String> {
+        found(group).iter().filter(|it| it.forbids_switch()).map(RegionFinding::line).collect()
+    };
+    assert_eq!(of(&live()), [""; 0]);
+    assert_eq!(of(&with(|other| other.misses_rpo = true)), [""; 0]);
+    assert_eq!(of(&there(|there| there.in_sync_count = 2)), [""; 0], "only a warning");
+    let zero = of(&there(|there| there.in_sync_count = 0));
+    assert_eq!(zero, ["quorum EAST: 3 of 3 instances connected, 0 in sync"]);
+    assert_eq!(of(&there(|there| there.connected_count = 1)).len(), 1);
+    assert_eq!(of(&with(|other| other.here.in_sync_count = 1)).len(), 1);
+    let silent = of(&with(|other| other.there_age_ms = HEARD_MS_MAX + 1));
+    assert!(silent[0].contains("group 'EAST' has not said it"), "{silent:?}");
 }

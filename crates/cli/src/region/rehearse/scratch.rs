@@ -4,12 +4,14 @@
 //! and its check know; it has another name than the queue manager of the log, is in no
 //! group, and knows no other region. Not here: when it is started and ended.
 //!
-//! Invariants: the folder is made anew, for its owner only; the process ends when this one does,
-//! also by kill -9; it is killed before the folder is removed.
+//! Invariants: the folder is of this rehearsal alone, and for its owner only; the process ends when
+//! this one does, also by kill -9; it is killed before the folder is removed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -43,6 +45,8 @@ const ITERATIONS: u32 = 4_096;
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 /// Clients at a time.
 const CONNECTIONS_MAX: u32 = 200;
+/// How often it is tried again to make the folder.
+const MAKE_TRIES: usize = 10;
 /// Lines of its messages that are shown when it fails.
 const LAST_LINES: usize = 5;
 
@@ -75,12 +79,15 @@ impl ScratchPlan {
         // What others read of the process must not be relative to its working folder.
         let data = fs::canonicalize(&arguments.data)
             .map_err(|error| Failure::about(arguments.data.display(), error))?;
-        let folder = data.join(REHEARSAL_FOLDER);
+        let mut random = [0; 19];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        // The path of a socket in it is bounded, so its name is short.
+        let (name_bytes, password) = random.split_at(3);
+        let folder = data.join(REHEARSAL_FOLDER).join(hex(name_bytes));
         let of_instance = config_of(process)?;
         let config = config_text(&of_instance, arguments.port, &folder.join("users"));
-        let mut random = [0; 16];
-        File::open("/dev/urandom")?.read_exact(&mut random)?;
-        let password = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let password = hex(password);
         Ok(ScratchPlan { name, password, folder, config, shared: shared.to_string() })
     }
 
@@ -92,18 +99,33 @@ impl ScratchPlan {
     fn write(&self) -> Result<(), Failure> {
         let folder = &self.folder;
         let failed = |error| Failure::about(folder.display(), error);
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(error));
-            }
-            _ => {}
-        }
-        DirBuilder::new().mode(0o700).create(folder).map_err(failed)?;
+        self.make_folder().map_err(failed)?;
         DirBuilder::new().mode(0o700).create(self.data()).map_err(failed)?;
         let user = user_line(USER, &self.password, Some(ITERATIONS)).map_err(Failure::Failed)?;
         self.file("users", &user).map_err(failed)?;
         self.file("towline.toml", &self.config).map_err(failed)?;
         self.file(&format!("data/{SHARED_LOG_NAME}"), &self.shared).map_err(failed)
+    }
+
+    /// Makes the folder, and removes those of rehearsals that are over: one is under way at a time.
+    fn make_folder(&self) -> std::io::Result<()> {
+        let mut folder = DirBuilder::new();
+        let mut made = Ok(());
+        for _ in 0..MAKE_TRIES {
+            made = folder.recursive(true).mode(0o700).create(&self.folder);
+            // The command of the one before removed the folder above while it was empty.
+            if !made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                break;
+            }
+        }
+        made?;
+        for other in self.folder.parent().into_iter().flat_map(fs::read_dir).flatten().flatten() {
+            if other.path() != self.folder {
+                // What another user left cannot be.
+                fs::remove_dir_all(other.path()).ok();
+            }
+        }
+        Ok(())
     }
 
     fn file(&self, name: &str, text: &str) -> std::io::Result<()> {
@@ -121,6 +143,8 @@ impl Drop for ScratchPlan {
     fn drop(&mut self) {
         // The instance tries it again.
         fs::remove_dir_all(&self.folder).ok();
+        // Of all rehearsals: it goes when it is empty.
+        self.folder.parent().map(fs::remove_dir).transpose().ok();
     }
 }
 
@@ -166,9 +190,11 @@ fn config_text(of: &Config, port: u16, users: &Path) -> String {
 }
 
 impl Scratch {
-    /// Starts it; its address and its end become events.
+    /// Starts it; its address and its end become events. It has `lease` open, so that the instance
+    /// sees by that when it has ended, also when this command was killed.
     pub(super) fn start(
         plan: ScratchPlan,
+        lease: &UnixStream,
         tell: &Sender<RehearsalEvent>,
     ) -> Result<Scratch, Failure> {
         plan.write()?;
@@ -178,7 +204,8 @@ impl Scratch {
         command.arg("--parent").arg(std::process::id().to_string());
         command.arg("--data").arg(plan.data());
         command.arg("--config").arg(plan.folder.join("towline.toml"));
-        command.env_remove("TOWLINE_LOG").process_group(0).stdin(Stdio::null());
+        let lease = OwnedFd::from(lease.try_clone()?);
+        command.env_remove("TOWLINE_LOG").process_group(0).stdin(Stdio::from(lease));
         let mut child = command.stdout(Stdio::piped()).stderr(messages).spawn()?;
         // Before any thread waits for it: until then the number is its own.
         let process = Process::open(Pid::from_child(&child))?;
@@ -301,5 +328,27 @@ mod tests {
         assert_eq!(made.listener.len(), 1);
         assert_eq!(made.listener[0].address.to_string(), "127.0.0.1:7000");
         assert!(made.group.is_none() && made.users.file.is_some());
+    }
+
+    #[test]
+    fn a_command_that_ends_late_removes_nothing_of_the_next_one() {
+        let data = tempfile::tempdir().unwrap();
+        let plan = |name: &str| ScratchPlan {
+            name: "Q".into(),
+            password: "p".into(),
+            folder: data.path().join(REHEARSAL_FOLDER).join(name),
+            config: String::new(),
+            shared: "{}".into(),
+        };
+        let (first, next) = (plan("1"), plan("2"));
+        first.write().unwrap();
+        assert!(first.data().is_dir());
+        // The instance has ended the first one, and the next one begins before its command ends.
+        next.write().unwrap();
+        assert!(!first.folder.exists(), "what is left of others goes");
+        drop(first);
+        assert!(next.data().join(SHARED_LOG_NAME).is_file());
+        drop(next);
+        assert!(!data.path().join(REHEARSAL_FOLDER).exists(), "nothing is left");
     }
 }

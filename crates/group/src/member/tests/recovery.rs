@@ -313,6 +313,33 @@ fn a_leader_of_the_time_when_this_group_was_live_is_none_in_recovery() {
     }
 }
 
+/// Both groups were promoted behind one batch; the one that returned had the greater mark. It took
+/// the switch back to it for one that was past, and none of the two was live.
+#[test]
+fn one_that_returned_becomes_live_with_a_later_batch_and_with_none_that_it_had_before() {
+    let voids = begun_behind(1, &HISTORY) + 1;
+    let ships = begun_behind(1, &[1; 16]) + 1;
+    assert!(voids > ships, "they are of one era");
+    let voted = HardState { term: voids, ..in_recovery() };
+    let kept = HardState { mode: Mode::Voting, ..voted }.returned(place_of(3, 1));
+    let becomes = |at: BatchPlace| {
+        let places = (1..4).map(|index| place_of(index, 1)).chain([place_of(4, ships)]).collect();
+        let hard_state = HardState {
+            term: ships,
+            committed: 4,
+            committed_end: place_of(4, ships).end,
+            ..HardState::decode(&kept.encode()).unwrap()
+        };
+        let held = RecoveredLog { base: BatchPlace::default(), places, applied: at.index };
+        let mut member = Member::new(first_of_three(), hard_state, held, Time(1));
+        let (mode, history) = (Mode::Voting, [7; 16]);
+        step(&mut member, Input::Become { mode, history, at });
+        member.mode()
+    };
+    assert_eq!(becomes(place_of(4, ships)), Mode::Voting);
+    assert_eq!(becomes(place_of(2, 1)), Mode::Recovery, "it was live there before it returned");
+}
+
 #[test]
 fn what_a_voter_says_is_committed_is_so_in_recovery() {
     let mut member = member_of(in_recovery(), 5, 3);

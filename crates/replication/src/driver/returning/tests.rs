@@ -7,6 +7,9 @@ use super::super::{Driver, MemberStand};
 use super::*;
 
 const LACKED: HistoryId = HistoryId([9; 16]);
+const VOID: HistoryId = HistoryId([5; 16]);
+const NONE: HistoryId = HistoryId([0; 16]);
+const BEFORE: HistoryId = HistoryId([4; 16]);
 
 struct Rig {
     driver: std::sync::Arc<Driver>,
@@ -16,7 +19,8 @@ struct Rig {
 
 /// The first of three members, in this mode; an order is kept with this stage.
 fn member(mode: Mode, stage: Option<ReturnStage>) -> Rig {
-    with_order(mode, stage.map(|stage| KeptReturn { order: order(1), stage, had_all: true }))
+    let kept = |stage| KeptReturn { order: order(1), stage, had_all: true, in_recovery: false };
+    with_order(mode, stage.map(kept))
 }
 
 fn with_order(mode: Mode, kept: Option<KeptReturn>) -> Rig {
@@ -34,6 +38,11 @@ fn order(name: u8) -> ReturnOrder {
     let (id, history) = ([name; 16], LACKED.0);
     let (tail, by) = (TailEnd::all(), "me".into());
     ReturnOrder { id, fork: 4_096, history, tail, by, ..ReturnOrder::default() }
+}
+
+/// From a switch that came to nothing.
+fn of_void() -> ReturnOrder {
+    ReturnOrder { void: VOID.0, ..of_no_tail() }
 }
 
 fn refused() -> ReturnStage {
@@ -100,6 +109,56 @@ fn a_log_with_the_history_and_a_recovery_member_take_no_order() {
 }
 
 #[test]
+fn a_recovery_member_takes_an_order_that_names_the_newest_history_of_its_log_and_no_other() {
+    for (begun, takes) in [
+        (&[BEFORE, VOID][..], true),
+        (&[BEFORE], false),
+        (&[BEFORE, VOID, LACKED], false),
+        (&[BEFORE, VOID, HistoryId([6; 16])], false),
+        (&[], false),
+    ] {
+        let rig = member(Mode::Recovery, None);
+        rig.driver.histories_begun(begun.iter().copied());
+        rig.driver.takes_return(of_no_tail());
+        assert_eq!(rig.kept(), None, "it names none");
+        rig.driver.takes_return(of_void());
+        let kept = KeptReturn { order: of_void(), in_recovery: true, ..KeptReturn::default() };
+        assert_eq!(rig.kept(), takes.then_some(kept), "{begun:?}");
+        assert_eq!(rig.ended.try_recv().is_ok(), takes, "{begun:?}");
+        rig.driver.log().shutdown();
+    }
+    let promoting = member(Mode::Promoting, None);
+    promoting.driver.histories_begun([BEFORE, VOID].into_iter());
+    promoting.driver.takes_return(of_void());
+    assert_eq!(promoting.kept(), None, "what it has counts for the promotion");
+    promoting.driver.log().shutdown();
+}
+
+/// The others are in recovery as well, and have the history or have given it up.
+#[test]
+fn one_that_returned_from_a_void_switch_awaits_the_others_by_what_their_logs_have() {
+    let done = KeptReturn { order: of_void(), stage: ReturnStage::Done, ..KeptReturn::default() };
+    let rig = with_order(Mode::Recovery, Some(done));
+    let says = |peer, newest: HistoryId, returned: [u8; 16], last| {
+        let (mode, newest) = ("recovery".into(), newest.0);
+        let stand = MemberStand { mode, newest, returned, last, ..MemberStand::default() };
+        rig.driver.notes_return(peer, &stand);
+    };
+    rig.says(2, "voting");
+    for (newest, returned, last, awaits) in [
+        (VOID, [0; 16], (1, 9), true),
+        (NONE, [0; 16], (1, 9), true),
+        (NONE, [0; 16], (0, 0), false),
+        (NONE, LACKED.0, (1, 9), false),
+        (BEFORE, [0; 16], (1, 9), false),
+    ] {
+        says(1, newest, returned, last);
+        assert_eq!(rig.driver.awaits_returns(), awaits, "{newest:?} {returned:?} {last:?}");
+    }
+    rig.driver.log().shutdown();
+}
+
+#[test]
 fn one_that_returned_takes_nothing_of_the_live_group_before_a_majority_has() {
     let rig = member(Mode::Recovery, Some(ReturnStage::Done));
     assert!(rig.driver.awaits_returns());
@@ -119,7 +178,8 @@ fn one_that_returned_takes_nothing_of_the_live_group_before_a_majority_has() {
 
 #[test]
 fn when_a_majority_returned_the_others_are_told_that_all_may_go() {
-    let done = KeptReturn { order: of_no_tail(), stage: ReturnStage::Done, had_all: true };
+    let (order, stage) = (of_no_tail(), ReturnStage::Done);
+    let done = KeptReturn { order, stage, had_all: true, in_recovery: false };
     let rig = with_order(Mode::Recovery, Some(done.clone()));
     assert_eq!(rig.driver.stand().returned, LACKED.0);
     assert_eq!(rig.tells(), of_no_tail(), "two may have a tail that was acknowledged");
@@ -143,7 +203,7 @@ fn when_a_majority_returned_the_others_are_told_that_all_may_go() {
 
 #[test]
 fn one_that_refused_takes_the_order_again_once_all_may_go() {
-    let kept = KeptReturn { order: of_no_tail(), stage: refused(), had_all: false };
+    let kept = KeptReturn { order: of_no_tail(), stage: refused(), ..KeptReturn::default() };
     let rig = with_order(Mode::Voting, Some(kept.clone()));
     assert_eq!(rig.driver.stand().returned, [0; 16]);
     rig.driver.takes_return(of_no_tail());
