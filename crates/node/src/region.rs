@@ -22,8 +22,8 @@ impl Instance {
         self.rules.histories()
     }
 
-    /// When the oldest object was defined; a new queue manager defines some before it serves. `None`:
-    /// there is none.
+    /// When the oldest object was defined; a new queue manager defines some before it serves.
+    /// `None`: there is none.
     #[must_use]
     pub fn oldest_definition(&self) -> Option<Time> {
         let created_at = |definition: &Definition| match definition {

@@ -93,8 +93,8 @@ fn order_of(
     if known.common.is_empty() {
         return Err(format!("no batch is left that both logs have. {COPY}"));
     }
-    let KnownFork { fork, history, void, common, .. } = known;
-    let order = ReturnOrder { fork, history, tail, void, common, ..ReturnOrder::default() };
+    let KnownFork { fork, history, common, void, .. } = known;
+    let order = ReturnOrder { fork, history, tail, common, void, ..ReturnOrder::default() };
     check(data, &order)?;
     Ok(order)
 }

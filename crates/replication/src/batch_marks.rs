@@ -171,7 +171,82 @@ pub(crate) fn last_upto(log: &dyn ShippedLog, (gone, last): (u64, u64), position
 
 #[cfg(test)]
 mod tests {
+    use towline_types::{Batch, History, HistoryId, Time};
+
     use super::*;
+
+    /// A log of which the batches up to `gone` are not there any more.
+    struct TestLog {
+        gone: u64,
+        last: u64,
+    }
+
+    impl ShippedLog for TestLog {
+        fn term(&self) -> u64 {
+            2
+        }
+
+        fn committed(&self) -> BatchPlace {
+            BatchPlace::default()
+        }
+
+        fn place(&self, index: u64) -> Option<BatchPlace> {
+            let lsn = Lsn(index * 4_096);
+            let place = BatchPlace { index, term: 2, lsn, end: lsn.after(100) };
+            (self.gone..=self.last).contains(&index).then_some(place)
+        }
+
+        fn known_behind(&self) -> u64 {
+            self.gone
+        }
+
+        fn behind(&self, _: u64, _: u64) -> Result<Vec<Batch>, String> {
+            Ok(Vec::new())
+        }
+
+        fn sum(&self, _: BatchPlace) -> Option<u32> {
+            None
+        }
+    }
+
+    /// Histories of which each one but the first begins behind one of these batches.
+    fn begun_behind(batches: &[u64]) -> Histories {
+        let mut chain = Histories::default();
+        let forks = batches.iter().map(|index| Lsn(index * 4_096).after(100));
+        for (number, fork) in (1..).zip([Lsn::ZERO].into_iter().chain(forks)) {
+            let history = History {
+                id: HistoryId([number; 16]),
+                parent: chain.newest().map(|newest| newest.id),
+                fork,
+                live: "WEST".into(),
+                began: Time(7),
+                cause: String::new(),
+            };
+            chain.push(history).unwrap();
+        }
+        chain
+    }
+
+    #[test]
+    fn a_group_says_the_batches_before_its_newest_forks_and_what_it_was_asked_for() {
+        let log = TestLog { gone: 100, last: 2_000 };
+        let mark_at = |index| log.place(index).map(|place| BatchMark::of(place, 1));
+        let said = |forks: &[u64], asked: &[u64]| {
+            let said = BatchMarks::of((&log, log.last), &begun_behind(forks), asked, &mark_at);
+            assert_eq!(said.gone, 100);
+            assert_eq!(BatchMarks::decode(&said.encode()), Some(said.clone()));
+            let mut indexes: Vec<u64> = said.marks.iter().map(|mark| mark.index).collect();
+            indexes.sort_unstable();
+            indexes
+        };
+        assert!(said(&[], &[]).is_empty(), "the first history has no fork");
+        assert_eq!(said(&[1_000], &[]), (937..=1_001).collect::<Vec<_>>());
+        assert_eq!(said(&[2_000], &[]), (1_937..=2_000).collect::<Vec<_>>(), "nothing is behind");
+        assert_eq!(said(&[120], &[]), (101..=121).collect::<Vec<_>>(), "what is there");
+        assert_eq!(said(&[], &[7, 300, 300, 5_000]), [300]);
+        let most = said(&[200, 300, 400, 500, 600], &(700..900).collect::<Vec<_>>());
+        assert_eq!((most.len(), most[0]), (4 * 65 + ASKED_MAX, 237), "of four forks");
+    }
 
     #[test]
     fn marks_and_questions_come_back_and_those_that_are_cut_do_not() {

@@ -3,9 +3,9 @@
 //!
 //! Histories say where both logs part if each byte of a history was decided once. That is not so
 //! when a live group lost a part of its log and went on: its data folder was put back from a backup
-//! or a snapshot, or a majority of its instances was lost (`instance force-vote`). Then it has other
-//! batches before the fork than the group that had received them before, and what is there may have
-//! been acknowledged. So nothing is said of a fork before the batches before it were compared.
+//! or a snapshot, or a majority of its instances was lost (`instance force-vote`). Then it has
+//! other batches before the fork than the group that had received them before, and what is there
+//! may have been acknowledged. So nothing is said of a fork before those batches were compared.
 //!
 //! What the other group says unasked is enough when nothing was lost. Else this one asks for others
 //! with its next hello, ever closer to where the logs part, until [`WINDOW`] batches in a row are
@@ -31,7 +31,7 @@ pub(crate) struct ComparedLog<'a> {
 
 /// What is known of both logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Compared {
+pub(crate) enum ComparisonOutcome {
     /// These are to be asked for.
     Asks(Vec<u64>),
     /// The newest batches that both have, the newest one last; none: both have none of those that
@@ -58,7 +58,7 @@ impl LogComparison {
     }
 
     /// Compares that with this log.
-    pub(crate) fn compare(&self, log: &ComparedLog<'_>) -> Compared {
+    pub(crate) fn compare(&self, log: &ComparedLog<'_>) -> ComparisonOutcome {
         let gone = self.gone.max(log.gone);
         // Whether both have the same one; not known: `None`.
         let is_same = |index: u64| match self.said.get(&index) {
@@ -71,16 +71,18 @@ impl LogComparison {
         let other = first_other.map_or(beyond, |index| index.min(beyond));
         let newest = other.saturating_sub(1);
         if newest <= gone {
-            return Compared::Common(Vec::new());
+            return ComparisonOutcome::Common(Vec::new());
         }
         let window = newest.saturating_sub(WINDOW - 1).max(gone + 1)..=newest;
         let unknown: Vec<u64> = window.clone().filter(|index| is_same(*index).is_none()).collect();
         if unknown.is_empty() {
-            return Compared::Common(window.filter_map(|index| (log.mark_at)(index)).collect());
+            return ComparisonOutcome::Common(
+                window.filter_map(|index| (log.mark_at)(index)).collect(),
+            );
         }
         let said = self.said.range(gone + 1..=newest).rev().map(|(index, _)| *index);
         let same = said.into_iter().find(|index| is_same(*index) == Some(true));
-        Compared::Asks(asked(same.unwrap_or(gone), newest, unknown))
+        ComparisonOutcome::Asks(asked(same.unwrap_or(gone), newest, unknown))
     }
 }
 
@@ -133,11 +135,11 @@ mod tests {
                 let mark_at = |index| self.of(index, true);
                 let log = ComparedLog { gone: self.own.0, upto: self.own.1, mark_at: &mark_at };
                 match comparison.compare(&log) {
-                    Compared::Common(common) => {
+                    ComparisonOutcome::Common(common) => {
                         assert!(common.iter().all(|it| it.index <= self.parted));
                         return (questions, common.last().map(|it| it.index));
                     }
-                    Compared::Asks(more) => {
+                    ComparisonOutcome::Asks(more) => {
                         assert!(!more.is_empty() && more.len() <= ASKED_MAX, "{more:?}");
                         asked = more;
                     }
@@ -196,7 +198,7 @@ mod tests {
         comparison.hears(&BatchMarks::default(), 1_001);
         let mark_at = |index| UP_TO_FORK.of(index, true);
         let log = ComparedLog { gone: 0, upto: 1_000, mark_at: &mark_at };
-        let Compared::Asks(asked) = comparison.compare(&log) else { panic!() };
+        let ComparisonOutcome::Asks(asked) = comparison.compare(&log) else { panic!() };
         assert!(asked.contains(&1_000) && asked.len() <= ASKED_MAX);
     }
 }

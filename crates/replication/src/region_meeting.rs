@@ -24,7 +24,7 @@ use towline_types::{FORMAT_LEVEL_OF_REGIONS, Histories, History, HistoryId, Regi
 use crate::batch_marks::{BatchMarks, TAG_ASKED, decode_asked, encode_asked};
 use crate::region_agreement::RegionAgreement;
 use crate::region_differences::{RegionDifference, refusal};
-use crate::region_odds::{both_live, other_log, partition};
+use crate::region_odds::{OddGroup, both_live, other_log, partition};
 use crate::region_position::{PositionSums, RegionPosition};
 use crate::return_order::KnownFork;
 
@@ -118,6 +118,15 @@ impl RegionSaid {
         }
     }
 
+    fn as_odd(&self) -> OddGroup<'_> {
+        OddGroup {
+            name: &self.agreement.group,
+            is_live: self.agreement.is_live,
+            has_history: !self.histories.is_empty(),
+            log_id: self.log_id,
+        }
+    }
+
     fn log(&self) -> RegionLog<'_> {
         RegionLog { histories: &self.histories, end: self.position.last.end }
     }
@@ -199,7 +208,7 @@ pub fn meet(
     levels(shipping, receiving)?;
     let standing = Standing::of(shipping.log(), receiving.log());
     if standing != Standing::Empty && shipping.log_id != receiving.log_id {
-        let why = other_log(shipping, receiving);
+        let why = other_log(&shipping.as_odd(), &receiving.as_odd());
         return Err(MeetingRefusal { why, is_partition: true });
     }
     let is_handed_over = shipping.agreement.is_live != Some(true);
@@ -211,7 +220,7 @@ pub fn meet(
     }
     // One that hands over may have been overtaken, and does not know it yet.
     let is_late = is_handed_over && matches!(standing, Standing::ShippingIsOld { .. });
-    match partition(standing, shipping, receiving) {
+    match partition(standing, &shipping.as_odd(), &receiving.as_odd()) {
         None => Ok(differences),
         Some(why) => Err(MeetingRefusal { why, is_partition: !is_late }),
     }
@@ -233,7 +242,7 @@ fn roles(shipping: &RegionSaid, receiving: &RegionSaid) -> Result<(), MeetingRef
     match (live.is_live, other.is_live) {
         (Some(true), Some(false)) => Ok(()),
         (Some(true), Some(true)) => {
-            let why = both_live(shipping, receiving);
+            let why = both_live(&shipping.as_odd(), &receiving.as_odd());
             Err(MeetingRefusal { why, is_partition: true })
         }
         (Some(true), None) => {
@@ -390,7 +399,7 @@ mod tests {
 
     /// The live group's disk was lost, or its site was built anew with its old file.
     #[test]
-    fn nobody_is_told_to_empty_the_only_copy() {
+    fn no_reason_advises_to_empty_the_only_copy() {
         let mut groups = both(9_000, &[], &[1]);
         let in_recovery = refused(&groups).0;
         groups[1].agreement.is_live = Some(true);

@@ -1,11 +1,22 @@
 //! Two logs that are not one, in words for the operator. What the words say is followed, so none of
-//! them has anybody empty a folder that may hold the only copy.
+//! them advises to empty a folder that may hold the only copy.
 //!
 //! Not here: the judgement (`region_meeting`).
 
+use towline_log::LogId;
 use towline_types::Standing;
 
-use crate::region_meeting::RegionSaid;
+/// One of the two groups.
+pub(crate) struct OddGroup<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Whether it is live; `None`: it is being promoted.
+    pub(crate) is_live: Option<bool>,
+    /// Whether its log has a history.
+    pub(crate) has_history: bool,
+    /// The id of its log.
+    pub(crate) log_id: LogId,
+}
 
 /// How the one of two groups follows that is to.
 const RETURN: &str = "at the one that is to follow, 'towline region divergence' lists and exports \
@@ -14,10 +25,10 @@ const RETURN: &str = "at the one that is to follow, 'towline region divergence' 
 /// Why a log with this standing is not shipped; `None`: it is.
 pub(crate) fn partition(
     standing: Standing,
-    shipping: &RegionSaid,
-    receiving: &RegionSaid,
+    shipping: &OddGroup<'_>,
+    receiving: &OddGroup<'_>,
 ) -> Option<String> {
-    let [live, other] = [shipping, receiving].map(|said| said.agreement.group.as_str());
+    let [live, other] = [shipping, receiving].map(|group| group.name);
     Some(match standing {
         Standing::Empty | Standing::Continues => return None,
         Standing::ReceivingHasTail { fork } => format!(
@@ -49,8 +60,8 @@ pub(crate) fn partition(
 
 /// Both groups are live. The words are the same whichever of them ships: each dials the other one,
 /// and what changed with the direction would be said again and again.
-pub(crate) fn both_live(shipping: &RegionSaid, receiving: &RegionSaid) -> String {
-    let mut names = [shipping, receiving].map(|said| said.agreement.group.as_str());
+pub(crate) fn both_live(shipping: &OddGroup<'_>, receiving: &OddGroup<'_>) -> String {
+    let mut names = [shipping, receiving].map(|group| group.name);
     names.sort_unstable();
     let [one, other] = names;
     let what = match is_without_log(shipping) || is_without_log(receiving) {
@@ -64,32 +75,32 @@ pub(crate) fn both_live(shipping: &RegionSaid, receiving: &RegionSaid) -> String
 }
 
 /// The logs have different ids.
-pub(crate) fn other_log(shipping: &RegionSaid, receiving: &RegionSaid) -> String {
+pub(crate) fn other_log(shipping: &OddGroup<'_>, receiving: &OddGroup<'_>) -> String {
     let [live, other] = [shipping, receiving].map(|it| format!("{:032x}", it.log_id.0));
     format!(
         "the log of group '{}' ({live}) is not that of group '{}' ({other}): {}",
-        shipping.agreement.group,
-        receiving.agreement.group,
+        shipping.name,
+        receiving.name,
         what_to_keep(shipping, receiving)
     )
 }
 
 /// It is live by its configuration, and its log has never been one of two regions.
-fn is_without_log(said: &RegionSaid) -> bool {
-    said.histories.is_empty() && said.agreement.is_live == Some(true)
+fn is_without_log(group: &OddGroup<'_>) -> bool {
+    !group.has_history && group.is_live == Some(true)
 }
 
 /// Which of two logs without a batch in common is to be kept.
-fn what_to_keep(shipping: &RegionSaid, receiving: &RegionSaid) -> String {
+fn what_to_keep(shipping: &OddGroup<'_>, receiving: &OddGroup<'_>) -> String {
     let both = [(shipping, receiving), (receiving, shipping)];
-    let lost = both.iter().find(|(one, other)| is_without_log(one) && !other.histories.is_empty());
+    let lost = both.iter().find(|(one, other)| is_without_log(one) && other.has_history);
     let Some((one, other)) = lost else {
         return "look at both ('towline browse', 'towline region rehearse') before anything is \
                 emptied; the one that is not kept begins as recovery, with empty folders"
             .to_owned();
     };
-    let [one_name, other_name] = [one, other].map(|said| said.agreement.group.as_str());
-    let serves = match other.agreement.is_live {
+    let [one_name, other_name] = [one, other].map(|group| group.name);
+    let serves = match other.is_live {
         Some(true) => "is live".to_owned(),
         Some(false) | None => "can be made live ('towline region failover' there)".to_owned(),
     };

@@ -48,10 +48,6 @@ pub struct KnownFork {
     pub history: [u8; 16],
     /// This log has no history that the other one does not have: it is the old one.
     pub is_old: bool,
-    /// The one history that only this log has, by which its group handed over to the other one,
-    /// which never had it and is live in `history`; all zero: it is not so.
-    #[serde(default)]
-    pub void: [u8; 16],
     /// The batches of both logs were compared. Else `fork` is what their histories say, and this
     /// log may part from the other one before that.
     #[serde(default)]
@@ -60,6 +56,10 @@ pub struct KnownFork {
     /// those that are there still.
     #[serde(default)]
     pub common: Vec<BatchMark>,
+    /// The one history that only this log has, by which its group handed over to the other one,
+    /// which never had it and is live in `history`; all zero: it is not so.
+    #[serde(default)]
+    pub void: [u8; 16],
 }
 
 /// Batches of one term in a tail.
@@ -275,15 +275,9 @@ mod tests {
     fn order() -> ReturnOrder {
         let tail = TailEnd { end: 9_000, terms: vec![TailTerm { term: 3, last: 17 }] };
         let common = vec![BatchMark { index: 3, sum: 5, ..BatchMark::default() }];
-        ReturnOrder {
-            id: [7; 16],
-            fork: 4_096,
-            history: [9; 16],
-            tail,
-            common,
-            by: "anna".into(),
-            ..ReturnOrder::default()
-        }
+        let by = "anna".into();
+        let void = [0; 16];
+        ReturnOrder { id: [7; 16], fork: 4_096, history: [9; 16], tail, common, by, void }
     }
 
     #[test]

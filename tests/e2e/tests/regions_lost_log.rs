@@ -1,5 +1,5 @@
 //! A live group that lost a part of its log, or all of it, and serves again: what it acknowledged
-//! since is not given up unseen, and nobody is told to empty the only copy.
+//! since is not given up unseen, and no message advises to empty the only copy.
 
 use std::fs;
 
@@ -96,12 +96,12 @@ fn a_restored_live_group_whose_log_went_past_the_fork_lists_all_that_it_put() ->
     goes_on_from_a_backup(20, 60)
 }
 
-/// Whether an instance of west serves nobody, and says that east's log is not to be emptied.
+/// Whether west serves no client, and says that east's log is not to be emptied.
 fn knows_that_it_is_lost(regions: &Regions) -> Try {
-    regions.until_fenced(WEST)?;
-    let said = regions.group_status(WEST, 0)?.to_string();
+    let leader = regions.until_fenced(WEST)?;
+    let said = regions.group_status(WEST, leader)?.to_string();
     require!(said.contains("do not empty the other group"), "{said}");
-    let mut puts = regions.site(WEST, 0).towline(&["put", "Q", "to a log that is lost"])?;
+    let mut puts = regions.site(WEST, leader).towline(&["put", "Q", "to a log that is lost"])?;
     let puts = puts.output()?;
     require!(!puts.status.success(), "it was acknowledged");
     let check = regions.site(EAST, 0).runs(&["region", "check"], 3)?;
@@ -111,7 +111,7 @@ fn knows_that_it_is_lost(regions: &Regions) -> Try {
 }
 
 #[test]
-fn a_live_group_with_an_empty_disk_serves_nobody_and_the_other_one_is_kept() -> Try {
+fn a_live_group_with_an_empty_disk_serves_no_client_and_the_other_one_is_kept() -> Try {
     let mut regions = Regions::towed(&RegionsDesign { size: 1, ..RegionsDesign::default() })?;
     put(&regions, WEST, 50, "kept")?;
     regions.until_towed()?;
@@ -135,27 +135,44 @@ fn a_live_group_with_an_empty_disk_serves_nobody_and_the_other_one_is_kept() -> 
     regions.stop_all()
 }
 
-#[test]
-fn a_site_that_starts_empty_with_its_old_role_is_no_second_live_group() -> Try {
-    let mut regions = Regions::towed(&RegionsDesign { size: 1, ..RegionsDesign::default() })?;
+fn starts_empty_with_its_old_role(size: usize) -> Try {
+    let mut regions = Regions::towed(&RegionsDesign { size, ..RegionsDesign::default() })?;
     put(&regions, WEST, 50, "kept")?;
     regions.until_towed()?;
-    regions.kill(WEST, 0)?;
+    for at in 0..size {
+        regions.kill(WEST, at)?;
+    }
     promote(&regions)?;
     put(&regions, EAST, 10, "new")?;
-    fs::remove_dir_all(&regions.site(WEST, 0).data)?;
-    regions.start(WEST, 0)?;
+    for at in 0..size {
+        fs::remove_dir_all(&regions.site(WEST, at).data)?;
+        regions.start(WEST, at)?;
+    }
     knows_that_it_is_lost(&regions)?;
 
-    // As it is told.
-    regions.kill(WEST, 0)?;
-    fs::remove_dir_all(&regions.site(WEST, 0).data)?;
-    let site = regions.site_mut(WEST, 0);
-    site.config = site.config.replace("role = \"live\"", "role = \"recovery\"");
-    regions.start(WEST, 0)?;
+    // As the status says.
+    for at in 0..size {
+        regions.kill(WEST, at)?;
+        fs::remove_dir_all(&regions.site(WEST, at).data)?;
+        let site = regions.site_mut(WEST, at);
+        site.config = site.config.replace("role = \"live\"", "role = \"recovery\"");
+    }
+    for at in 0..size {
+        regions.start(WEST, at)?;
+    }
     regions.until_towed_by(EAST)?;
     require!(depth(&regions, EAST)? == 60, "{}", depth(&regions, EAST)?);
     regions.stop_all()
+}
+
+#[test]
+fn a_site_that_starts_empty_with_its_old_role_is_no_second_live_group() -> Try {
+    starts_empty_with_its_old_role(1)
+}
+
+#[test]
+fn a_site_of_three_that_starts_empty_with_its_old_role_is_no_second_live_group() -> Try {
+    starts_empty_with_its_old_role(3)
 }
 
 /// A first installation: the live group is there before the other one.

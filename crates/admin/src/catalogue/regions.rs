@@ -27,11 +27,9 @@ entries! {
                                      {reason}. Nothing is sent.",
         "Neither log is changed. A group that was live, and has nothing of its own behind the \
          position at which they part, follows the other one by itself. One with messages of its own \
-         lists and gives them up with 'towline region divergence' and 'towline region rejoin'. \
-         'towline region check' says which. A group that only follows begins anew with empty \
-         folders, when it is known that the other one has what is in them. If one of both is new \
-         because its disk was lost or is not mounted, the other one is the only copy: do not empty \
-         it.";
+         lists and gives them up with 'towline region divergence' and 'towline region rejoin'; a \
+         group that only follows begins anew with empty folders. 'towline region check' says which. \
+         If both are live, decide first which one stays so.";
     REGION_RPO_MISSED = "TWL4406W" "More is at risk than the objective allows: group '{group}' \
                                     lacks {bytes} bytes, the oldest committed {seconds} s ago.",
         "If this group were lost now, so much would be lost (rpo_bytes, rpo_s of [group.recovery]). \

@@ -187,9 +187,14 @@ fn what_to_do_about_logs(group: &GroupStatus, other: &OtherRegionStatus) -> Stri
     let (name, knows_fork) = (&other.group_name, !other.fork_lsn.is_empty());
     match (group.group_role.as_str(), other.group_role.as_str()) {
         ("recovery" | "fenced", _) if knows_fork => RETURN.to_owned(),
+        // Its log is new, and the other group has the one that it should have.
+        ("fenced", _) if group.fence.is_some() => {
+            group.fence.as_ref().map(|fence| fence.what_to_do.clone()).unwrap_or_default()
+        }
         ("recovery", _) => format!(
-            "do what the reason says. Before this group begins again, with empty data folders and \
-             role = \"recovery\", be sure that group '{name}' has what is in them"
+            "if the log of group '{name}' is not a new one, and that group is to be live: have this \
+             group begin again, with empty data folders and role = \"recovery\"; else 'towline \
+             region failover' here"
         ),
         (_, "live") => DECIDE.to_owned(),
         (_, _) => format!(

@@ -176,6 +176,31 @@ fn what_was_not_looked_at_is_not_given_up() {
     assert_eq!(settled(&files).1, ends[9], "all of it was");
 }
 
+/// Two members of a group that lost log: what one compared with the live group's log says nothing
+/// of the other one's, which has acknowledged batches of its own before the fork.
+#[test]
+fn a_log_with_other_batches_before_the_fork_is_not_cut() {
+    let (files, ends) = old_live();
+    let fork = ends[9];
+    for tail in [TailEnd::all(), TailEnd { end: u64::MAX - 1, terms: Vec::new() }] {
+        let keep = move || {
+            let disk: Arc<dyn Disk> =
+                Arc::new(LinuxDisk::read_only(&Path::new(DATA).join("log")).unwrap());
+            let (at, sum) = summed_upto(&disk, fork).unwrap();
+            let common = vec![BatchMark::of(at, sum ^ 1)];
+            let order = ReturnOrder { fork: fork.0, tail, common, ..ReturnOrder::default() };
+            let kept = KeptReturn { order, ..KeptReturn::default() };
+            return_order::keep(Path::new(DATA), &kept).unwrap();
+        };
+        crash::in_process(&files, 1, keep).unwrap();
+        files.sync();
+        let (stage, end, hard_state) = settled(&files);
+        let why = "batch 10 at";
+        assert!(matches!(&stage, ReturnStage::Refused(said) if said.contains(why)), "{stage:?}");
+        assert_eq!((end > ends[39], hard_state.mode), (true, Mode::Voting), "nothing was changed");
+    }
+}
+
 /// The order was given to a recovery member, and its start finds this hard state.
 fn ordered_in_recovery(kept: HardState) -> (ReturnStage, Lsn, Lsn) {
     let (files, ends) = old_live();
@@ -209,31 +234,6 @@ fn a_recovery_member_is_cut_unless_it_was_promoted_since() {
         let (stage, end, fork) = ordered_in_recovery(kept);
         assert!(matches!(&stage, ReturnStage::Refused(why) if why.contains("was promoted")));
         assert!(end > fork, "nothing was changed");
-    }
-}
-
-/// Two members of a group that lost log: what one compared with the live group's log says nothing
-/// of the other one's, which has acknowledged batches of its own before the fork.
-#[test]
-fn a_log_with_other_batches_before_the_fork_is_not_cut() {
-    let (files, ends) = old_live();
-    let fork = ends[9];
-    for tail in [TailEnd::all(), TailEnd { end: u64::MAX - 1, terms: Vec::new() }] {
-        let keep = move || {
-            let disk: Arc<dyn Disk> =
-                Arc::new(LinuxDisk::read_only(&Path::new(DATA).join("log")).unwrap());
-            let (at, sum) = summed_upto(&disk, fork).unwrap();
-            let common = vec![BatchMark::of(at, sum ^ 1)];
-            let order = ReturnOrder { fork: fork.0, tail, common, ..ReturnOrder::default() };
-            let kept = KeptReturn { order, ..KeptReturn::default() };
-            return_order::keep(Path::new(DATA), &kept).unwrap();
-        };
-        crash::in_process(&files, 1, keep).unwrap();
-        files.sync();
-        let (stage, end, hard_state) = settled(&files);
-        let why = "batch 10 at";
-        assert!(matches!(&stage, ReturnStage::Refused(said) if said.contains(why)), "{stage:?}");
-        assert_eq!((end > ends[39], hard_state.mode), (true, Mode::Voting), "nothing was changed");
     }
 }
 

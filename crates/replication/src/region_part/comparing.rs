@@ -15,15 +15,15 @@ use towline_types::Lsn;
 
 use super::RegionPart;
 use crate::batch_marks::{BatchMark, BatchMarks, last_upto};
-use crate::log_comparison::{Compared, ComparedLog, LogComparison};
+use crate::log_comparison::{ComparedLog, ComparisonOutcome, LogComparison};
 use crate::region_meeting::RegionSaid;
 use crate::region_position::ShippedLog;
 use crate::return_order::KnownFork;
 
 /// Checksums that are kept: of more than is said at once.
 const SUMS_MAX: usize = 2_048;
-/// So much of the log is read for one hello, so that it does not come too late. What is left is read
-/// for the next one.
+/// So much of the log is read for one hello, so that it does not come too late. What is left is
+/// read for the next one.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// What is compared, on this side and for the other one.
@@ -93,7 +93,7 @@ impl RegionPart {
         let mark_at = |index| self.mark_at(&mut sums.borrow_mut(), index);
         let result = comparison.compare(&ComparedLog { gone, upto, mark_at: &mark_at });
         match result {
-            Compared::Asks(more) => {
+            ComparisonOutcome::Asks(more) => {
                 let is_news = *asks != more;
                 *asks = more;
                 drop(comparing);
@@ -102,7 +102,7 @@ impl RegionPart {
                 }
                 found
             }
-            Compared::Common(common) => {
+            ComparisonOutcome::Common(common) => {
                 asks.clear();
                 let fork = self.end_of_common(&found, (gone, upto), &common);
                 KnownFork { fork, is_compared: true, common, ..found }

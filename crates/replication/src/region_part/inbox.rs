@@ -28,7 +28,7 @@ impl RegionPart {
     pub(super) fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        self.hears(&own, other);
+        self.heard(&own, other);
         let in_words = |why| MeetingRefusal { why, is_partition: false };
         if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
             let newest = own.histories.newest().and_then(|newest| other.histories.get(newest.id));
@@ -67,6 +67,13 @@ impl RegionPart {
         Ok(())
     }
 
+    /// The other group said this of itself, whether or not a link stands.
+    fn heard(&self, own: &RegionSaid, other: &RegionSaid) {
+        self.is_asked(other);
+        self.looks_for_lost_log(own, other);
+        self.notes_fork(own, other);
+    }
+
     /// Whether a link stands on which this side ships, or receives.
     fn has_link(&self) -> bool {
         let ships = self.shipping().is_some_and(|shipping| shipping.link().is_some());
@@ -84,14 +91,6 @@ impl RegionPart {
         self.known.lock().hears(other);
         self.keep_refusal(refusal);
         self.known.lock().partition_is_said |= is_partition;
-    }
-
-    /// The other group said this of itself, whether or not a link stands.
-    fn hears(&self, own: &RegionSaid, other: &RegionSaid) {
-        self.is_asked(other);
-        // Before it counts as heard: clients are let in then.
-        self.looks_for_lost_log(own, other);
-        self.notes_fork(own, other);
     }
 
     /// A link may not stand.
@@ -222,17 +221,16 @@ impl RegionInbox for RegionPart {
     fn refused(&self, hello: &RegionHello) {
         let Ok(other) = RegionSaid::decode(&hello.sections) else { return };
         let own = self.said();
-        self.hears(&own, &other);
+        self.heard(&own, &other);
         if self.has_taken_record(&own, &other) {
             return;
         }
         // What the other one knows of both logs this one is to know too; the rest is in its words.
         let is_one = || self.driver.has_batch(other.position.last, other.sums.last);
-        if let Err(refusal) = meet(&own, &other, &is_one)
-            && refusal.is_partition
-        {
-            self.keep_refusal(refusal);
-            self.known.lock().partition_is_said = true;
+        match meet(&own, &other, &is_one) {
+            Err(refusal) if refusal.is_partition => self.keep_refusal_of(&other, refusal),
+            Ok(_) | Err(_) if self.has_link() => {}
+            Ok(_) | Err(_) => self.known.lock().hears(&other),
         }
     }
 

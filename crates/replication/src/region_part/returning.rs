@@ -103,7 +103,7 @@ impl RegionPart {
             tracing::warn!(%error, "the fork of both logs cannot be kept");
         }
         // Without a batch in common everything here may be of this log alone.
-        if (!found.is_old && !is_void) || found.common.is_empty() {
+        if !(found.is_old || is_void) || found.common.is_empty() {
             return;
         }
         let (driver, host) = (Arc::clone(&self.driver), Arc::clone(&self.host));
