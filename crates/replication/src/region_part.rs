@@ -14,7 +14,7 @@
 //! other region.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use towline_config::{Config, GroupConfig, RecoveryConfig};
@@ -22,8 +22,8 @@ use towline_group::Mode;
 use towline_link::{RegionDialler, RegionLink, RegionLinkState};
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
-pub use towline_region::{Counts, SyncPolicy, SyncState};
-use towline_region::{RecoveryPoint, ReportPolicy};
+use towline_region::ReportPolicy;
+pub use towline_region::{Counts, RecoveryPoint, SyncPolicy, SyncState};
 use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
 use crate::copy::CopySource;
@@ -36,11 +36,15 @@ use crate::region_differences::RegionDifference;
 use crate::region_giving::Giving;
 use crate::region_meeting::RegionSaid;
 use crate::region_position::ShippedLog;
-use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
-use crate::region_shipping::{Shipping, ShippingView};
+pub use crate::region_receiving::ReceivingView;
+use crate::region_receiving::{Receiving, ReceivingHost};
+use crate::region_shipping::Shipping;
+pub use crate::region_shipping::ShippingView;
 use crate::region_taking::Taking;
-use crate::region_watch::{RegionWatch, WatchedRegion};
+pub use crate::region_watch::UNKNOWN_S_MAX;
+use crate::region_watch::{RegionWatch, WatchedRegion, misses_objective};
 use crate::return_order::KnownFork;
+use before::SaidBefore;
 pub use other_said::OtherRole;
 use other_said::OtherSaid;
 
@@ -67,6 +71,10 @@ pub trait RegionHost: Send + Sync + 'static {
 
     /// When the log was at least so long, if that is known.
     fn time_at(&self, position: Lsn) -> Option<Time>;
+
+    /// When what is behind a position was committed, at the latest, by the time of day; `None`:
+    /// that is not known.
+    fn time_behind(&self, position: Lsn) -> Option<Time>;
 
     /// Whether the log has anything behind a position that would be missed: of messages, or of
     /// objects. Reads the log.
@@ -141,7 +149,11 @@ pub struct RegionPart {
     taking: Arc<Taking>,
     links: OnceLock<Arc<dyn RegionDialler>>,
     pub(crate) known: Mutex<KnownRegion>,
+    /// What the active instance before this one said of the other region.
+    said_before: Mutex<Option<SaidBefore>>,
     conditions: RegionConditions,
+    /// When this process took it up.
+    began: Time,
     /// More is at risk than the objective allows.
     misses_rpo: AtomicBool,
 }
@@ -188,7 +200,9 @@ impl RegionPart {
         let point = Box::new(move || committed_point(&of_log, of_queues.as_ref()));
         let taking = Taking::new(Arc::clone(&driver), terms.recovery.name.clone(), point)?;
         let taking = Arc::new(taking);
+        let began = driver.now();
         let part = Arc::new(RegionPart {
+            began,
             driver: Arc::clone(&driver),
             host: Arc::clone(&host),
             terms,
@@ -198,6 +212,7 @@ impl RegionPart {
             taking: Arc::clone(&taking),
             links: OnceLock::new(),
             known: Mutex::default(),
+            said_before: Mutex::default(),
             conditions: RegionConditions::default(),
             misses_rpo: AtomicBool::new(false),
         });
@@ -254,6 +269,7 @@ impl RegionPart {
         }
         let shipping = self.start_shipping()?;
         shipping.waits_by(self.sync_gate());
+        self.takes_over_point(&shipping);
         let shipping = Some(shipping);
         let mut seat = self.shipping.lock();
         assert!(seat.shipping.is_none() || seat.hands_over, "it becomes active once");
@@ -279,7 +295,8 @@ impl RegionPart {
         // What the other region has is not known before it says so.
         let known = (self.host.counts(), BatchPlace::default());
         let window = self.terms.recovery.window_bytes;
-        let shipping = Arc::new(Shipping::new(log, window, known, self.driver.now()));
+        let shipping = Shipping::new(log, window, known, self.driver.now());
+        let shipping = Arc::new(shipping.with_times(self.times_behind()));
         let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
         let runs = Arc::clone(&shipping);
         let body = move || {
@@ -346,12 +363,12 @@ impl RegionPart {
         let (gives, takes) = (giving.and_then(|it| it.view()), self.taking.view());
         let promotable = self.promotable();
         let promotable = (promotable, self.host.time_at(promotable.place.end));
-        let shipping = self.shipping();
+        let shipping = self.shipping().map(|shipping| shipping.view(now));
+        let recovery = &self.terms.recovery;
         self.settle_partition();
         let known = self.known.lock();
         RegionView {
             link: self.links.get().map(|links| links.state()).unwrap_or_default(),
-            shipping: shipping.map(|shipping| shipping.view(now)),
             receiving: self.receiving().view(),
             other_role: known.other.as_ref().map(|other| other.role).unwrap_or_default(),
             partition: known.partition.clone(),
@@ -361,7 +378,8 @@ impl RegionPart {
             awaits_rebased: giving.is_some_and(|it| it.is_awaited()),
             rebase_trouble: giving.and_then(|it| it.trouble()).or_else(|| self.taking.trouble()),
             promotable,
-            misses_rpo: self.misses_rpo.load(Ordering::Relaxed),
+            misses_rpo: shipping.as_ref().is_some_and(|seen| misses_objective(seen, recovery)),
+            shipping,
             differences: known.differences.clone(),
         }
     }
@@ -427,6 +445,7 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
     RecoveryPoint { place, received: place.end, counts: host.counts(), ..RecoveryPoint::default() }
 }
 
+mod before;
 mod beside;
 mod inbox;
 mod other_said;

@@ -176,7 +176,10 @@ impl RegionInbox for RegionPart {
         }
         if let Err(refusal) = self.judge(incoming, &other) {
             let (why, is_partition) = (refusal.why.clone(), refusal.is_partition);
-            self.keep_refusal(refusal);
+            // What others may not ship to a live group is no reason why this one ships nothing.
+            if is_partition || !incoming || !self.role_now().1 {
+                self.keep_refusal(refusal);
+            }
             self.known.lock().partition_is_said |= is_partition;
             return Err(why);
         }
