@@ -50,14 +50,29 @@ struct RegionMetric {
 use MetricKind::{Counter, Gauge};
 use MetricValue::{Microseconds, Whole};
 
+/// Whether its group is the live one. It ships its log also while it is fenced.
+fn is_live(group: &GroupStatus) -> bool {
+    matches!(group.group_role.as_str(), "live" | "fenced")
+}
+
 /// Whether the instance is the one of its group that has the link, or receives over it.
 fn knows(group: &GroupStatus, other: &OtherRegionStatus) -> bool {
-    other.is_known && (group.group_role == "live" || other.connected)
+    other.is_known && (is_live(group) || other.connected)
 }
 
 /// The same, of the live group: only that knows what is at risk beyond bytes.
 fn judges(group: &GroupStatus, other: &OtherRegionStatus) -> bool {
-    group.group_role == "live" && other.is_known
+    is_live(group) && other.is_known
+}
+
+/// Whether it can be said that the objectives are met, or that they are missed.
+fn is_judged(other: &OtherRegionStatus) -> bool {
+    (other.rpo_bytes > 0 || other.rpo_s > 0) && (other.is_known || other.misses_rpo)
+}
+
+/// Whether replies wait for the other group, when it is as it should be.
+fn awaits(other: &OtherRegionStatus) -> bool {
+    !matches!(other.sync.consistency.as_str(), "" | "off")
 }
 
 fn yes(is: bool) -> Option<MetricValue> {
@@ -86,20 +101,37 @@ const METRICS: &[RegionMetric] = &[
     RegionMetric {
         name: "backlog_put_messages",
         kind: Gauge,
-        help: "Persistent messages put that the recovery group lacks: they would be lost.",
+        help: "Puts of persistent messages that the recovery group lacks: at most so many would be \
+               lost; one that was removed in the backlog too counts here and among the removals.",
         value: |group, other| judges(group, other).then_some(Whole(other.backlog_puts)),
     },
     RegionMetric {
         name: "backlog_removed_messages",
         kind: Gauge,
-        help: "Persistent messages removed that the recovery group still has: they would come again.",
+        help: "Removals of persistent messages that the recovery group lacks: at most so many would \
+               come again.",
         value: |group, other| judges(group, other).then_some(Whole(other.backlog_removals)),
     },
     RegionMetric {
         name: "backlog_age_seconds",
         kind: Gauge,
-        help: "Age of the oldest commit that the recovery group lacks.",
-        value: |group, other| judges(group, other).then_some(Microseconds(other.backlog_age_us)),
+        help: "Age of the oldest commit that the recovery group lacks. On the live side, before that \
+               has reported to this instance: the time since it became active; in recovery: as live \
+               said it.",
+        value: |group, other| {
+            let is_unknown = is_live(group) && other.backlog_age_us > 0;
+            (is_unknown || knows(group, other)).then_some(Microseconds(other.backlog_age_us))
+        },
+    },
+    RegionMetric {
+        name: "live_unheard_seconds",
+        kind: Gauge,
+        help: "For how long a recovery group that is not connected has not heard the live one: what \
+               that commits meanwhile it lacks.",
+        value: |group, other| {
+            let is_unheard = group.group_role == "recovery" && !other.is_known;
+            is_unheard.then_some(Microseconds(other.unheard_ms.saturating_mul(1_000)))
+        },
     },
     RegionMetric {
         name: "rpo_bytes",
@@ -122,16 +154,46 @@ const METRICS: &[RegionMetric] = &[
     RegionMetric {
         name: "rpo_missed",
         kind: Gauge,
-        help: "Whether more is at risk than the objectives allow (TWL4406W).",
-        value: |group, other| judges(group, other).then_some(Whole(u64::from(other.misses_rpo))),
+        help: "Whether more is at risk than the objectives allow (TWL4406W), or what is has not been \
+               known for longer than they allow (TWL4410W); absent: no objective, or not known yet.",
+        value: |_, other| is_judged(other).then_some(Whole(u64::from(other.misses_rpo))),
+    },
+    RegionMetric {
+        name: "sync_in_step",
+        kind: Gauge,
+        help: "Whether the recovery group has all that was acknowledged, and replies wait for it; \
+               absent: sync_replication is off.",
+        value: |_, other| awaits(other).then_some(Whole(u64::from(other.sync.state == "in step"))),
+    },
+    RegionMetric {
+        name: "sync_alone",
+        kind: Gauge,
+        help: "Whether replies do not wait for the recovery group (TWL4423W, TWL4424W): a fail-over \
+               would lose what is acknowledged.",
+        value: |_, other| awaits(other).then_some(Whole(u64::from(other.sync.state == "alone"))),
+    },
+    RegionMetric {
+        name: "sync_withheld_seconds",
+        kind: Gauge,
+        help: "For how long clients have not been answered, because the recovery group is away or \
+               behind (TWL4422W); 0: they are.",
+        value: |_, other| {
+            let is_withheld = other.sync.state == "waiting";
+            let ms = if is_withheld { other.sync.state_ms } else { 0 };
+            awaits(other).then_some(Microseconds(ms.saturating_mul(1_000)))
+        },
+    },
+    RegionMetric {
+        name: "sync_waiting_replies",
+        kind: Gauge,
+        help: "Replies to clients that wait for the recovery group now.",
+        value: |_, other| awaits(other).then_some(Whole(other.sync.replies.waiting)),
     },
     RegionMetric {
         name: "log_sent_bytes_total",
         kind: Counter,
         help: "Bytes of log sent since this instance became active, before compression.",
-        value: |group, other| {
-            Some(Whole(other.log_bytes_sent)).filter(|_| group.group_role == "live")
-        },
+        value: |group, other| Some(Whole(other.log_bytes_sent)).filter(|_| is_live(group)),
     },
     RegionMetric {
         name: "link_sent_bytes_total",
@@ -199,7 +261,7 @@ const METRICS: &[RegionMetric] = &[
 ];
 
 /// Roles of a group, in the order in which they are exported.
-const ROLES: [&str; 3] = ["live", "recovery", "pending_live"];
+const ROLES: [&str; 4] = ["live", "recovery", "pending_live", "fenced"];
 
 /// The metrics of an instance as text, each line ended; empty: it has no other region.
 #[must_use]
@@ -232,7 +294,8 @@ pub fn region_metrics(queue_manager: &str, group: &GroupStatus) -> String {
     text
 }
 
-const ROLE_HELP: &str = "1 for the role that the group of this instance has, else 0.";
+const ROLE_HELP: &str = "1 for the role that the group of this instance has, else 0. A group that is \
+                         fenced is live, and serves no client.";
 
 /// The reference of all metrics, Markdown.
 #[must_use]
@@ -264,6 +327,7 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::{RegionSyncStatus, ReplyWaitsStatus};
 
     /// Each field has a value of its own, so that no two can be mixed up.
     fn live() -> GroupStatus {
@@ -291,6 +355,13 @@ mod tests {
             role_changes: 116,
             redirects: 117,
             turned_away: 118,
+            sync: RegionSyncStatus {
+                consistency: "strict".into(),
+                state: "waiting".into(),
+                state_ms: 4_119,
+                replies: ReplyWaitsStatus { waiting: 120, ..ReplyWaitsStatus::default() },
+                ..RegionSyncStatus::default()
+            },
             ..OtherRegionStatus::default()
         };
         GroupStatus {
@@ -322,6 +393,10 @@ mod tests {
             ("rpo_seconds", "106"),
             ("rto_seconds", "107"),
             ("rpo_missed", "1"),
+            ("sync_in_step", "0"),
+            ("sync_alone", "0"),
+            ("sync_withheld_seconds", "4.119000"),
+            ("sync_waiting_replies", "120"),
             ("log_sent_bytes_total", "108"),
             ("link_sent_bytes_total", "109"),
             ("log_received_bytes_total", "110"),
@@ -334,7 +409,8 @@ mod tests {
             ("redirects_total", "117"),
             ("turned_away_total", "118"),
         ];
-        assert_eq!(wanted.len(), METRICS.len(), "each of them is looked at");
+        // One is of a recovery group that is not connected.
+        assert_eq!(wanted.len() + 1, METRICS.len(), "each of them is looked at");
         for (name, wanted) in wanted {
             assert_eq!(value(&text, name).as_deref(), Some(wanted), "{name}");
         }
@@ -360,6 +436,47 @@ mod tests {
         let text = region_metrics("QM1", &recovery);
         assert!(value(&text, "backlog_bytes").is_some());
         assert_eq!(value(&text, "backlog_put_messages"), None);
+    }
+
+    #[test]
+    fn an_alarm_stays_while_it_is_not_known_whether_the_objective_is_met() {
+        let mut group = live();
+        let other = group.other_region.as_mut().unwrap();
+        (other.is_known, other.connected) = (false, false);
+        let text = region_metrics("QM1", &group);
+        assert_eq!(value(&text, "rpo_missed").as_deref(), Some("1"));
+        assert_eq!(value(&text, "backlog_age_seconds").as_deref(), Some("1.000104"));
+        assert_eq!(value(&text, "backlog_bytes"), None);
+        assert_eq!(value(&text, "live_unheard_seconds"), None);
+        group.other_region.as_mut().unwrap().misses_rpo = false;
+        assert_eq!(value(&region_metrics("QM1", &group), "rpo_missed"), None, "not a zero");
+    }
+
+    #[test]
+    fn a_recovery_group_that_hears_nothing_says_so_and_no_zero() {
+        let mut group = live();
+        group.group_role = "recovery".into();
+        let other = group.other_region.as_mut().unwrap();
+        (other.is_known, other.connected, other.unheard_ms) = (false, false, 8_900);
+        let text = region_metrics("QM1", &group);
+        assert_eq!(value(&text, "live_unheard_seconds").as_deref(), Some("8.900000"));
+        assert_eq!(value(&text, "rpo_missed").as_deref(), Some("1"));
+        for name in ["backlog_bytes", "backlog_age_seconds", "in_sync"] {
+            assert_eq!(value(&text, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_fenced_group_has_a_role() {
+        let mut group = live();
+        group.group_role = "fenced".into();
+        let text = region_metrics("QM1", &group);
+        let of = |role: &str| {
+            let line = text.lines().find(|line| line.contains(&format!("role=\"{role}\"")));
+            line.and_then(|line| line.chars().last())
+        };
+        assert_eq!(["live", "fenced"].map(of), [Some('0'), Some('1')]);
+        assert_eq!(value(&text, "backlog_bytes").as_deref(), Some("101"), "it ships all the same");
     }
 
     #[test]

@@ -188,7 +188,8 @@ pub struct ReportWay {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_ms: Option<u64>,
     /// What measured that: `instance`, `command` (from the status), `probe` (a client between two
-    /// confirmed puts).
+    /// confirmed puts); or since when it counts: `last_heard` (the live group was heard last),
+    /// `fence` (it said that it serves no client).
     pub rto_by: String,
     /// Clients that were let go; `None`: not known, or none was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,6 +209,37 @@ pub struct ReportStep {
     pub ms: u64,
 }
 
+/// How exactly a figure is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FigureBound {
+    /// It is that.
+    #[default]
+    Exact,
+    /// It is that or more.
+    AtLeast,
+    /// It is that or less.
+    AtMost,
+}
+
+impl FigureBound {
+    /// Whether it is no bound.
+    // The derived code calls it with a reference.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        matches!(self, FigureBound::Exact)
+    }
+
+    /// What stands before the figure.
+    const fn words(self) -> &'static str {
+        match self {
+            FigureBound::Exact => "",
+            FigureBound::AtLeast => "at least ",
+            FigureBound::AtMost => "at most ",
+        }
+    }
+}
+
 /// What is, or was, at risk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -215,15 +247,21 @@ pub struct ReportRisk {
     /// Bytes of log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Persistent messages put.
+    /// How exactly that is known.
+    #[serde(skip_serializing_if = "FigureBound::is_exact")]
+    pub bytes_are: FigureBound,
+    /// Puts of persistent messages. One that was removed as well is among the removals too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub puts: Option<u64>,
-    /// Persistent messages removed, which come again.
+    /// Removals of persistent messages: no more messages than that come again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removals: Option<u64>,
     /// Age of the oldest commit of it, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_us: Option<u64>,
+    /// How exactly that is known.
+    #[serde(skip_serializing_if = "FigureBound::is_exact")]
+    pub age_is: FigureBound,
     /// What else there is to say of it; empty: nothing.
     pub note: String,
 }
@@ -276,31 +314,17 @@ impl RegionReport {
     fn judge_way(&self, way: &ReportWay, judgement: &mut Judgement) {
         let ReportWay { from, to, .. } = way;
         let risk = way.at_risk.clone().unwrap_or_default();
-        let objectives = [
-            ("RPA in bytes", risk.bytes, self.rpo_bytes, "bytes"),
-            (
-                "RPA in time",
-                risk.age_us.map(|us| us / 1_000),
-                self.rpo_s.saturating_mul(1_000),
-                "ms",
-            ),
-            ("RTO", way.rto_ms, self.rto_s.saturating_mul(1_000), "ms"),
-        ];
-        for (what, figure, objective, unit) in objectives {
-            let name = format!("{from} to {to}: {what}");
-            match (figure, objective) {
-                (Some(figure), 0) => {
-                    judgement.lines.push(format!("{name} {figure} {unit}, no objective"));
-                }
-                (Some(figure), most) => judgement
-                    .says(figure <= most, format!("{name} {figure} {unit}, objective {most}")),
-                (None, 0) => {}
-                (None, most) => {
-                    judgement.unknown += 1;
-                    judgement.lines.push(format!("{name} not known, objective {most} {unit}"));
-                }
-            }
-        }
+        let (rpo_ms, rto_ms) = (self.rpo_s.saturating_mul(1_000), self.rto_s.saturating_mul(1_000));
+        let age_ms = risk.age_us.map(|us| us / 1_000);
+        let exact = FigureBound::Exact;
+        judgement.judge(
+            &format!("{from} to {to}: RPA in bytes"),
+            (risk.bytes, risk.bytes_are),
+            (self.rpo_bytes, "bytes"),
+        );
+        let name = format!("{from} to {to}: RPA in time");
+        judgement.judge(&name, (age_ms, risk.age_is), (rpo_ms, "ms"));
+        judgement.judge(&format!("{from} to {to}: RTO"), (way.rto_ms, exact), (rto_ms, "ms"));
         if let Some(loss) = &way.loss
             && matches!(self.kind, ReportKind::Switch | ReportKind::Drill | ReportKind::DrillReturn)
         {
@@ -342,6 +366,37 @@ impl Judgement {
             (None, None) => {
                 self.unknown += 1;
                 self.lines.push(format!("{of} none was counted at the end: not known"));
+            }
+        }
+    }
+
+    /// Compares a figure with its objective; 0: there is none.
+    fn judge(
+        &mut self,
+        name: &str,
+        (figure, bound): (Option<u64>, FigureBound),
+        (most, unit): (u64, &str),
+    ) {
+        let Some(figure) = figure else {
+            if most > 0 {
+                self.unknown += 1;
+                self.lines.push(format!("{name} not known, objective {most} {unit}"));
+            }
+            return;
+        };
+        let says = format!("{name} {}{figure} {unit}", bound.words());
+        match bound {
+            _ if most == 0 => self.lines.push(format!("{says}, no objective")),
+            // What is more than that is not known.
+            FigureBound::AtLeast if figure <= most => {
+                self.unknown += 1;
+                self.lines.push(format!("{says}, objective {most}: not known whether met"));
+            }
+            FigureBound::AtMost if figure > most => {
+                self.says(false, format!("{says}, objective {most}, and nothing shows less"));
+            }
+            FigureBound::Exact | FigureBound::AtLeast | FigureBound::AtMost => {
+                self.says(figure <= most, format!("{says}, objective {most}"));
             }
         }
     }

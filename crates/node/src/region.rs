@@ -147,7 +147,12 @@ fn history_row(history: &History) -> HistoryRow {
 /// The newest changes of roles of a log for the status, the newest first.
 #[must_use]
 pub fn role_changes(histories: &Histories) -> Vec<RoleChangeRow> {
-    let before = |history: &History| histories.get(history.parent?).map(|it| it.live.clone());
+    // A group that gave up its log behind a fork, and is promoted before it got that of the other
+    // one, has its own name as the newest: which group was live before is not in its log.
+    let before = |history: &History| {
+        let parent = histories.get(history.parent?)?;
+        (parent.live != history.live).then(|| parent.live.clone())
+    };
     let row = |history: &History| {
         let cause = ChangeCause::parse(&history.cause);
         let kind = cause.as_ref().map(|cause| cause.kind.name().to_owned());
@@ -165,4 +170,33 @@ pub fn role_changes(histories: &Histories) -> Vec<RoleChangeRow> {
         }
     };
     histories.role_changes().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_types::{HistoryId, Lsn, Time};
+
+    use super::*;
+
+    #[test]
+    fn a_group_that_is_promoted_with_its_own_history_as_the_newest_does_not_follow_itself() {
+        let chain = |lives: [&str; 2]| {
+            let mut chain = Histories::default();
+            for (number, live) in (1_u8..).zip(lives) {
+                let history = History {
+                    id: HistoryId([number; 16]),
+                    parent: chain.newest().map(|newest| newest.id),
+                    fork: Lsn(u64::from(number) * 100),
+                    live: live.to_owned(),
+                    began: Time(1),
+                    cause: String::new(),
+                };
+                chain.push(history).unwrap();
+            }
+            role_changes(&chain)
+        };
+        let [row] = &chain(["EAST", "EAST"])[..] else { panic!("one change") };
+        assert_eq!((row.from.as_str(), row.live.as_str()), ("", "EAST"), "not known any more");
+        assert_eq!(chain(["EAST", "WEST"])[0].from, "EAST");
+    }
 }

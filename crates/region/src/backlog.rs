@@ -5,7 +5,8 @@
 //! the same log: exact, whatever was restarted in between. The age is that of the oldest commit
 //! that is not received; for it this value remembers when positions were committed, at most
 //! [`MARKS_MAX`] of them. When there are more, two neighbours become one with the earlier time: the
-//! age is then too high, never too low.
+//! age is then too high, never too low. When something was committed that it did not see, or that
+//! recovery had and lost again, is asked for ([`Backlog::is_before_marks`]): the log knows it.
 //!
 //! Not here: objectives, alarms. Time is an argument.
 
@@ -23,9 +24,10 @@ const MARKS_MAX: usize = 4_096;
 pub struct Exposure {
     /// Bytes of log.
     pub bytes: u64,
-    /// Messages that were put and would be gone.
+    /// Puts of messages that would be gone. A message that was removed as well counts in both
+    /// numbers, and is lost to nobody: no more messages than that would be lost.
     pub puts: u64,
-    /// Messages that were removed and would be there again: duplicates.
+    /// Removals of messages that would be gone: no more messages than that would come again.
     pub removals: u64,
     /// Age of the oldest commit that is not received, microseconds; 0: all is.
     pub age_us: u64,
@@ -84,6 +86,8 @@ pub struct Backlog {
     point_counts: Counts,
     /// In order of position and of time; only of what is not received.
     marks: VecDeque<Mark>,
+    /// Up to here the marks do not know when it was committed, but that it was before this time.
+    unmarked: Mark,
     sampled_at: Time,
     changed_at: Time,
     /// Byte-microseconds since the last sample.
@@ -93,20 +97,22 @@ pub struct Backlog {
 
 impl Backlog {
     /// Of a live log that ends at `committed`, with `counts`; nothing is known of recovery but that
-    /// it has `point`.
+    /// it has `point`, with `point_counts`.
     #[must_use]
-    pub fn new(committed: Lsn, counts: Counts, point: Lsn, now: Time) -> Backlog {
-        let marks = if committed > point {
-            [Mark { end: committed, at: now }].into()
-        } else {
-            VecDeque::new()
-        };
+    pub fn new(
+        (committed, counts): (Lsn, Counts),
+        (point, point_counts): (Lsn, Counts),
+        now: Time,
+    ) -> Backlog {
+        let unmarked = Mark { end: committed, at: now };
+        let marks = if committed > point { [unmarked].into() } else { VecDeque::new() };
         Backlog {
             committed,
             counts,
             point,
-            point_counts: counts,
+            point_counts,
             marks,
+            unmarked,
             sampled_at: now,
             changed_at: now,
             area: 0,
@@ -133,16 +139,33 @@ impl Backlog {
         self.bytes_max = self.bytes_max.max(self.bytes());
     }
 
+    /// Whether something behind this position was committed when this value did not look: the age
+    /// of what is behind it is not known here.
+    #[must_use]
+    pub fn is_before_marks(&self, position: Lsn) -> bool {
+        position < self.unmarked.end.max(self.point)
+    }
+
+    /// What is behind the point was committed at `at` or later, by the log: it counts where the
+    /// marks do not know better. `None`: the log does not say either.
+    pub fn began_behind_point(&mut self, at: Option<Time>) {
+        let latest = self.marks.get(1).map_or(self.unmarked.at, |next| next.at);
+        let Some(first) = self.marks.front_mut().filter(|it| it.end <= self.unmarked.end) else {
+            return;
+        };
+        first.at = at.unwrap_or(first.at).min(latest).min(self.unmarked.at);
+    }
+
     /// Recovery reported. A position before an earlier one is believed: recovery may have lost a
-    /// disk. What was committed in between then counts as committed when that was noticed.
+    /// disk. When what was committed in between was, the marks do not know any more.
     pub fn reported(&mut self, point: &RecoveryPoint, now: Time) {
         self.weigh(now);
         if point.place.end < self.point {
-            self.marks.push_front(Mark { end: self.point, at: now });
             // Times ascend with positions.
-            let first = self.marks.get(1).map_or(now, |mark| mark.at.min(now));
-            if let Some(mark) = self.marks.front_mut() {
-                mark.at = first;
+            let at = self.marks.front().map_or(now, |mark| mark.at.min(now));
+            self.marks.push_front(Mark { end: self.point, at });
+            if self.point >= self.unmarked.end {
+                self.unmarked = Mark { end: self.point, at };
             }
         }
         (self.point, self.point_counts) = (point.place.end, point.counts);
@@ -223,9 +246,13 @@ mod tests {
         Counts { put, removed }
     }
 
+    fn fresh() -> Backlog {
+        Backlog::new((Lsn(0), counts(0, 0)), (Lsn(0), counts(0, 0)), Time(0))
+    }
+
     #[test]
     fn what_is_at_risk_are_bytes_puts_removals_and_the_age_of_the_oldest_commit() {
-        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        let mut backlog = fresh();
         assert_eq!(backlog.exposure(Time(50)), Exposure::default());
         backlog.committed(Lsn(100), counts(3, 0), Time(100));
         backlog.committed(Lsn(300), counts(4, 2), Time(200));
@@ -260,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_average_is_weighted_with_time() {
-        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        let mut backlog = fresh();
         backlog.committed(Lsn(1_000), counts(1, 0), Time(90));
         backlog.reported(&point(800, 1, 0), Time(100));
         // 90 us of 0, 10 us of 1,000, 100 us of 200.
@@ -273,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_recovery_that_lost_a_disk_is_further_behind() {
-        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        let mut backlog = fresh();
         backlog.committed(Lsn(100), counts(1, 0), Time(1));
         backlog.reported(&point(100, 1, 0), Time(2));
         backlog.reported(&point(40, 0, 0), Time(5));
@@ -282,11 +309,47 @@ mod tests {
     }
 
     #[test]
+    fn what_recovery_lost_with_its_disk_is_as_old_as_the_log_says() {
+        let mut backlog = fresh();
+        backlog.committed(Lsn(100), counts(1, 0), Time(1_000));
+        backlog.reported(&point(100, 1, 0), Time(1_010));
+        assert!(!backlog.is_before_marks(Lsn(100)) && backlog.is_before_marks(Lsn(99)));
+        backlog.committed(Lsn(150), counts(2, 0), Time(8_000));
+        backlog.reported(&point(0, 0, 0), Time(9_000));
+        backlog.began_behind_point(Some(Time(1_000)));
+        assert_eq!(backlog.exposure(Time(9_500)).age_us, 8_500, "and not from the loss on");
+        // As it gets it again, what is left is younger; what the log says is never the newer one.
+        backlog.reported(&point(60, 1, 0), Time(9_600));
+        assert!(backlog.is_before_marks(Lsn(60)));
+        backlog.began_behind_point(Some(Time(7_000)));
+        assert_eq!(backlog.exposure(Time(9_600)).age_us, 2_600);
+        backlog.began_behind_point(Some(Time(9_000)));
+        assert_eq!(backlog.exposure(Time(9_600)).age_us, 1_600, "the next mark is of 8,000");
+        backlog.reported(&point(100, 1, 0), Time(9_700));
+        assert!(!backlog.is_before_marks(Lsn(100)));
+        backlog.began_behind_point(Some(Time(1)));
+        assert_eq!(backlog.exposure(Time(9_700)).age_us, 1_700, "the mark knows that");
+    }
+
+    #[test]
+    fn what_was_committed_before_this_instance_became_active_is_as_old_as_the_log_says() {
+        let known = (Lsn(40), counts(1, 0));
+        let mut backlog = Backlog::new((Lsn(100), counts(3, 1)), known, Time(5_000));
+        let exposure = Exposure { bytes: 60, puts: 2, removals: 1, age_us: 10 };
+        assert_eq!(backlog.exposure(Time(5_010)), exposure, "at least");
+        backlog.began_behind_point(Some(Time(2_000)));
+        assert_eq!(backlog.exposure(Time(5_010)).age_us, 3_010);
+        backlog.reported(&point(50, 1, 0), Time(5_020));
+        backlog.began_behind_point(None);
+        assert_eq!(backlog.exposure(Time(5_020)).age_us, 3_020, "never younger than known");
+    }
+
+    #[test]
     fn memory_is_bounded_and_the_age_is_never_too_low() {
         for seed in 0..50 {
             println!("seed {seed}");
             let mut random = SeededRandom::new(seed);
-            let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+            let mut backlog = fresh();
             let (mut end, mut have, mut now) = (0, 0, 0);
             let mut commits: VecDeque<(u64, u64)> = VecDeque::new();
             for _ in 0..20_000 {

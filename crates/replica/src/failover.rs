@@ -44,6 +44,8 @@ pub struct FailoverOutlook {
     pub heard_ms: u64,
     /// The live group said that it is fenced, and that this is the end of its log.
     pub live_is_still: bool,
+    /// For how long it has said so, milliseconds.
+    pub still_ms: u64,
     /// Whether this group has all that live answered, as live said last; and how old that is,
     /// milliseconds.
     pub sync: (LiveSync, u64),
@@ -52,6 +54,14 @@ pub struct FailoverOutlook {
 }
 
 impl FailoverOutlook {
+    /// For how long the live group may have served no client, milliseconds: since it was heard last,
+    /// or since it said that it is fenced. `None`: it was not heard.
+    #[must_use]
+    pub fn away_ms(&self) -> Option<u64> {
+        let since = if self.live_is_still { self.still_ms } else { self.heard_ms };
+        (self.live > Lsn::ZERO).then_some(since)
+    }
+
     /// Bytes of log that live said to have committed, and that this group does not have. More may
     /// have been committed since.
     #[must_use]
@@ -182,7 +192,7 @@ fn of_stands(
     let heard = known().map(|(_, stand)| stand.live).filter(|live| live.committed > 0);
     if let Some(newest) = heard.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
         (found.live, found.heard_ms) = (Lsn(newest.committed), newest.age_ms);
-        found.live_is_still = newest.is_still;
+        (found.live_is_still, found.still_ms) = (newest.is_still, newest.still_ms);
     }
     let said = known().filter_map(|(_, stand)| Some((stand.live.sync, stand.live.sync_age_ms?)));
     // The newest word counts, also if it says less.
@@ -399,6 +409,19 @@ mod tests {
         assert_eq!(with_later(&[stand(1, 0), None, stand(2, 0)], knows), Some(2));
         let begun = [stand(1, 2), None, stand(2, 0)];
         assert_eq!(with_later(&begun, knows), None, "it is marked for that one");
+    }
+
+    #[test]
+    fn clients_are_without_a_live_group_since_it_was_heard_or_since_its_fence() {
+        let away = |live, live_is_still| {
+            let (heard_ms, still_ms) = (3_401, 9_000);
+            let live = Lsn(live);
+            FailoverOutlook { live, live_is_still, heard_ms, still_ms, ..Default::default() }
+                .away_ms()
+        };
+        assert_eq!(away(100, false), Some(3_401));
+        assert_eq!(away(100, true), Some(9_000), "it is heard all the time");
+        assert_eq!(away(0, false), None);
     }
 
     #[test]

@@ -17,6 +17,9 @@ use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
 use crate::open::OpenReplica;
 
+/// Between two rows of the time index, while the log grows.
+const ROW_US: u64 = 1_000_000;
+
 /// The queues of an instance, active or not.
 pub struct ReplicaRegion {
     opened: Arc<OpenReplica>,
@@ -92,6 +95,20 @@ impl RegionHost for ReplicaRegion {
         self.opened.replica.look_if_there(|instance| {
             instance.oldest_definition().is_some_and(|defined| defined <= time)
         })
+    }
+
+    fn time_behind(&self, position: Lsn) -> Option<Time> {
+        // A row each second while this instance was active, and of none before.
+        let rows = self.opened.images.time_index().map(|index| index.rows()).unwrap_or_default();
+        let first = rows.partition_point(|row| row.upto <= position);
+        let row = rows.get(first).map(|row| Time(row.at.0.saturating_sub(ROW_US)));
+        // What is before a history was committed before that began.
+        let histories = self.histories();
+        let history = histories.iter().find(|it| it.fork > position).map(|it| it.began);
+        match (row, history) {
+            (Some(row), Some(history)) => Some(row.min(history)),
+            (one, other) => one.or(other),
+        }
     }
 
     fn has_changes_behind(&self, position: Lsn) -> Result<bool, String> {

@@ -1,10 +1,10 @@
 //! The condition of an instance's disk, as instances report it to each other: whether the log has
-//! free space, and how long a sync has been overdue; and whether it cannot hold the floating
-//! address.
+//! free space, and how long a sync has been overdue; whether it cannot hold the floating address;
+//! and when its certificate for the other region expires.
 //!
 //! Not here: when it is reported, and what follows from it (`disk_watch`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use towline_os::time::Instant;
 
@@ -26,14 +26,18 @@ pub struct DiskCondition {
     pub sync_overdue_ms: u64,
     /// It cannot put the floating address of the group on its machine.
     pub address_refused: bool,
+    /// When the certificate expires that it shows to the other region, seconds since 1970; 0: it
+    /// shows none.
+    pub region_certificate_s: u64,
 }
 
 /// The newest report of each of the others, and when it came.
 #[derive(Default)]
 pub struct DiskConditions {
     reports: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
-    /// That of this instance.
+    /// Those of this instance.
     address_refused: AtomicBool,
+    region_certificate_s: AtomicU64,
 }
 
 impl DiskConditions {
@@ -45,6 +49,16 @@ impl DiskConditions {
     /// Whether this instance cannot hold the floating address.
     pub fn address_refused(&self) -> bool {
         self.address_refused.load(Ordering::Relaxed)
+    }
+
+    /// When the certificate expires that this instance shows to the other region.
+    pub fn shows_certificate(&self, expires_s: u64) {
+        self.region_certificate_s.store(expires_s, Ordering::Relaxed);
+    }
+
+    /// The same; 0: it shows none.
+    pub fn region_certificate_s(&self) -> u64 {
+        self.region_certificate_s.load(Ordering::Relaxed)
     }
 
     /// Whether clients at the floating address would find no instance when this peer is active,

@@ -97,8 +97,9 @@ impl RegionPart {
         self.known.lock().taken_over_in == Some(history)
     }
 
-    /// The other group is live, if the newest history of this log says so.
-    pub(crate) fn note_taken_over(&self) {
+    /// The other group is live, if the newest history of this log says so: it ships to this
+    /// instance, or to another one of this group, as that says.
+    pub fn note_taken_over(&self) {
         let histories = self.host.histories();
         if self.names_other(&histories) {
             self.known.lock().taken_over_in = histories.newest().map(|newest| newest.id);

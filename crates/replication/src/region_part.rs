@@ -14,7 +14,7 @@
 //! other region.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use towline_config::{Config, GroupConfig, RecoveryConfig};
@@ -22,8 +22,8 @@ use towline_group::Mode;
 use towline_link::{RegionDialler, RegionLink, RegionLinkState};
 use towline_os::sync::{Mutex, OnceLock};
 use towline_os::thread::Builder;
-pub use towline_region::{CountedLog, Counts, SyncPolicy, SyncState};
-use towline_region::{RecoveryPoint, ReportPolicy};
+use towline_region::ReportPolicy;
+pub use towline_region::{CountedLog, Counts, RecoveryPoint, SyncPolicy, SyncState};
 use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
 use crate::batch_marks::BatchMarks;
@@ -37,11 +37,15 @@ use crate::region_differences::RegionDifference;
 use crate::region_giving::Giving;
 use crate::region_meeting::RegionSaid;
 use crate::region_position::ShippedLog;
-use crate::region_receiving::{Receiving, ReceivingHost, ReceivingView};
-use crate::region_shipping::{Shipping, ShippingView};
+pub use crate::region_receiving::ReceivingView;
+use crate::region_receiving::{Receiving, ReceivingHost};
+use crate::region_shipping::Shipping;
+pub use crate::region_shipping::ShippingView;
 use crate::region_taking::Taking;
-use crate::region_watch::{RegionWatch, WatchedRegion};
+pub use crate::region_watch::UNKNOWN_S_MAX;
+use crate::region_watch::{RegionWatch, WatchedRegion, misses_objective};
 use crate::return_order::KnownFork;
+use before::SaidBefore;
 use comparing::Comparing;
 pub use other_said::OtherRole;
 use other_said::OtherSaid;
@@ -74,6 +78,9 @@ pub trait RegionHost: Send + Sync + 'static {
     /// Whether the log began before that time, as far as its objects say: one of them was defined
     /// then. `None`: that is not known at this moment.
     fn is_log_older_than(&self, time: Time) -> Option<bool>;
+    /// When what is behind a position was committed, at the latest, by the time of day; `None`:
+    /// that is not known.
+    fn time_behind(&self, position: Lsn) -> Option<Time>;
 
     /// Whether the log has anything behind a position that would be missed: of messages, or of
     /// objects. Reads the log.
@@ -150,7 +157,11 @@ pub struct RegionPart {
     pub(crate) known: Mutex<KnownRegion>,
     /// Taken under no other lock, and none of this module is taken under it.
     comparing: Mutex<Comparing>,
+    /// What the active instance before this one said of the other region.
+    said_before: Mutex<Option<SaidBefore>>,
     conditions: RegionConditions,
+    /// When this process took it up.
+    began: Time,
     /// More is at risk than the objective allows.
     misses_rpo: AtomicBool,
 }
@@ -197,7 +208,9 @@ impl RegionPart {
         let point = Box::new(move || committed_point(&of_log, of_queues.as_ref()));
         let taking = Taking::new(Arc::clone(&driver), terms.recovery.name.clone(), point)?;
         let taking = Arc::new(taking);
+        let began = driver.now();
         let part = Arc::new(RegionPart {
+            began,
             driver: Arc::clone(&driver),
             host: Arc::clone(&host),
             terms,
@@ -208,6 +221,7 @@ impl RegionPart {
             links: OnceLock::new(),
             known: Mutex::default(),
             comparing: Mutex::default(),
+            said_before: Mutex::default(),
             conditions: RegionConditions::default(),
             misses_rpo: AtomicBool::new(false),
         });
@@ -265,6 +279,7 @@ impl RegionPart {
         self.waits_for_first_word()?;
         let shipping = self.start_shipping()?;
         shipping.waits_by(self.sync_gate());
+        self.takes_over_point(&shipping);
         let shipping = Some(shipping);
         let mut seat = self.shipping.lock();
         assert!(seat.shipping.is_none() || seat.hands_over, "it becomes active once");
@@ -290,7 +305,8 @@ impl RegionPart {
         // What the other region has is not known before it says so.
         let known = (self.host.counted().counts, BatchPlace::default());
         let window = self.terms.recovery.window_bytes;
-        let shipping = Arc::new(Shipping::new(log, window, known, self.driver.now()));
+        let shipping = Shipping::new(log, window, known, self.driver.now());
+        let shipping = Arc::new(shipping.with_times(self.times_behind()));
         let (ships, mut watch) = (Arc::clone(self), RegionWatch::new(&self.driver));
         let runs = Arc::clone(&shipping);
         let body = move || {
@@ -363,11 +379,12 @@ impl RegionPart {
             // moment.
             shipping.committed(self.host.counted().counts, now);
         }
+        let shipping = shipping.map(|shipping| shipping.view(now));
+        let recovery = &self.terms.recovery;
         self.settle_partition();
         let known = self.known.lock();
         RegionView {
             link: self.links.get().map(|links| links.state()).unwrap_or_default(),
-            shipping: shipping.map(|shipping| shipping.view(now)),
             receiving: self.receiving().view(),
             other_role: known.other.as_ref().map(|other| other.role).unwrap_or_default(),
             partition: known.partition.clone(),
@@ -377,7 +394,8 @@ impl RegionPart {
             awaits_rebased: giving.is_some_and(|it| it.is_awaited()),
             rebase_trouble: giving.and_then(|it| it.trouble()).or_else(|| self.taking.trouble()),
             promotable,
-            misses_rpo: self.misses_rpo.load(Ordering::Relaxed),
+            misses_rpo: shipping.as_ref().is_some_and(|seen| misses_objective(seen, recovery)),
+            shipping,
             differences: known.differences.clone(),
         }
     }
@@ -447,6 +465,7 @@ fn committed_point(driver: &Driver, host: &dyn RegionHost) -> RecoveryPoint {
     RecoveryPoint { place, received: place.end, counts, ..RecoveryPoint::default() }
 }
 
+mod before;
 mod beside;
 mod comparing;
 mod inbox;

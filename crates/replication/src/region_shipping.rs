@@ -66,9 +66,12 @@ impl fmt::Display for ShippingEnd {
 pub struct ShippingView {
     /// Whether a link stands.
     pub connected: bool,
-    /// Whether the other region has reported since this instance became active: before that it is
-    /// not known what it has.
+    /// Whether the other region has reported since this instance became active, or the instance
+    /// that was active before said what it had reported: before that it is not known what it has.
     pub is_known: bool,
+    /// While that is not known: bytes committed since this instance became active, and how long ago
+    /// that was.
+    pub unknown: Option<Exposure>,
     /// Whether it has reported on the link that stands: the point before is not that of an instance
     /// which lost its log meanwhile.
     pub reports: bool,
@@ -92,9 +95,13 @@ pub struct ShippingView {
     pub log_let_go: bool,
 }
 
+/// When what is behind a position was committed, at the latest; `None`: that is not known.
+pub type TimesBehind = dyn Fn(Lsn) -> Option<Time> + std::marker::Send + Sync;
+
 /// See the module.
 pub struct Shipping {
     log: Arc<dyn ShippedLog>,
+    times: Box<TimesBehind>,
     window_bytes: u64,
     state: Mutex<ShippingState>,
     /// Something happened since the thread looked last.
@@ -110,6 +117,8 @@ struct ShippingState {
     /// When the point moved last.
     moved_at: Time,
     is_known: bool,
+    /// End of the log when this instance became active, and when that was.
+    began: (Lsn, Time),
     ended: Option<ShippingEnd>,
     sent_bytes: u64,
     sent_frames: u64,
@@ -157,13 +166,15 @@ impl Shipping {
         (counts, known): (Counts, BatchPlace),
         now: Time,
     ) -> Shipping {
-        let backlog = Backlog::new(log.committed().end, counts, known.end, now);
+        let end = log.committed().end;
+        let backlog = Backlog::new((end, counts), (known.end, counts), now);
         let state = ShippingState {
             open: None,
             backlog,
             point: RecoveryPoint::default(),
             moved_at: now,
             is_known: false,
+            began: (end, now),
             ended: None,
             sent_bytes: 0,
             sent_frames: 0,
@@ -173,7 +184,8 @@ impl Shipping {
         };
         let (has_news, news) = (AtomicBool::new(false), Condvar::new());
         let (state, log_let_go) = (Mutex::new(state), AtomicBool::new(false));
-        Shipping { log, window_bytes, state, has_news, news, log_let_go }
+        let times: Box<TimesBehind> = Box::new(|_| None);
+        Shipping { log, times, window_bytes, state, has_news, news, log_let_go }
     }
 
     /// Where shipping would begin to an instance at `position`.
@@ -218,13 +230,34 @@ impl Shipping {
     }
 
     /// An instance of the other group says what that one can be promoted with, and nothing can be
-    /// shipped to it.
-    pub fn knows(&self, point: RecoveryPoint, now: Time) {
+    /// shipped to it. What is behind that was committed at `behind_at`, as far as is known.
+    pub fn knows(&self, point: RecoveryPoint, behind_at: Option<Time>, now: Time) {
         let mut state = self.state.lock();
         if state.open.is_none() {
             state.backlog.reported(&point, now);
+            state.backlog.began_behind_point(behind_at);
             state.is_at(point, now);
         }
+    }
+
+    /// Whether the log is to be asked when what is behind a position was committed: it was so when
+    /// nothing looked here. Not under the lock: the answer may come from elsewhere.
+    fn wants_time(&self, position: Lsn) -> bool {
+        self.state.lock().backlog.is_before_marks(position)
+    }
+
+    /// When what is behind a point of the other region was committed, if this value does not know
+    /// it by itself; `None`: it does, or the log does not say. See [`Shipping::with_times`].
+    pub fn time_behind(&self, point: &RecoveryPoint) -> Option<Time> {
+        let end = point.place.end;
+        if self.wants_time(end) { (self.times)(end) } else { None }
+    }
+
+    /// The log says when what is behind a position was committed, at the latest, by the clock of
+    /// all times here.
+    #[must_use]
+    pub fn with_times(self, times: Box<TimesBehind>) -> Shipping {
+        Shipping { times, ..self }
     }
 
     /// The link that stands.
@@ -287,6 +320,7 @@ impl Shipping {
         let there = (index > 0).then(|| self.log.place(index)).flatten();
         let is_of =
             |place: BatchPlace| (place.term, place.lsn) == (point.place.term, point.place.lsn);
+        let behind_at = self.time_behind(&point);
         let mut state = self.state.lock();
         let ShippingState { open, backlog, gate, .. } = &mut *state;
         let Some(open) = open.as_mut().filter(|open| open.link.id() == link) else {
@@ -299,6 +333,7 @@ impl Shipping {
         }
         open.shipper.point(point).map_err(|error| ShippingEnd::Fault(error.to_string()))?;
         backlog.reported(&point, now);
+        backlog.began_behind_point(behind_at);
         // One that is not known here any more is far behind what replies wait for.
         if let (Some(gate), Some(there)) = (gate, there) {
             gate.reported(there.end);
@@ -347,10 +382,18 @@ impl Shipping {
 
     /// How far the other region is.
     pub fn view(&self, now: Time) -> ShippingView {
+        let committed = self.log.committed().end;
         let state = self.state.lock();
         let exposure = state.backlog.exposure(now);
         let unmoved = u64::try_from(now.since(state.moved_at).as_micros()).unwrap_or(u64::MAX);
+        let (began_end, began_at) = state.began;
+        let unknown = (!state.is_known).then(|| Exposure {
+            bytes: committed.0.saturating_sub(began_end.0),
+            age_us: now.0.saturating_sub(began_at.0),
+            ..Exposure::default()
+        });
         ShippingView {
+            unknown,
             connected: state.open.is_some(),
             is_known: state.is_known,
             reports: state.open.as_ref().is_some_and(|open| open.reports),

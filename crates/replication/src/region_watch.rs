@@ -7,7 +7,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use towline_admin::catalogue::{REGION_LOG_LET_GO, REGION_RPO_MET, REGION_RPO_MISSED};
+use towline_admin::catalogue::{
+    REGION_LOG_LET_GO, REGION_RPO_MET, REGION_RPO_MISSED, REGION_RPO_UNKNOWN,
+};
 use towline_config::{LogConfig, RecoveryConfig};
 use towline_log::{Hold, Space};
 use towline_logging::log as say;
@@ -16,6 +18,10 @@ use towline_types::{Lsn, Time, limits};
 
 use crate::driver::Driver;
 use crate::region_shipping::{LOOK_INTERVAL, Shipping, ShippingView};
+
+/// With an objective in bytes alone: for so many seconds it may be unknown what the other region
+/// has. A link between regions that works stands and reports within one or two.
+pub const UNKNOWN_S_MAX: u64 = 10;
 
 /// What is looked at.
 pub(crate) struct WatchedRegion<'a> {
@@ -104,14 +110,33 @@ impl RegionWatch {
 
 fn watch_objective(region: &WatchedRegion<'_>, view: &ShippingView) {
     let recovery = region.recovery;
-    let misses = view.is_known && misses(view.exposure, recovery.rpo_bytes, recovery.rpo_s);
+    let misses = misses_objective(view, recovery);
     if region.misses_rpo.swap(misses, Ordering::Relaxed) == misses {
         return;
+    }
+    if let Some(unknown) = view.unknown {
+        let [seconds, bytes] = [unknown.age_us / 1_000_000, unknown.bytes].map(|it| it.to_string());
+        return say(&REGION_RPO_UNKNOWN, &[&recovery.name, &seconds, &bytes]);
     }
     let bytes = view.exposure.bytes.to_string();
     let seconds = (view.exposure.age_us / 1_000_000).to_string();
     let message = if misses { &REGION_RPO_MISSED } else { &REGION_RPO_MET };
     say(message, &[&recovery.name, &bytes, &seconds]);
+}
+
+/// Whether more is at risk than the objectives allow. What is not known for as long as they allow
+/// counts as more: nothing shows that they are met.
+pub(crate) fn misses_objective(view: &ShippingView, recovery: &RecoveryConfig) -> bool {
+    let (rpo_bytes, rpo_s) = (recovery.rpo_bytes, recovery.rpo_s);
+    match view.unknown {
+        None => misses(view.exposure, rpo_bytes, rpo_s),
+        Some(_) if rpo_bytes == 0 && rpo_s == 0 => false,
+        // What was committed since this instance became active the other region does not have.
+        Some(unknown) => {
+            let rpo_s = if rpo_s > 0 { rpo_s } else { UNKNOWN_S_MAX };
+            misses(unknown, rpo_bytes, rpo_s)
+        }
+    }
 }
 
 /// Whether more is at risk than the objectives allow; 0: there is none.
@@ -132,5 +157,26 @@ mod tests {
         assert!(misses(exposure, 0, 2));
         assert!(!misses(exposure, 0, 3));
         assert!(!misses(exposure, 0, 0));
+    }
+    #[test]
+    fn what_is_not_known_for_longer_than_an_objective_allows_is_a_miss() {
+        let recovery =
+            |rpo_bytes, rpo_s| RecoveryConfig { rpo_bytes, rpo_s, ..RecoveryConfig::default() };
+        let misses = |unknown, recovery: &RecoveryConfig| {
+            // All of the log counts in the exposure of one of which nothing is known.
+            let exposure = Exposure { bytes: 1 << 40, age_us: 1 << 40, ..Exposure::default() };
+            let view = ShippingView { exposure, unknown, ..ShippingView::default() };
+            misses_objective(&view, recovery)
+        };
+        let unknown = |bytes, seconds: u64| {
+            Some(Exposure { bytes, age_us: seconds * 1_000_000 + 1, ..Exposure::default() })
+        };
+        assert!(!misses(unknown(5, 1), &recovery(0, 2)), "it may yet report");
+        assert!(misses(unknown(0, 2), &recovery(0, 2)));
+        assert!(misses(unknown(11, 0), &recovery(10, 0)), "that much is at risk for certain");
+        assert!(!misses(unknown(10, 9), &recovery(10, 0)));
+        assert!(misses(unknown(0, 10), &recovery(10, 0)));
+        assert!(!misses(unknown(1 << 40, 1 << 20), &recovery(0, 0)), "no objective");
+        assert!(misses(None, &recovery(1, 0)), "known again");
     }
 }

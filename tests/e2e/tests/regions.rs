@@ -98,6 +98,48 @@ fn a_recovery_instance_that_is_killed_goes_on_where_its_log_ends() -> Try {
 }
 
 #[test]
+fn an_alarm_outlasts_the_active_instance_and_recovery_takes_silence_for_no_zero() -> Try {
+    let recovery = "rpo_bytes = 100000\nrpo_s = 3".to_owned();
+    let mut regions = Regions::towed(&RegionsDesign { recovery, ..of(3) })?;
+    let active = regions.until_active(WEST)?;
+    put(&regions, active, 20, "before")?;
+    regions.until_towed()?;
+    regions.order(EAST, Order::Cut(Ways::Both));
+    put(&regions, active, 2_000, &"cut".repeat(200))?;
+    let seen = until_seen(&regions, "the alarm", |seen| {
+        number(seen, "backlog_puts") == 2_000 && seen["misses_rpo"] == true
+    })?;
+    let before = number(&seen, "backlog_bytes");
+    regions.site(WEST, active).runs(&["switch"], 0)?;
+    let next = wait::until("another active instance", LONG, || {
+        regions.active_of(WEST).filter(|next| *next != active)
+    })?;
+    let seen = until_seen(&regions, "the alarm of the next one", |seen| {
+        seen["is_known"] == true && seen["misses_rpo"] == true
+    })?;
+    require!(seen["connected"] == false && number(&seen, "backlog_bytes") >= before, "{seen}");
+    require!(number(&seen, "backlog_puts") == 2_000, "{seen}");
+    let log = regions.site(WEST, next).log();
+    require!(log.contains("TWL4406W") && !log.contains("TWL4407I"), "{log}");
+
+    // Recovery does not know what it lacks, and says so; from rpo_s on that is a miss.
+    for at in 0..3 {
+        let is_said = wait::until_true("recovery's alarm", LONG, || {
+            let Ok(status) = regions.group_status(EAST, at) else { return false };
+            let seen = &status["other_region"];
+            seen["is_known"] == false && seen["misses_rpo"] == true
+        });
+        is_said.map_err(|error| regions.explained(&error.to_string()))?;
+    }
+    let text = regions.site(EAST, 0).runs(&["status", "--groups"], 0)?;
+    require!(text.contains("Behind") && text.contains("not known"), "{text}");
+    regions.order(EAST, Order::Heal(Ways::Both));
+    regions.until_towed()?;
+    until_seen(&regions, "the end of the alarm", |seen| seen["misses_rpo"] == false)?;
+    regions.stop_all()
+}
+
+#[test]
 fn while_the_link_is_cut_the_live_group_goes_on_and_the_backlog_is_shown_and_goes_away() -> Try {
     let recovery = "rpo_bytes = 100000".to_owned();
     let regions = Regions::towed(&RegionsDesign { recovery, ..of(1) })?;

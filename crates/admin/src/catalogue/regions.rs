@@ -43,6 +43,12 @@ entries! {
         "The other group was away, or behind, for too long. When the log that it lacks is reclaimed \
          it needs a copy of this one. More is kept with a greater log_bytes_behind_max of \
          [group.recovery], if the log has the space.";
+    REGION_RPO_UNKNOWN = "TWL4410W" "What is at risk has not been known for {seconds} s: group \
+                                     '{group}' has not reported since this instance became active, \
+                                     and {bytes} bytes were committed since.",
+        "So long it may lack what this group has, and more may be at risk than the objective allows \
+         (rpo_bytes, rpo_s of [group.recovery]): it counts as missed. See the link in 'towline status \
+         --groups'. TWL4407I follows when the objective is known to be met.";
     REGION_SYNC_IN_STEP = "TWL4421I" "Group '{group}' has all that was acknowledged: replies to \
                                       clients wait for its disks.",
         "sync_replication: a fail-over loses nothing that was acknowledged. It follows the start of \

@@ -2,7 +2,7 @@
 
 use towline_types::{CivilTime, Time};
 
-use super::{RegionReport, ReportRisk, ReportWay};
+use super::{FigureBound, RegionReport, ReportRisk, ReportWay};
 use crate::text::{line, printable, row};
 
 /// The report as text, each line ended.
@@ -43,22 +43,38 @@ fn way_lines(text: &mut String, way: &ReportWay) {
         line(text, &format!("  {name:<16}{}", printable(&risk_words(risk))));
     }
     if let Some(ms) = way.rto_ms {
-        line(text, &format!("  no put for     {ms:>10} ms ({})", printable(&way.rto_by)));
+        line(
+            text,
+            &format!("  no put for     {ms:>10} ms ({})", printable(rto_words(&way.rto_by))),
+        );
+    }
+}
+
+/// What measured for how long no client was served, or since when it counts.
+pub(super) fn rto_words(by: &str) -> &str {
+    match by {
+        "last_heard" => "since the live group was last heard",
+        "fence" => "since the live group said that it is fenced",
+        by => by,
     }
 }
 
 /// What is at risk, or lost, in words.
 pub(super) fn risk_words(risk: &ReportRisk) -> String {
     let mut parts = Vec::new();
-    let counts =
-        [(risk.bytes, "bytes of log"), (risk.puts, "messages"), (risk.removals, "removals")];
-    for (count, what) in counts {
+    let exact = FigureBound::Exact;
+    let counts = [
+        (risk.bytes, risk.bytes_are, "bytes of log"),
+        (risk.puts, exact, "puts"),
+        (risk.removals, exact, "removals"),
+    ];
+    for (count, bound, what) in counts {
         if let Some(count) = count {
-            parts.push(format!("{count} {what}"));
+            parts.push(format!("{}{count} {what}", bound.words()));
         }
     }
-    if let Some(us) = risk.age_us {
-        parts.push(format!("the oldest {} ms old", us / 1_000));
+    if let Some(us) = risk.age_us.filter(|us| *us > 0 || risk.bytes != Some(0)) {
+        parts.push(format!("the oldest {}{} ms old", risk.age_is.words(), us / 1_000));
     }
     if !risk.note.is_empty() {
         parts.push(risk.note.clone());

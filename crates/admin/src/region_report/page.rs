@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use towline_types::{CivilTime, Time, is_unprintable};
 
-use super::lines::risk_words;
+use super::lines::{risk_words, rto_words};
 use super::{RegionReport, ReportVerdict, ReportWay};
 
 /// Width of the chart's bars, in the units of the picture.
@@ -127,7 +127,11 @@ fn way_of(out: &mut String, way: &ReportWay) {
         cells(out, "Lost", &risk_words(loss));
     }
     if let Some(ms) = way.rto_ms {
-        cells(out, "No client served (RTO)", &format!("{ms} ms, measured by: {}", way.rto_by));
+        cells(
+            out,
+            "No client served (RTO)",
+            &format!("{ms} ms, measured by: {}", rto_words(&way.rto_by)),
+        );
     }
     if let Some(clients) = way.clients {
         cells(out, "Clients let go", &clients.to_string());

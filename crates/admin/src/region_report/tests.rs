@@ -104,6 +104,35 @@ fn messages_that_others_may_have_got_are_neither_lost_nor_all_there() {
 }
 
 #[test]
+fn what_is_known_only_as_a_bound_is_met_or_missed_only_if_the_bound_says_so() {
+    let with = |bytes_are, age_is| {
+        judged(|it| {
+            let risk = it.ways[0].at_risk.as_mut().unwrap();
+            (risk.bytes_are, risk.age_is) = (bytes_are, age_is);
+        })
+    };
+    let (exact, least, most) = (FigureBound::Exact, FigureBound::AtLeast, FigureBound::AtMost);
+    let unknown = with(least, exact);
+    assert_eq!(unknown.verdict, ReportVerdict::NotJudged);
+    let wanted =
+        "WEST to EAST: RPA in bytes at least 900 bytes, objective 1000: not known whether met";
+    assert!(unknown.findings.iter().any(|line| line == wanted), "{:?}", unknown.findings);
+    assert_eq!(with(most, most).verdict, ReportVerdict::Met, "it is less");
+    let missed = judged(|it| {
+        it.ways[0].at_risk.as_mut().unwrap().bytes_are = FigureBound::AtLeast;
+        it.rpo_bytes = 899;
+    });
+    assert_eq!(missed.verdict, ReportVerdict::Missed, "that much is known");
+    let text = report_lines(&unknown);
+    assert!(
+        text.contains("  at risk         at least 900 bytes of log, the oldest 20 ms"),
+        "{text}"
+    );
+    let heard = judged(|it| it.ways[0].rto_by = "last_heard".into());
+    assert!(report_lines(&heard).contains("400 ms (since the live group was last heard)"));
+}
+
+#[test]
 fn a_report_comes_back_from_its_json_also_one_of_a_later_version() {
     let report = judged(|it| it.probe = Some(ReportProbe::default()));
     let text = serde_json::to_string(&report).unwrap();

@@ -67,7 +67,8 @@ pub struct RoleChangeRow {
 pub struct OtherRegionStatus {
     /// GRPNAME.
     pub group_name: String,
-    /// GRPROLE: `live`, `recovery`, `unknown`.
+    /// GRPROLE: `live`, `recovery`, `pending_live`, `fenced` (live, and serves no client),
+    /// `unknown`.
     pub group_role: String,
     /// GRPADDR: where it is connected, or where it is looked for.
     pub addresses: Vec<String>,
@@ -88,24 +89,31 @@ pub struct OtherRegionStatus {
     pub differences: Vec<String>,
     /// INSYNC: whether it has all that is committed.
     pub in_sync: bool,
-    /// Whether it has reported how far it is, since this instance became active: before that its
-    /// backlog is not known.
+    /// Whether the backlog is known. Live: recovery has reported how far it is, to this instance or
+    /// to the one that was active a moment before. Recovery: live is connected.
     pub is_known: bool,
-    /// BACKLOG, in bytes of log: committed here, and not on the disks of a majority there.
+    /// BACKLOG, in bytes of log: committed here, and not on the disks of a majority there. Live,
+    /// while that is not known: all of the log.
     pub backlog_bytes: u64,
-    /// Persistent messages that were put and that it lacks: they would be lost.
+    /// Puts of persistent messages that recovery lacks: at most so many messages would be lost. One
+    /// that was also removed in the backlog counts here and among the removals.
     pub backlog_puts: u64,
-    /// Persistent messages that are gone here and still there: they would come again.
+    /// Removals of persistent messages that recovery lacks: at most so many would come again.
     pub backlog_removals: u64,
-    /// Age of the oldest commit that it lacks, microseconds.
+    /// Age of the oldest commit that it lacks, microseconds. Live, while that is not known: how long
+    /// it has not been, at least. Recovery: as live said it a moment ago.
     pub backlog_age_us: u64,
+    /// Recovery, while live is not connected: for how long it has not been heard, milliseconds. What
+    /// it commits meanwhile is not known here.
+    pub unheard_ms: u64,
     /// Objective: bytes that may be at risk; 0: none.
     pub rpo_bytes: u64,
     /// Objective: seconds; 0: none.
     pub rpo_s: u64,
     /// Recovery time objective: seconds; 0: none.
     pub rto_s: u64,
-    /// Whether more is at risk than the objectives allow.
+    /// Whether more is at risk than the objectives allow. What is not known for longer than they
+    /// allow counts as more.
     pub misses_rpo: bool,
     /// Whether log that it lacks is kept no longer, because it is more than the bound, or the log
     /// here is tight: it gets a copy when it is connected.
@@ -118,6 +126,10 @@ pub struct OtherRegionStatus {
     pub live_lsn: String,
     /// LIVETIME: when it had, by its clock, milliseconds since the Unix epoch.
     pub live_at: u64,
+    /// Persistent messages that recovery has counted as put, ever.
+    pub recovery_puts: u64,
+    /// Persistent messages that recovery has counted as removed, ever.
+    pub recovery_removals: u64,
     /// Bytes of log sent since this instance became active, before compression.
     pub log_bytes_sent: u64,
     /// Bytes of log received since the process started, before compression.
@@ -190,7 +202,8 @@ pub struct RegionIntervalStatus {
     pub backlog_average_bytes: u64,
     /// Average network round trip time, microseconds; none: not known.
     pub round_trip_average_us: Option<u64>,
-    /// Compressed log bytes sent: all that went over the link.
+    /// Compressed log bytes sent: all frames that went over the link as they went, also those with
+    /// no log in which the groups say twice a second how they are; without what TLS adds.
     pub compressed_log_bytes_sent: u64,
     /// Log data average compression time, microseconds.
     pub compression_average_us: u64,
@@ -222,9 +235,17 @@ pub struct RegionConditionStatus {
     pub connected_count: u64,
     /// Of them in sync.
     pub in_sync_count: u64,
-    /// When the certificate expires that it shows to the other region, seconds since the Unix
-    /// epoch; 0: not known.
+    /// What its group is: `live`, `recovery`, `pending_live`, `fenced`; empty: of a version before.
+    pub role: String,
+    /// Live: age of the oldest commit that the other group lacks, microseconds; 0: it has all.
+    pub backlog_age_us: u64,
+    /// Live: whether more is at risk than its objectives allow.
+    pub misses_rpo: bool,
+    /// When the certificate for the link between regions expires, of the instance of which it
+    /// expires first, seconds since the Unix epoch; 0: not known.
     pub certificate_expires_s: u64,
+    /// That instance; empty: itself.
+    pub certificate_of: String,
     /// Bytes that its log takes.
     pub log_bytes: u64,
     /// Bytes that are free in the file system of its log.

@@ -173,6 +173,21 @@ fn heard(other: &OtherRegionStatus) -> Option<&RegionConditionStatus> {
     other.there.as_ref().filter(|_| other.there_age_ms <= HEARD_MS_MAX)
 }
 
+/// The recovery point objective in words.
+fn objective(other: &OtherRegionStatus) -> String {
+    let both = [("rpo_bytes", other.rpo_bytes), ("rpo_s", other.rpo_s)];
+    let set = both.iter().filter(|(_, value)| *value > 0);
+    set.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether recovery has all that was acknowledged, in words.
+fn covered(covers: bool) -> &'static str {
+    match covers {
+        true => "recovery has all that was acknowledged",
+        false => "it is not known to have all that was acknowledged",
+    }
+}
+
 /// Whether the group of this instance is the one that receives.
 fn receives(group: &GroupStatus) -> bool {
     group.group_role == "recovery"
@@ -226,6 +241,15 @@ impl RegionFindings {
     fn fence(&mut self, group: &GroupStatus) {
         if let Some(fence) = &group.fence {
             self.stands("fence", fence.why.clone(), &fence.what_to_do);
+        }
+        let other = group.other_region.as_ref();
+        if let Some(other) = other.filter(|it| receives(group) && it.group_role == "fenced") {
+            self.stands(
+                "fence",
+                format!("live group '{}' serves no client: it is fenced", other.group_name),
+                "'towline region unfence' there takes it back; 'towline region failover' here has this \
+                 group serve",
+            );
         }
     }
 
@@ -301,23 +325,28 @@ impl RegionFindings {
 
     fn lag(&mut self, group: &GroupStatus, other: &OtherRegionStatus) {
         if !other.is_known {
-            return self.stands(
-                "lag",
-                "recovery has not reported since live became active".to_owned(),
-                "wait for the first report; see the link",
-            );
+            let what = match receives(group) {
+                true => format!(
+                    "not known: live's log was not heard of for {} s, and what it commits since is \
+                     not here",
+                    other.unheard_ms / 1_000
+                ),
+                false => "recovery has not reported since live became active".to_owned(),
+            };
+            let missed = match other.misses_rpo {
+                true => format!(": the objective ({}) counts as missed", objective(other)),
+                false => String::new(),
+            };
+            let what_to_do = "wait for the first report; see the link";
+            return self.stands("lag", format!("{what}{missed}"), what_to_do);
         }
-        // Its age is live's knowledge.
-        let age = match receives(group) {
-            true => String::new(),
-            false => format!(", the oldest {} ms old", other.backlog_age_us / 1_000),
-        };
-        let text = format!("{} bytes of log{age}", other.backlog_bytes);
+        let age_ms = other.backlog_age_us / 1_000;
+        let text = format!("{} bytes of log, the oldest {age_ms} ms old", other.backlog_bytes);
         let is_over = other.rpo_bytes > 0 && other.backlog_bytes > other.rpo_bytes;
         if other.misses_rpo || is_over {
             return self.stands(
                 "lag",
-                format!("{text}: more than the objective allows"),
+                format!("{text}: more than the objective allows ({})", objective(other)),
                 "wait until recovery has caught up; see `towline region plan` for the link that the \
                  load needs",
             );
@@ -345,10 +374,17 @@ impl RegionFindings {
         };
         match sync_state.as_str() {
             "in step" => self.fine("replies", text),
-            _ if *sync_covers => self.warns(
+            // No switch is refused for it, and clients may not wait for that.
+            "waiting" if sync_consistency == "strict" => self.warns(
                 "replies",
-                format!("{text}; recovery has all that was acknowledged"),
-                "see the link and the lag: clients are not answered meanwhile",
+                format!("{text}; clients are not answered; {}", covered(*sync_covers)),
+                "see the link and the lag; if recovery does not come back: `towline region alone` at \
+                 live's active instance has it answer without",
+            ),
+            "waiting" => self.warns(
+                "replies",
+                format!("{text}; {}", covered(*sync_covers)),
+                "see the link and the lag: clients are not answered until sync_wait_ms is over",
             ),
             _ => self.warns(
                 "replies",
@@ -384,8 +420,18 @@ impl RegionFindings {
         let check = short(&format!("certificate {name}"));
         let Some(it) = condition else { return self.not_heard(&check, name) };
         let left = it.certificate_expires_s.saturating_sub(now_s);
-        let (instance, days) = (&it.instance, left / 86_400);
-        let text = format!("that of instance '{instance}' for the link is valid for {days} days");
+        // Any of its instances may have the link after a change of roles.
+        let instance = match it.certificate_of.as_str() {
+            "" => &it.instance,
+            first => first,
+        };
+        let valid = match left / 86_400 {
+            0 => format!("{} hours", left / 3_600),
+            days => format!("{days} days"),
+        };
+        let text = format!(
+            "that of instance '{instance}' for the link, the first to expire, is valid for {valid}"
+        );
         let what_to_do = "put new certificate files in place; they are used without a restart";
         match left {
             _ if it.certificate_expires_s == 0 => {

@@ -12,6 +12,8 @@ use crate::text::{count, cut, line, printable, row};
 
 /// Characters of a line's text behind its name.
 const TEXT: usize = 58;
+/// Lines of a text that is longer than one.
+const LINES: usize = 8;
 /// Characters of a name.
 const NAME: usize = 20;
 
@@ -49,10 +51,8 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
     }
     line(&mut text, "");
     if let Some(fence) = &group.fence {
-        row(&mut text, "Fenced", &cut(&printable(&fence.why), TEXT));
-        for part in wrapped(&fence.what_to_do, TEXT - 3) {
-            row(&mut text, "", &format!("-> {}", printable(&part)));
-        }
+        rows(&mut text, "Fenced", &fence.why);
+        to_do(&mut text, &fence.what_to_do);
     }
     if !other.heard_from.is_empty() {
         let (from, seconds) = (printable(&other.heard_from), other.heard_age_ms / 1_000);
@@ -66,10 +66,10 @@ pub fn regions_table(group: &GroupStatus) -> Option<String> {
     }
     rebase(&mut text, other);
     if !other.reason.is_empty() && group.fence.is_none() {
-        row(&mut text, "Reason", &cut(&printable(&other.reason), TEXT));
+        rows(&mut text, "Reason", &other.reason);
     }
     for difference in &other.differences {
-        row(&mut text, "Differs", &cut(&printable(difference), TEXT));
+        rows(&mut text, "Differs", difference);
     }
     if let Some(interval) = &other.interval {
         interval_rows(&mut text, interval);
@@ -152,33 +152,48 @@ fn link(text: &mut String, other: &OtherRegionStatus) {
 }
 
 fn at_risk(text: &mut String, other: &OtherRegionStatus) {
-    if !other.is_known {
-        return row(text, "At risk", "not known before the other group has reported");
+    if other.is_known {
+        let age = milliseconds(other.backlog_age_us);
+        let bytes = count(other.backlog_bytes, 11);
+        row(text, "At risk", &format!("{bytes} bytes, the oldest committed {age} ago"));
+        // A message that was put and removed in the backlog is among both.
+        let [lost, again] = [other.backlog_puts, other.backlog_removals].map(|it| count(it, 11));
+        row(text, "", &format!("{lost} puts of messages, {again} removals"));
+    } else {
+        row(text, "At risk", "not known before the other group has reported");
     }
-    let age = milliseconds(other.backlog_age_us);
-    let bytes = count(other.backlog_bytes, 11);
-    row(text, "At risk", &format!("{bytes} bytes, the oldest committed {age} ago"));
-    let [lost, again] = [other.backlog_puts, other.backlog_removals].map(|it| count(it, 11));
-    row(text, "", &format!("{lost} messages would be lost, {again} would come again"));
-    let objectives = [(other.rpo_bytes, "bytes"), (other.rpo_s, "s")];
-    let objectives = objectives.iter().filter(|(value, _)| *value > 0);
-    let objectives: Vec<String> =
-        objectives.map(|(value, unit)| format!("{value} {unit}")).collect();
-    if !objectives.is_empty() {
-        let met = if other.misses_rpo { "MISSED" } else { "met" };
-        row(text, "Objective", &format!("{}: {met}", objectives.join(", ")));
-    }
+    objective(text, other);
     sync(text, other);
     if other.log_let_go {
         row(text, "Log", "what it lacks is kept no longer: it gets a copy");
     }
-    row(text, "RCOVLSN", &cut(&printable(&other.recovery_lsn), TEXT));
+    if other.is_known {
+        row(text, "RCOVLSN", &cut(&printable(&other.recovery_lsn), TEXT));
+    }
     let sent = format!(
         "{} bytes of log, {} bytes over the link",
         count(other.log_bytes_sent, 11),
         count(other.wire_bytes_sent, 11)
     );
     row(text, "Sent", &sent);
+}
+
+/// The recovery point objective, if there is one.
+fn objective(text: &mut String, other: &OtherRegionStatus) {
+    let objectives = [(other.rpo_bytes, "bytes"), (other.rpo_s, "s")];
+    let objectives = objectives.iter().filter(|(value, _)| *value > 0);
+    let objectives: Vec<String> =
+        objectives.map(|(value, unit)| format!("{value} {unit}")).collect();
+    if objectives.is_empty() {
+        return;
+    }
+    let met = match (other.misses_rpo, other.is_known) {
+        (true, true) => "MISSED",
+        (true, false) => "MISSED, as nothing shows that it is met",
+        (false, true) => "met",
+        (false, false) => "not known yet",
+    };
+    rows(text, "Objective", &format!("{}: {met}", objectives.join(", ")));
 }
 
 /// Replies that wait for the other group.
@@ -207,9 +222,27 @@ fn sync(text: &mut String, other: &OtherRegionStatus) {
         milliseconds(replies.waited_us_max)
     );
     row(text, "", &cut(&waits, TEXT));
+    if state == "waiting" && consistency == "strict" {
+        to_do(text, REPLIES_TO_DO);
+    }
 }
 
+/// What there is to do for clients of a strict group that are not answered.
+const REPLIES_TO_DO: &str = "puts and commits are not answered; see Link. If the other group does \
+                             not come back: 'towline region alone' at the active instance";
+
 fn received(text: &mut String, other: &OtherRegionStatus) {
+    if !other.is_known {
+        let seconds = other.unheard_ms / 1_000;
+        let unheard =
+            format!("not known: live's log was not heard of for {} s", count(seconds, 11));
+        row(text, "Behind", &unheard);
+    } else {
+        let age = milliseconds(other.backlog_age_us);
+        let bytes = count(other.backlog_bytes, 11);
+        rows(text, "Behind", &format!("{bytes} bytes, the oldest {age} old, as live said"));
+    }
+    objective(text, other);
     row(text, "RCOVLSN", &cut(&printable(&other.recovery_lsn), TEXT));
     row(text, "Live had", &cut(&printable(&other.live_lsn), TEXT));
     let received = format!(
@@ -243,16 +276,37 @@ fn rebase(text: &mut String, other: &OtherRegionStatus) {
     }
 }
 
-/// A text in lines of at most so many characters, but for longer words.
+/// A text over as many lines as it needs, up to [`LINES`]: its end says what to do.
+fn rows(text: &mut String, name: &str, words: &str) {
+    let mut lines = wrapped(&printable(words), TEXT);
+    if lines.len() > LINES {
+        lines.truncate(LINES - 1);
+        lines.push("…".to_owned());
+    }
+    for (at, line) in lines.iter().enumerate() {
+        row(text, if at == 0 { name } else { "" }, line);
+    }
+}
+
+/// What there is to do about the row above.
+fn to_do(text: &mut String, words: &str) {
+    for (at, line) in wrapped(&printable(words), TEXT - 3).iter().enumerate() {
+        row(text, "", &format!("{} {line}", if at == 0 { "->" } else { "  " }));
+    }
+}
+
+/// A text in lines of at most so many characters. A word that is longer is cut into lines.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+        let letters: Vec<char> = word.chars().collect();
+        let fits = |line: &String| line.chars().count() + 1 + letters.len() <= most;
+        match lines.last_mut().filter(|line| fits(line)) {
+            Some(line) => {
                 line.push(' ');
                 line.push_str(word);
             }
-            Some(_) | None => lines.push(word.to_owned()),
+            None => lines.extend(letters.chunks(most).map(|part| part.iter().collect::<String>())),
         }
     }
     lines
@@ -293,6 +347,11 @@ mod tests {
             other_region: Some(other),
             ..GroupStatus::default()
         }
+    }
+
+    /// On one line.
+    fn flat(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -422,6 +481,56 @@ mod tests {
         let text = regions_table(&group).unwrap();
         assert!(text.contains("not known before") && text.contains("short retry timer"), "{text}");
         assert!(text.contains("no       ?             ?"), "{text}");
+        assert!(text.contains("Objective           1000000 bytes: MISSED, as nothing"), "{text}");
+        let other = group.other_region.as_mut().unwrap();
+        other.misses_rpo = false;
+        assert!(regions_table(&group).unwrap().contains("1000000 bytes: not known yet"));
+    }
+
+    #[test]
+    fn replies_that_wait_are_shown_with_what_to_do_also_while_nothing_was_reported() {
+        let mut group = live();
+        let other = group.other_region.as_mut().unwrap();
+        (other.is_known, other.connected) = (false, false);
+        other.sync = RegionSyncStatus {
+            consistency: "strict".into(),
+            state: "waiting".into(),
+            state_ms: 4_100,
+            ..RegionSyncStatus::default()
+        };
+        let text = regions_table(&group).unwrap();
+        assert!(text.contains("strict, waiting for 4 s; NOT ALL acknowledged is there"), "{text}");
+        assert!(flat(&text).contains("'towline region alone' at the active"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let sync = &mut group.other_region.as_mut().unwrap().sync;
+        sync.consistency = "eventual".into();
+        assert!(!regions_table(&group).unwrap().contains("region alone"), "it goes on by itself");
+    }
+
+    #[test]
+    fn what_recovery_cannot_know_is_not_shown_as_nothing() {
+        let mut group = live();
+        group.group_role = "recovery".into();
+        let other = group.other_region.as_mut().unwrap();
+        (other.is_known, other.connected, other.unheard_ms) = (false, false, 8_900);
+        let text = regions_table(&group).unwrap();
+        assert!(text.contains("WEST                 recovery  no       ?             ?"), "{text}");
+        assert!(text.contains("not known: live's log was not heard of for 8 s"), "{text}");
+        assert!(text.contains("MISSED, as nothing shows that it is met"), "{text}");
+    }
+
+    #[test]
+    fn what_there_is_to_do_is_at_the_end_of_a_text_and_not_cut_off() {
+        let mut group = live();
+        let other = group.other_region.as_mut().unwrap();
+        other.reason = format!("{} decide which one is kept", "the logs are not one; ".repeat(7));
+        other.differences = vec![format!("{} make them equal", "x".repeat(130))];
+        let text = regions_table(&group).unwrap();
+        let words = flat(&text);
+        assert!(words.contains("which one is kept") && words.contains("make them equal"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        group.other_region.as_mut().unwrap().reason = "word ".repeat(5_000);
+        assert!(regions_table(&group).unwrap().lines().count() < 40, "and it has an end");
     }
 
     #[test]

@@ -207,7 +207,8 @@ pub(crate) struct RegionRejoin {
 #[derive(Args, Debug)]
 pub(crate) struct RegionFence {
     /// Why, for clients and for the status: at most 100 characters
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true,
+        value_parser = reason)]
     pub(crate) reason: String,
     #[command(flatten)]
     pub(crate) change: RegionChange,
@@ -334,6 +335,16 @@ impl Region {
             Region::Rehearse(arguments) => arguments.json,
             Region::Plan(arguments) => arguments.json,
         }
+    }
+}
+
+/// Characters of a reason, as instances keep it.
+const REASON_CHARACTERS_MAX: usize = 100;
+
+fn reason(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0..=REASON_CHARACTERS_MAX => Ok(text.to_owned()),
+        many => Err(format!("expected at most {REASON_CHARACTERS_MAX} characters, not {many}")),
     }
 }
 

@@ -23,6 +23,8 @@ use crate::show;
 struct AloneResult {
     group: String,
     other: String,
+    /// Why it would be refused.
+    obstacles: Vec<String>,
     /// As it was before the order.
     before: RegionSyncStatus,
 }
@@ -39,18 +41,23 @@ pub(super) fn run(arguments: &RegionChange) -> Result<(), Failure> {
         Ok(understood(ControlClient::reach(&here.data, longest)?.ask(&order)?)?)
     };
     let outlook = ask(true)?;
-    let AloneResult { group, other, before } = &outlook;
-    let waits = before.state == "waiting";
+    let AloneResult { group, other, obstacles, before } = &outlook;
     if !here.json {
         show::line(&format!("Replies of group {group} without group {other}"))?;
         show::line(&format!("  now: {}, {}", before.consistency, before.state))?;
         show::line(&format!("  {} replies wait", before.replies.waiting))?;
+        for why in obstacles {
+            show::line(&format!("  in the way: {why}"))?;
+        }
     }
     if arguments.dry_run {
         if here.json {
             show::json(&serde_json::to_value(&outlook).unwrap_or_default())?;
         }
-        return if waits { Ok(()) } else { Err(Failure::Unfit) };
+        return if obstacles.is_empty() { Ok(()) } else { Err(Failure::Unfit) };
+    }
+    if !obstacles.is_empty() {
+        return Err(Failure::Failed(obstacles.join("; ")));
     }
     confirm(
         arguments.yes,

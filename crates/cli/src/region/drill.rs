@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use towline_admin::region_report::{
-    RegionReport, ReportKind, ReportOutcome, ReportProbe, ReportRisk, ReportStep, ReportVerdict,
-    ReportWay, report_lines,
+    FigureBound, RegionReport, ReportKind, ReportOutcome, ReportProbe, ReportRisk, ReportStep,
+    ReportVerdict, ReportWay, report_lines,
 };
 use towline_admin::status::{
     FindingWeight, GroupStatus, OtherRegionStatus, RegionFinding, nothing_stands, region_findings,
@@ -287,8 +287,9 @@ impl Drill<'_> {
                 if is_back {
                     break Some(Instant::now());
                 }
-                let recovery =
-                    group.other_region.as_ref().filter(|_| group.group_role == "recovery");
+                let is_known =
+                    |other: &&OtherRegionStatus| group.group_role == "recovery" && other.is_known;
+                let recovery = group.other_region.as_ref().filter(is_known);
                 if recovery.is_some_and(|other| other.backlog_bytes == 0) {
                     had_all = Instant::now();
                 }
@@ -431,7 +432,8 @@ fn risk_of(other: &OtherRegionStatus, ago: Duration) -> ReportRisk {
     ReportRisk {
         bytes: Some(bytes),
         age_us: Some(age_us),
-        note: "as this side heard last; the age is at most this".to_owned(),
+        age_is: if bytes == 0 { FigureBound::Exact } else { FigureBound::AtMost },
+        note: "as this side heard last".to_owned(),
         ..ReportRisk::default()
     }
 }

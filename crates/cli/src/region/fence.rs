@@ -62,7 +62,7 @@ fn carry_out(
 }
 
 fn lines(outlook: &Outlook) -> Vec<String> {
-    let mut lines = vec![format!("Group {}, live beside group {}", outlook.group, outlook.other)];
+    let mut lines = vec![format!("Group {}, beside group {}", outlook.group, outlook.other)];
     lines.extend(outlook.notes.iter().map(|note| format!("  note: {note}")));
     lines.extend(outlook.obstacles.iter().map(|why| format!("  in the way: {why}")));
     lines

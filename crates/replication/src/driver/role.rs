@@ -70,6 +70,8 @@ pub struct HeardLive {
     pub age_ms: u64,
     /// It said that it is fenced, and that this is the end of its log.
     pub is_still: bool,
+    /// For how long it has said so, milliseconds.
+    pub still_ms: u64,
     /// Of what it answered.
     #[serde(default)]
     pub sync: LiveSync,
@@ -169,6 +171,7 @@ struct RoleState {
     begun: Vec<HistoryId>,
     live: (Lsn, Time),
     live_is_still: bool,
+    live_still_at: Time,
     sync: Option<(LiveSync, Time)>,
     /// Number of the newest question, and the answers to it by peer.
     question: u64,
@@ -191,6 +194,7 @@ impl RoleOrders {
             begun: Vec::new(),
             live: (Lsn::ZERO, Time::ZERO),
             live_is_still: false,
+            live_still_at: Time::ZERO,
             sync: None,
             question: 0,
             answers: vec![None; members],
@@ -413,7 +417,11 @@ impl Driver {
     pub(crate) fn heard_live(&self, committed: Lsn, is_still: Option<bool>) {
         let mut role = self.role.state.lock();
         let was_still = role.live_is_still && committed <= role.live.0;
-        role.live_is_still = is_still.unwrap_or(was_still);
+        let is_still = is_still.unwrap_or(was_still);
+        if is_still && !role.live_is_still {
+            role.live_still_at = self.now();
+        }
+        role.live_is_still = is_still;
         role.live = (committed.max(role.live.0), self.now());
     }
 
@@ -422,9 +430,11 @@ impl Driver {
         self.role.state.lock().sync = Some((sync, self.now()));
     }
 
-    fn heard(&self) -> HeardLive {
+    /// What the live group said last of itself to this process.
+    pub fn live_heard(&self) -> HeardLive {
         let role = self.role.state.lock();
         let ((live, heard_at), is_still, said) = (role.live, role.live_is_still, role.sync);
+        let still_at = role.live_still_at;
         drop(role);
         let now = self.now();
         let ms = |at: Time| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
@@ -433,6 +443,7 @@ impl Driver {
             committed: live.0,
             age_ms: ms(heard_at),
             is_still,
+            still_ms: if is_still { ms(still_at) } else { 0 },
             sync: sync.unwrap_or_default(),
             sync_age_ms: said_at.map(ms),
         }
@@ -462,7 +473,7 @@ impl Driver {
             newest,
             fence: self.fence_mark(),
             is_still: self.is_still(),
-            live: self.heard(),
+            live: self.live_heard(),
         }
     }
 

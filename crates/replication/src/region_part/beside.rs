@@ -51,6 +51,15 @@ impl RegionPart {
         self.receiving().view().connected
     }
 
+    /// For how long the live group has not been heard here, milliseconds: since the process
+    /// started, if it never was.
+    pub fn live_unheard_ms(&self) -> u64 {
+        let heard = self.driver.live_heard();
+        let since_start = self.driver.now().since(self.began).as_millis();
+        let since_start = u64::try_from(since_start).unwrap_or(u64::MAX);
+        if heard.committed > 0 { heard.age_ms } else { since_start }
+    }
+
     /// Why this group serves no client, if it is fenced.
     pub fn fence_why(&self) -> Option<String> {
         self.driver.is_fenced().then(|| self.driver.fence_why())

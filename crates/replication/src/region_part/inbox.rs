@@ -83,13 +83,21 @@ impl RegionPart {
     /// An instance of the other group may have no link. While one of them has one, another that
     /// says it is not live, or not yet, is late, or has a part in what is over: nothing it says is
     /// at odds with that link. What one says that is live is.
-    pub(super) fn keep_refusal_of(&self, other: &RegionSaid, refusal: MeetingRefusal) {
+    pub(super) fn keep_refusal_of(
+        &self,
+        incoming: bool,
+        other: &RegionSaid,
+        refusal: MeetingRefusal,
+    ) {
         if self.has_link() && other.agreement.is_live != Some(true) {
             return;
         }
         let is_partition = refusal.is_partition;
         self.known.lock().hears(other);
-        self.keep_refusal(refusal);
+        // What others may not ship to a live group is no reason why this one ships nothing.
+        if is_partition || !incoming || !self.role_now().1 {
+            self.keep_refusal(refusal);
+        }
         self.known.lock().partition_is_said |= is_partition;
     }
 
@@ -204,7 +212,7 @@ impl RegionInbox for RegionPart {
         }
         if let Err(refusal) = self.judge(incoming, &other) {
             let why = refusal.why.clone();
-            self.keep_refusal_of(&other, refusal);
+            self.keep_refusal_of(incoming, &other, refusal);
             return Err(why);
         }
         let ships = self.shipping().filter(|_| !incoming);
@@ -228,7 +236,9 @@ impl RegionInbox for RegionPart {
         // What the other one knows of both logs this one is to know too; the rest is in its words.
         let is_one = || self.driver.has_batch(other.position.last, other.sums.last);
         match meet(&own, &other, &is_one) {
-            Err(refusal) if refusal.is_partition => self.keep_refusal_of(&other, refusal),
+            Err(refusal) if refusal.is_partition => {
+                self.keep_refusal_of(false, &other, refusal);
+            }
             Ok(_) | Err(_) if self.has_link() => {}
             Ok(_) | Err(_) => self.known.lock().hears(&other),
         }

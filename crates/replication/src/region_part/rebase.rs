@@ -66,7 +66,8 @@ impl RegionPart {
     pub(super) fn lacks(&self, hello: &RegionHello, other: &RegionSaid) {
         self.driver.region_reads(other.agreement.levels.read);
         if let (Some(point), Some(shipping)) = (other.point, self.shipping()) {
-            shipping.knows(point, self.driver.now());
+            let behind_at = shipping.time_behind(&point);
+            shipping.knows(point, behind_at, self.driver.now());
         }
         if let Some(giving) = self.giving.get() {
             giving.needs(&hello.instance);
@@ -92,7 +93,7 @@ impl RegionPart {
         let (own, other) = (self.said(), RegionSaid::decode(&hello.sections)?);
         if let Err(refusal) = meet(&other, &own, &|| false) {
             let why = refusal.why.clone();
-            self.keep_refusal_of(&other, refusal);
+            self.keep_refusal_of(true, &other, refusal);
             return Err(why);
         }
         match other.log_id == own.log_id {

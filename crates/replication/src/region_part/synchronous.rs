@@ -12,7 +12,7 @@ use towline_admin::catalogue::{
 use towline_admin::status::ReplyWaitsStatus;
 use towline_config::SyncConsistency;
 use towline_logging::log as say;
-use towline_region::{SyncGate, SyncPolicy, SyncTurn, SyncView};
+use towline_region::{SyncGate, SyncPolicy, SyncState, SyncTurn, SyncView};
 use towline_types::Time;
 
 use super::RegionPart;
@@ -58,6 +58,16 @@ impl RegionPart {
         }
     }
 
+    /// Why this instance cannot go on without the other region; `None`: it can.
+    pub fn why_not_alone(&self) -> Option<String> {
+        let Some(shipping) = self.shipping().filter(|_| self.driver.leads()) else {
+            return Some(NOT_ACTIVE.to_owned());
+        };
+        let sync = shipping.view(self.driver.now()).sync;
+        let waits = sync.is_some_and(|sync| matches!(sync.state, SyncState::Waiting { .. }));
+        (!waits).then(|| none_waits(&self.terms.recovery.name))
+    }
+
     /// Has the active instance go on without the other region until that has caught up, by order of
     /// `by`.
     ///
@@ -66,18 +76,9 @@ impl RegionPart {
     pub fn go_alone(&self, by: &str) -> Result<(), String> {
         let other = &self.terms.recovery.name;
         let shipping = self.shipping().filter(|_| self.driver.leads());
-        let Some(shipping) = shipping else {
-            return Err(
-                "this instance is not active: order it at the active instance of the live \
-                        group"
-                    .to_owned(),
-            );
-        };
+        let Some(shipping) = shipping else { return Err(NOT_ACTIVE.to_owned()) };
         if !shipping.orders_alone(self.driver.now()) {
-            return Err(format!(
-                "no reply waits for group '{other}': it is in step, or this group is alone already, \
-                 or sync_replication is off"
-            ));
+            return Err(none_waits(other));
         }
         say(&REGION_SYNC_ORDERED, &[other, by]);
         self.releases(&shipping);
@@ -94,4 +95,14 @@ impl RegionPart {
     pub fn reply_waits(&self) -> ReplyWaitsStatus {
         self.driver.active().map(|active| active.reply_waits()).unwrap_or_default()
     }
+}
+
+const NOT_ACTIVE: &str =
+    "this instance is not active: order it at the active instance of the live group";
+
+fn none_waits(other: &str) -> String {
+    format!(
+        "no reply waits for group '{other}': it is in step, or this group is alone already, or \
+         sync_replication is off"
+    )
 }

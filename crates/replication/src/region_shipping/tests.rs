@@ -391,3 +391,46 @@ fn replies_go_as_far_as_the_other_region_reports_on_the_link_that_stands() {
     let view = shipping.view(Time(6_000_000)).sync.unwrap();
     assert_eq!((view.covers, view.times_alone), (false, 1));
 }
+
+/// What recovery has, up to a batch, as another instance says it.
+fn known_point(upto: u64, put: u64) -> RecoveryPoint {
+    let counts = Counts { put, removed: 0 };
+    RecoveryPoint { counts, ..RecoveryPoint::decode(&point(upto)).unwrap() }
+}
+
+#[test]
+fn an_instance_that_becomes_active_goes_on_from_what_the_one_before_said() {
+    let log: Arc<dyn ShippedLog> = TestLog::of(5);
+    let nothing = (Counts::default(), BatchPlace::default());
+    let shipping = Shipping::new(log, 1 << 30, nothing, Time(4_000));
+    let before = shipping.view(Time(4_100)).unknown.unwrap();
+    assert_eq!((before.bytes, before.age_us), (0, 100), "nothing was committed since");
+    shipping.knows(known_point(2, 7), Some(Time(0)), Time(5_000));
+    let view = shipping.view(Time(5_000));
+    assert!(view.is_known && view.unknown.is_none() && !view.reports);
+    assert_eq!(view.exposure.bytes, batch(5).place().end.0 - batch(2).place().end.0);
+    assert_eq!(view.exposure.age_us, 5_000, "and not from this moment on");
+}
+
+#[test]
+fn the_age_of_what_recovery_lost_again_is_asked_from_the_log() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let times = move |position: Lsn| {
+        seen.lock().push(position);
+        Some(Time(1_000))
+    };
+    let log = TestLog::of(0);
+    let shipping = shipping(&log, 1 << 30).with_times(Box::new(times));
+    let link = TestLink::of(1);
+    open(&shipping, &link, 0).unwrap();
+    *log.committed.lock() = 5;
+    shipping.committed(Counts::default(), Time(2_000));
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(3_000)).unwrap();
+    assert!(asked.lock().is_empty(), "it saw the commits");
+    shipping.closed(LinkId(1));
+    shipping.knows(RecoveryPoint::default(), shipping.time_behind(&known_point(0, 0)), Time(9_000));
+    assert_eq!(shipping.view(Time(9_000)).exposure.age_us, 8_000);
+    assert_eq!(asked.lock().len(), 1);
+}

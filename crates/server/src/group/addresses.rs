@@ -32,7 +32,8 @@ use towline_replication::driver::Driver;
 use towline_replication::frames::KIND_LIVE;
 use towline_replication::no_active;
 use towline_replication::region_clients::{ClientAddress, GroupClients};
-use towline_replication::region_part::RegionPart;
+use towline_replication::region_part::{Counts, RecoveryPoint, RegionPart};
+use towline_types::BatchPlace;
 
 /// How long such a report holds: a few may be missed.
 const TOLD_MAX: Duration = Duration::from_secs(3);
@@ -168,11 +169,22 @@ impl ClientAddresses {
         let name = &self.group.name;
         let other = self.group.recovery.as_ref().map_or("", |recovery| recovery.name.as_str());
         let live = self.live();
-        let found = listener.zip(live.as_ref()).and_then(|(listener, live)| {
+        // A client on the local socket cannot follow, and hears where it is all the same.
+        let found = live.as_ref().and_then(|live| {
+            let listener = listener.unwrap_or(0);
             let scheme = self.schemes.get(listener)?;
             self.other()?.one_of(listener, scheme, live)
         });
         match found {
+            Some(address) if listener.is_none() => {
+                self.turned_away.fetch_add(1, Ordering::Relaxed);
+                TurnedAway::Forced {
+                    why: format!(
+                        "group '{name}' is in recovery and serves no client: group '{other}' is \
+                         live, at {address}"
+                    ),
+                }
+            }
             Some(address) => {
                 self.redirects.fetch_add(1, Ordering::Relaxed);
                 let there = address.to_string();
@@ -186,10 +198,16 @@ impl ClientAddresses {
                     Some(_) => "where clients find that is not known here (group.recovery.clients)",
                     None => "that group is not connected now",
                 };
-                let why = format!(
-                    "group '{name}' is in recovery and serves no client: it follows group '{other}' \
-                     of another region; {known}"
-                );
+                let why = match self.group.recovery {
+                    Some(_) => format!(
+                        "group '{name}' is in recovery and serves no client: it follows group \
+                         '{other}' of another region; {known}"
+                    ),
+                    None => format!(
+                        "group '{name}' is in recovery and serves no client, and its configuration \
+                         names no other region ([group.recovery])"
+                    ),
+                };
                 TurnedAway::Forced { why }
             }
         }
@@ -220,10 +238,36 @@ impl ClientAddresses {
     pub(super) fn told(&self, peer: Peer, body: &[u8]) {
         match serde_json::from_slice::<OtherReport>(body) {
             Ok(report) => {
+                self.notes_point(&report);
                 *self.told.lock() = Some(ToldReport { from: peer, at: Instant::now(), report });
             }
             Err(error) => tracing::warn!(%error, peer, "what is said of the other group"),
         }
+    }
+
+    /// What the active instance of this group knows of the other region, this one goes on from when
+    /// it becomes active.
+    fn notes_point(&self, report: &OtherReport) {
+        let (Some(region), other) = (self.region.get(), &report.other) else { return };
+        if report.is_live {
+            // Nothing is left to be handed over, and no one dials for it.
+            return region.note_taken_over();
+        }
+        if !other.is_known {
+            return;
+        }
+        if let Some(point) = point_of(other) {
+            let age_us = if other.backlog_bytes > 0 { other.backlog_age_us } else { 0 };
+            region.hears_of_point(point, age_us);
+        }
+    }
+
+    /// How long ago another instance of this group said that the live one ships to it; `None`: none
+    /// has.
+    pub(super) fn live_told_ms(&self) -> Option<u64> {
+        let told = self.told.lock();
+        let told = told.as_ref().filter(|told| told.report.is_live)?;
+        Some(u64::try_from(told.at.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// The other group as another instance reported it a moment ago, on one that does not know it
@@ -272,6 +316,43 @@ impl ClientAddresses {
     }
 }
 
+/// What the other region had reported to the instance of which this is the status.
+fn point_of(other: &OtherRegionStatus) -> Option<RecoveryPoint> {
+    let end = other.recovery_lsn.parse().ok()?;
+    let (put, removed) = (other.recovery_puts, other.recovery_removals);
+    Some(RecoveryPoint {
+        place: BatchPlace { end, ..BatchPlace::default() },
+        received: other.received_lsn.parse().ok()?,
+        counts: Counts { put, removed },
+        bytes: other.log_bytes_received,
+        wire_bytes: other.wire_bytes_received,
+        rebases: other.rebases,
+        ..RecoveryPoint::default()
+    })
+}
+
 fn elsewhere(ClientAddress { scheme, host, port }: ClientAddress) -> Elsewhere {
     Elsewhere { scheme: scheme.into(), host: host.into(), port }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_other_region_reported_to_the_active_instance_the_next_one_goes_on_from() {
+        let other = OtherRegionStatus {
+            recovery_lsn: "<0:0:2:31232>".into(),
+            received_lsn: "<0:0:2:31300>".into(),
+            recovery_puts: 7,
+            recovery_removals: 3,
+            log_bytes_received: 900,
+            ..OtherRegionStatus::default()
+        };
+        let point = point_of(&other).unwrap();
+        assert_eq!(point.place.end.to_string(), other.recovery_lsn);
+        assert_eq!((point.counts, point.bytes), (Counts { put: 7, removed: 3 }, 900));
+        let earlier = OtherRegionStatus { recovery_lsn: String::new(), ..other };
+        assert!(point_of(&earlier).is_none(), "it says nothing of it");
+    }
 }

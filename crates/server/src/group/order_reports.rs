@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use towline_admin::region_report::{
-    REPORT_FORMAT, RegionReport, ReportKind, ReportOutcome, ReportRisk, ReportStep, ReportWay,
+    FigureBound, REPORT_FORMAT, RegionReport, ReportKind, ReportOutcome, ReportRisk, ReportStep,
+    ReportWay,
 };
 use towline_config::{GroupConfig, RecoveryConfig};
 use towline_replica::failover::{FailoverCourse, FailoverOutlook};
@@ -49,7 +50,7 @@ impl OrderReports {
             puts: Some(found.backlog_puts),
             removals: Some(found.backlog_removals),
             age_us: Some(found.backlog_age_us),
-            note: String::new(),
+            ..ReportRisk::default()
         };
         // In doubt it is not known when, or whether, the other group has all.
         let is_over = matches!(outcome, ReportOutcome::Done | ReportOutcome::TakenBack);
@@ -79,14 +80,18 @@ impl OrderReports {
         let risk = risk_of(&course.outlook);
         let is_done = outcome == ReportOutcome::Done;
         let serving = course.steps.last().filter(|_| is_done).map(|(_, ms)| *ms);
+        // Clients were without a live group before anybody gave the order.
+        let away_ms = course.outlook.away_ms();
+        let rto_ms = serving.zip(away_ms).map(|(serving, away)| serving.saturating_add(away));
+        let rto_by = if course.outlook.live_is_still { "fence" } else { "last_heard" };
         let way = ReportWay {
             history: course.history.to_string(),
             active: course.active.clone(),
             steps: steps(&course.steps),
             at_risk: Some(risk.clone()),
             loss: Some(risk),
-            rto_ms: serving,
-            rto_by: "instance".into(),
+            rto_ms,
+            rto_by: rto_by.into(),
             ..self.way(false)
         };
         let kind = ReportKind::Failover;
@@ -182,12 +187,27 @@ fn risk_of(found: &FailoverOutlook) -> ReportRisk {
         let note = "not known: the live group was not heard since the start".to_owned();
         return ReportRisk { note, ..ReportRisk::default() };
     }
+    let (lost, heard_ms) = (found.lost_bytes(), found.heard_ms);
+    if found.live_is_still && lost == 0 {
+        let note = format!(
+            "nothing: the live group is fenced, its log ends at {}, and that is here; it said so \
+             {heard_ms} ms ago",
+            found.live
+        );
+        return ReportRisk { bytes: Some(0), age_us: Some(0), note, ..ReportRisk::default() };
+    }
     let note = format!(
-        "and what live committed in the {} ms since it was last heard, which is not known",
-        found.heard_ms
+        "with what live committed in the {heard_ms} ms since it was last heard, if anything"
     );
-    let age_us = Some(found.heard_ms.saturating_mul(1_000));
-    ReportRisk { bytes: Some(found.lost_bytes()), age_us, note, ..ReportRisk::default() }
+    ReportRisk {
+        bytes: Some(lost),
+        bytes_are: FigureBound::AtLeast,
+        age_us: Some(heard_ms.saturating_mul(1_000)),
+        // What is known to be lost was committed before live was last heard, all else later.
+        age_is: if lost == 0 { FigureBound::AtMost } else { FigureBound::AtLeast },
+        note,
+        ..ReportRisk::default()
+    }
 }
 
 fn steps(steps: &[(&'static str, u64)]) -> Vec<ReportStep> {
@@ -196,4 +216,37 @@ fn steps(steps: &[(&'static str, u64)]) -> Vec<ReportStep> {
 
 fn took(report: RegionReport, steps: &[(&'static str, u64)]) -> RegionReport {
     RegionReport { took_ms: steps.last().map_or(0, |(_, ms)| *ms), ..report }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_types::Lsn;
+
+    use super::*;
+
+    fn found(live: u64, kept: u64, live_is_still: bool) -> FailoverOutlook {
+        let (live, kept) = (Lsn(live), Lsn(kept));
+        FailoverOutlook { live, kept, live_is_still, heard_ms: 3_401, ..Default::default() }
+    }
+
+    #[test]
+    fn what_live_committed_unheard_makes_the_loss_of_a_fail_over_a_bound() {
+        let risk = risk_of(&found(100, 100, false));
+        assert_eq!((risk.bytes, risk.bytes_are), (Some(0), FigureBound::AtLeast));
+        assert_eq!((risk.age_us, risk.age_is), (Some(3_401_000), FigureBound::AtMost));
+        let risk = risk_of(&found(100, 60, false));
+        assert_eq!((risk.bytes, risk.bytes_are), (Some(40), FigureBound::AtLeast));
+        assert_eq!(risk.age_is, FigureBound::AtLeast, "that was committed before");
+        assert_eq!(risk_of(&found(0, 60, false)).bytes, None);
+    }
+
+    #[test]
+    fn of_a_fenced_live_group_whose_log_is_here_nothing_is_lost() {
+        let risk = risk_of(&found(100, 100, true));
+        assert_eq!((risk.bytes, risk.bytes_are), (Some(0), FigureBound::Exact));
+        assert_eq!((risk.age_us, risk.age_is), (Some(0), FigureBound::Exact));
+        assert!(risk.note.starts_with("nothing: the live group is fenced"), "{}", risk.note);
+        let lacks = risk_of(&found(100, 60, true));
+        assert_eq!((lacks.bytes, lacks.bytes_are), (Some(40), FigureBound::AtLeast));
+    }
 }

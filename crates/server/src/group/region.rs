@@ -19,7 +19,8 @@ use towline_replication::driver::Driver;
 use towline_replication::fence::BY_ITSELF;
 use towline_replication::region_condition::HeardCondition;
 use towline_replication::region_part::{
-    RegionPart, RegionTerms, RegionView, SyncPolicy, SyncState,
+    OtherRole, ReceivingView, RecoveryPoint, RegionPart, RegionTerms, RegionView, ShippingView,
+    SyncPolicy, SyncState, UNKNOWN_S_MAX,
 };
 use towline_types::{HistoryId, Lsn, Time};
 
@@ -92,20 +93,25 @@ pub(super) fn says_it_follows(
     follows
 }
 
-/// The other region for the status.
+/// What the other region said of itself counts for so long. It says it twice a second.
+const SAID_MS_MAX: u64 = 5_000;
+
+/// The other region for the status. `unheard_ms`: for how long this group, if it is in recovery, has
+/// not heard the live one.
 pub(super) fn status(
     part: &RegionPart,
     recovery: &RecoveryConfig,
-    (mode, now): (Mode, Time),
+    (mode, now, unheard_ms): (Mode, Time, u64),
 ) -> OtherRegionStatus {
     let (view, heard) = (part.view(), part.condition());
+    let said = heard.as_ref().filter(|heard| age_ms(heard, now) <= SAID_MS_MAX);
+    let said = said.map(|heard| &heard.condition);
     let ships = view.shipping.clone().unwrap_or_default();
     let receives = mode == Mode::Recovery;
     let (committed, received) = (&view.receiving.point, &ships.point);
     let point = if receives { committed } else { received };
     let connected = if receives { view.receiving.connected } else { ships.connected };
     let fence = part.fence_why();
-    let rebase = view.rebase.unwrap_or_default();
     // What recovery said of itself, on the live side.
     let (promotable, promotable_at) = match receives {
         true => view.promotable,
@@ -117,61 +123,132 @@ pub(super) fn status(
         false => ships.is_known && ships.exposure.bytes == 0 && view.partition.is_none(),
     };
     let round_trip_us = view.link.link.round_trip_us.unwrap_or(0);
+    let known = (connected, unheard_ms);
+    let risk = match receives {
+        true => risk_there(&view, recovery, (said, in_sync), known),
+        false => risk_here(&ships, view.misses_rpo),
+    };
     OtherRegionStatus {
         group_name: recovery.name.clone(),
         // What it said, and not what follows from the part of this group.
-        group_role: view.other_role.as_str().to_owned(),
+        group_role: role_of(&view, said).to_owned(),
         addresses: match &*view.link.address {
             "" => recovery.addresses.clone(),
             address => vec![address.to_owned()],
         },
         status: match part.is_superseded() {
             true => OtherRegionState::Partitioned,
-            false => state_of(&view, connected, in_sync, round_trip_us),
+            false => state_of(&view, connected, in_sync, (risk.age_us, round_trip_us)),
         },
         connected,
         instance: view.link.instance.to_string(),
         retry: view.link.phase.name().to_owned(),
-        reason: fence.unwrap_or_else(|| reason(&view)),
+        reason: fence.unwrap_or_else(|| reason(&view, connected)),
         fork_lsn: part.known_fork().map(|it| Lsn(it.fork).to_string()).unwrap_or_default(),
         differences: view.differences.iter().map(ToString::to_string).collect(),
         in_sync,
-        is_known: receives || ships.is_known,
-        backlog_bytes: match receives {
-            true => view.receiving.live_committed.0.saturating_sub(point.place.end.0),
-            false => ships.exposure.bytes,
-        },
+        is_known: risk.is_known,
+        backlog_bytes: risk.bytes,
         backlog_puts: ships.exposure.puts,
         backlog_removals: ships.exposure.removals,
-        backlog_age_us: ships.exposure.age_us,
+        backlog_age_us: risk.age_us,
+        unheard_ms: risk.unheard_ms,
         rpo_bytes: recovery.rpo_bytes,
         rpo_s: recovery.rpo_s,
         rto_s: recovery.rto_s,
-        misses_rpo: view.misses_rpo,
-        log_let_go: ships.log_let_go,
+        misses_rpo: risk.misses_rpo,
         recovery_lsn: if receives { promotable } else { *point }.place.end.to_string(),
         received_lsn: point.received.to_string(),
         live_lsn: view.receiving.live_committed.to_string(),
         live_at: view.receiving.live_committed_at.as_millis(),
-        log_bytes_sent: ships.sent_bytes,
-        log_bytes_received: point.bytes,
-        wire_bytes_received: point.wire_bytes,
-        wire_bytes_sent: view.link.link.sent_wire_bytes,
+        recovery_puts: point.counts.put,
+        recovery_removals: point.counts.removed,
         round_trip_us,
-        rebases: point.rebases.max(promotable.rebases),
-        rebase_bytes_done: rebase.done,
-        rebase_bytes: rebase.all,
-        rebase_bytes_per_second: rebase.bytes_per_second,
-        rebase_rest_s: rebase.rest_s,
         promotable_lsn: promotable.place.end.to_string(),
         promotable_at: promotable_at.map_or(0, Time::as_millis),
         sync: sync_status(part),
         there_age_ms: heard.as_ref().map_or(0, |heard| age_ms(heard, now)),
         clock_ahead_us: heard.as_ref().map_or(0, |heard| ahead_us(heard, round_trip_us)),
         there: heard.map(|heard| heard.condition),
-        // Filled in with the rows of the instances, and by the listeners.
+        // Others are filled in with the rows of the instances, and by the listeners.
+        ..traffic(&view, point, promotable.rebases)
+    }
+}
+
+/// What was sent and received, and the copy that is on its way.
+fn traffic(view: &RegionView, point: &RecoveryPoint, rebases: u64) -> OtherRegionStatus {
+    let rebase = view.rebase.unwrap_or_default();
+    let ships = view.shipping.as_ref();
+    OtherRegionStatus {
+        log_let_go: ships.is_some_and(|ships| ships.log_let_go),
+        log_bytes_sent: ships.map_or(0, |ships| ships.sent_bytes),
+        log_bytes_received: point.bytes,
+        wire_bytes_received: point.wire_bytes,
+        wire_bytes_sent: view.link.link.sent_wire_bytes,
+        rebases: point.rebases.max(rebases),
+        rebase_bytes_done: rebase.done,
+        rebase_bytes: rebase.all,
+        rebase_bytes_per_second: rebase.bytes_per_second,
+        rebase_rest_s: rebase.rest_s,
         ..OtherRegionStatus::default()
     }
+}
+
+/// What the other group is: as it said when it was connected, and since then if it is fenced.
+fn role_of(view: &RegionView, said: Option<&RegionConditionStatus>) -> &'static str {
+    match said.map(|said| said.role.as_str()) {
+        Some("fenced") if view.other_role == OtherRole::Live => "fenced",
+        Some(_) | None => view.other_role.as_str(),
+    }
+}
+
+/// What is at risk, as one of both sides knows it.
+struct RegionRisk {
+    is_known: bool,
+    bytes: u64,
+    age_us: u64,
+    unheard_ms: u64,
+    misses_rpo: bool,
+}
+
+/// As live knows it.
+fn risk_here(ships: &ShippingView, misses_rpo: bool) -> RegionRisk {
+    let age_us = ships.unknown.map_or(ships.exposure.age_us, |unknown| unknown.age_us);
+    let bytes = ships.exposure.bytes;
+    RegionRisk { is_known: ships.is_known, bytes, age_us, unheard_ms: 0, misses_rpo }
+}
+
+/// As recovery knows it: what live commits while it is not connected, it does not.
+fn risk_there(
+    view: &RegionView,
+    recovery: &RecoveryConfig,
+    (said, in_sync): (Option<&RegionConditionStatus>, bool),
+    (connected, unheard_ms): (bool, u64),
+) -> RegionRisk {
+    let ReceivingView { live_committed, point, .. } = view.receiving;
+    let bytes = live_committed.0.saturating_sub(point.place.end.0);
+    let is_known = connected && live_committed > Lsn::ZERO;
+    if !is_known {
+        let misses_rpo = misses_there(recovery, None, unheard_ms.saturating_mul(1_000));
+        return RegionRisk { is_known, bytes, age_us: 0, unheard_ms, misses_rpo };
+    }
+    let said_us = said.map_or(0, |live| live.backlog_age_us);
+    let age_us = if in_sync { 0 } else { said_us };
+    let misses_rpo = misses_there(recovery, Some(bytes), age_us);
+    RegionRisk { is_known, bytes, age_us, unheard_ms: 0, misses_rpo }
+}
+
+/// Whether more is at risk than the objectives allow, as a recovery group knows: by the bytes that
+/// live had committed (`None`: it is not connected), and by the age that it said, or the time since
+/// it was heard.
+fn misses_there(recovery: &RecoveryConfig, bytes: Option<u64>, age_us: u64) -> bool {
+    let (rpo_bytes, rpo_s) = (recovery.rpo_bytes, recovery.rpo_s);
+    let rpo_s = match bytes {
+        None if rpo_s == 0 && rpo_bytes > 0 => UNKNOWN_S_MAX,
+        None | Some(_) => rpo_s,
+    };
+    (rpo_bytes > 0 && bytes.is_some_and(|bytes| bytes > rpo_bytes))
+        || (rpo_s > 0 && age_us > rpo_s.saturating_mul(1_000_000))
 }
 
 /// Replies that wait for the other region.
@@ -220,14 +297,21 @@ pub(super) fn condition(
     let stats = driver.log().stats();
     // Only the active instance knows that nothing waits. Before the position: that is the end then.
     let is_still = driver.leads() && driver.is_still();
-    let sync = group.other_region.as_ref().map(|other| other.sync.clone()).unwrap_or_default();
+    let other = group.other_region.as_ref();
+    let sync = other.map(|other| other.sync.clone()).unwrap_or_default();
+    let ships = other.filter(|_| driver.mode() == Mode::Voting);
+    let (certificate_expires_s, certificate_of) = first_to_expire(part, driver);
     RegionConditionStatus {
+        role: group.group_role.clone(),
+        backlog_age_us: ships.map_or(0, |other| other.backlog_age_us),
+        misses_rpo: ships.is_some_and(|other| other.misses_rpo),
+        certificate_of,
         instance: group.instance.clone(),
         version: towline_types::program_version().to_owned(),
         configured_count: group.configured_count,
         connected_count: group.instances.iter().filter(|row| row.connected_here).count() as u64,
         in_sync_count: group.in_sync_count,
-        certificate_expires_s: part.certificate_expires_s(),
+        certificate_expires_s,
         log_bytes: stats.bytes_in_use,
         free_bytes: stats.file_system_bytes_max.saturating_sub(stats.file_system_bytes_in_use),
         committed_lsn: driver.committed_end().to_string(),
@@ -236,6 +320,17 @@ pub(super) fn condition(
         sync_state: sync.state,
         sync_covers: sync.covers,
     }
+}
+
+/// Of the certificates that the instances of this group show to the other region: when the first one
+/// expires, and whose it is. Of an instance that is not connected it is not known.
+fn first_to_expire(part: &RegionPart, driver: &Driver) -> (u64, String) {
+    let of = |peer| match peer == driver.this() {
+        true => part.certificate_expires_s(),
+        false => driver.conditions().of(peer).unwrap_or_default().region_certificate_s,
+    };
+    let known = (0..driver.names().len()).map(|peer| (of(peer), peer)).filter(|(at, _)| *at > 0);
+    known.min().map_or_else(Default::default, |(at, peer)| (at, driver.name(peer).to_owned()))
 }
 
 /// Why this group serves no client, if it is fenced.
@@ -277,12 +372,11 @@ fn state_of(
     view: &RegionView,
     connected: bool,
     in_sync: bool,
-    round_trip_us: u64,
+    (age, round_trip_us): (u64, u64),
 ) -> OtherRegionState {
     /// Beyond this age of what is lacking, something is behind. Reports of an active link come much
     /// more often.
     const BEHIND_US: u64 = 1_000_000;
-    let age = view.shipping.as_ref().map_or(0, |ships| ships.exposure.age_us);
     match connected {
         _ if view.partition.is_some() => OtherRegionState::Partitioned,
         _ if view.rebase.is_some() || view.awaits_rebased && !connected => {
@@ -298,8 +392,39 @@ fn state_of(
     }
 }
 
-fn reason(view: &RegionView) -> String {
+/// Why nothing is sent, or received. Of a link that stands only what is the matter with the logs: why
+/// another one was refused before is no reason any more.
+fn reason(view: &RegionView, connected: bool) -> String {
     let copies = view.rebase_trouble.as_ref();
-    let known = [view.partition.as_ref(), copies, view.trouble.as_ref(), Some(&view.link.trouble)];
+    let [links, dialler] =
+        [view.trouble.as_ref(), Some(&view.link.trouble)].map(|why| why.filter(|_| !connected));
+    let known = [view.partition.as_ref(), copies, links, dialler];
     known.into_iter().flatten().find(|why| !why.is_empty()).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recovery_judges_by_what_live_says_and_while_it_is_silent_by_the_time_since() {
+        let misses = |rpo_bytes, rpo_s, bytes, age_us| {
+            let recovery = RecoveryConfig { rpo_bytes, rpo_s, ..RecoveryConfig::default() };
+            misses_there(&recovery, bytes, age_us)
+        };
+        assert!(misses(10, 0, Some(11), 0) && !misses(10, 0, Some(10), u64::MAX));
+        assert!(misses(0, 2, Some(0), 2_000_001) && !misses(0, 2, Some(u64::MAX), 2_000_000));
+        assert!(misses(0, 2, None, 2_000_001), "not heard for longer than may be lost");
+        assert!(misses(10, 0, None, 10_000_001) && !misses(10, 0, None, 10_000_000));
+        assert!(!misses(0, 0, None, u64::MAX), "no objective");
+    }
+    #[test]
+    fn a_link_that_stands_has_no_reason_why_another_one_was_refused() {
+        let why = || Some("group 'WEST' has taken over".to_owned());
+        let view = RegionView { trouble: why(), ..RegionView::default() };
+        assert_eq!(reason(&view, false), why().unwrap());
+        assert_eq!(reason(&view, true), "");
+        let parted = RegionView { partition: why(), ..RegionView::default() };
+        assert_eq!(reason(&parted, true), why().unwrap());
+    }
 }

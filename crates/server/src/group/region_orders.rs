@@ -17,6 +17,7 @@ use towline_os::time::Instant;
 use towline_replica::failover::{self, FailoverEnd};
 use towline_replica::region_switch::{self, SwitchEnd, SwitchOutlook};
 use towline_replica::{OpenReplica, fence_order, returning};
+use towline_replication::fence::REASON_CHARACTERS_MAX;
 use towline_replication::region_part::RegionPart;
 use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn, Time};
 
@@ -230,6 +231,9 @@ impl RegionOrders {
             return Ok(answer);
         }
         let Some(_alone) = self.under_way.try_lock() else { return Err(under_way()) };
+        if order.reason.chars().count() > REASON_CHARACTERS_MAX {
+            return Err(format!("a reason has at most {REASON_CHARACTERS_MAX} characters"));
+        }
         let reason = order.reason.chars().filter(|letter| !letter.is_control());
         let (by, reason) = (by(order), reason.collect::<String>());
         let about = ((by.as_str(), reason.as_str()), longest(order));
@@ -367,10 +371,12 @@ impl RegionOrders {
         let (part, other) = self.other()?;
         let mut answer = self.about(other);
         let sync = region::sync_status(part);
+        let why_not = part.why_not_alone();
         if !order.dry_run {
             part.go_alone(&by(order))?;
         }
-        add(&mut answer, json!({ "before": sync }));
+        let obstacles: Vec<String> = why_not.filter(|_| order.dry_run).into_iter().collect();
+        add(&mut answer, json!({ "obstacles": obstacles, "before": sync }));
         Ok(answer)
     }
 }

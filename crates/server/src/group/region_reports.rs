@@ -21,6 +21,7 @@ pub(super) async fn say(part: Arc<RegionPart>, view: Arc<View>, addresses: Arc<C
         let addresses = Arc::clone(&addresses);
         // A disk that hangs may keep it waiting.
         let told = tokio::task::spawn_blocking(move || {
+            view.note_certificate();
             let group = view.group();
             if part.receives() {
                 view.tell();

@@ -167,6 +167,13 @@ impl View {
         self.ready_printed.store(true, Ordering::SeqCst);
     }
 
+    /// Notes when the certificate expires that this instance shows to the other region.
+    pub(super) fn note_certificate(&self) {
+        if let Some(part) = self.region.get() {
+            self.driver.conditions().shows_certificate(part.certificate_expires_s());
+        }
+    }
+
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
@@ -286,7 +293,7 @@ impl View {
             true => disk_watch::own(&self.driver),
             false => self.driver.conditions().of(peer).unwrap_or_default(),
         };
-        let DiskCondition { log_full, sync_overdue_ms, address_refused } = condition;
+        let DiskCondition { log_full, sync_overdue_ms, address_refused, .. } = condition;
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
             Some(row) => leads && (row.needs_copy || self.driver.retention().is_rebasing(peer)),
@@ -400,6 +407,12 @@ fn knows_nothing(progress: &mut Progress) {
 }
 
 impl View {
+    /// For how long the live group has not been heard, here or by the instance to which it ships.
+    fn live_unheard_ms(&self) -> u64 {
+        let here = self.region.get().map_or(0, |part| part.live_unheard_ms());
+        self.addresses.live_told_ms().map_or(here, |told| here.min(told))
+    }
+
     /// The other region, as it is known here or was reported by the instance that has the link.
     fn add_region(&self, group: &mut GroupStatus) {
         let Some(part) = self.region.get() else { return };
@@ -443,7 +456,8 @@ impl GroupView for View {
         let here = self.driver.active().is_some() && progress.role == Role::Leader;
         let is_led = progress.leader.is_some() && progress.role != Role::Leader;
         let follows = is_led && !stood_still;
-        let when = (progress.mode, self.driver.now());
+        let unheard_ms = self.live_unheard_ms();
+        let when = (progress.mode, self.driver.now(), unheard_ms);
         let mut group = GroupStatus {
             instance: self.config.instance.clone(),
             role: match (here, progress.role) {

@@ -87,6 +87,19 @@ fn each_thing_that_stands_in_the_way_is_found_alone() {
         (with(|other| other.is_known = false), "lag", "has not reported"),
         (with(|other| other.misses_rpo = true), "lag", "more than the objective"),
         (
+            with(|other| (other.is_known, other.misses_rpo, other.rpo_s) = (false, true, 7)),
+            "lag",
+            "since live became active: the objective (rpo_s 7) counts as missed",
+        ),
+        (
+            with(|other| {
+                (other.misses_rpo, other.backlog_age_us) = (true, 8_000_000);
+                (other.rpo_bytes, other.rpo_s) = (9, 7);
+            }),
+            "lag",
+            "the oldest 8000 ms old: more than the objective allows (rpo_bytes 9, rpo_s 7)",
+        ),
+        (
             with(|other| (other.rpo_bytes, other.backlog_bytes) = (10, 11)),
             "lag",
             "11 bytes of log, the oldest 0 ms old: more",
@@ -258,6 +271,11 @@ fn replies_that_do_not_wait_as_they_are_to_are_worth_a_look_on_either_side() {
         assert_eq!(say("strict", "in step", true), []);
         let waits = say("strict", "waiting", true);
         assert!(waits[0].text.contains("has all that was acknowledged"), "{waits:?}");
+        assert!(waits[0].text.contains("clients are not answered"), "{waits:?}");
+        assert!(waits[0].what_to_do.contains("`towline region alone`"), "{waits:?}");
+        assert_eq!(waits[0].weight, FindingWeight::Warning);
+        let waits = say("eventual", "waiting", false);
+        assert!(waits[0].text.contains("not known to have all"), "{waits:?}");
         let alone = say("eventual", "alone", false);
         assert!(alone[0].text.contains("is not in recovery"), "{alone:?}");
         assert_eq!(alone[0].weight, FindingWeight::Warning);
@@ -279,4 +297,37 @@ fn a_group_that_cannot_write_or_is_not_heard_forbids_a_switch() {
     assert_eq!(of(&with(|other| other.here.in_sync_count = 1)).len(), 1);
     let silent = of(&with(|other| other.there_age_ms = HEARD_MS_MAX + 1));
     assert!(silent[0].contains("group 'EAST' has not said it"), "{silent:?}");
+}
+
+#[test]
+fn recovery_does_not_take_for_fine_what_it_cannot_know() {
+    let mut group = with(|other| {
+        (other.connected, other.is_known, other.in_sync) = (false, false, false);
+        (other.unheard_ms, other.rpo_s, other.misses_rpo) = (9_500, 2, true);
+    });
+    group.group_role = "recovery".into();
+    let lag = found(&group).into_iter().find(|one| one.check == "lag").unwrap();
+    assert_eq!(lag.weight, FindingWeight::Stands);
+    assert!(lag.text.starts_with("not known: live's log was not heard of for 9 s"), "{}", lag.text);
+    assert!(lag.text.ends_with("(rpo_s 2) counts as missed"), "{}", lag.text);
+}
+
+#[test]
+fn a_live_group_that_is_fenced_stands_in_the_way_at_recovery_too() {
+    let mut group = with(|other| other.group_role = "fenced".into());
+    group.group_role = "recovery".into();
+    let wrong = wrong(&group);
+    let [one] = wrong.as_slice() else { panic!("{wrong:?}") };
+    assert_eq!((one.check.as_str(), one.weight), ("fence", FindingWeight::Stands));
+    assert!(one.what_to_do.contains("unfence") && one.what_to_do.contains("failover"), "{one:?}");
+}
+
+#[test]
+fn the_certificate_that_expires_first_is_looked_at_whichever_instance_shows_it() {
+    let soon = NOW_MS / 1_000 + 7_300;
+    let group = there(|it| (it.certificate_expires_s, it.certificate_of) = (soon, "c".into()));
+    let wrong = wrong(&group);
+    assert_eq!(wrong[0].weight, FindingWeight::Warning);
+    let wanted = "that of instance 'c' for the link, the first to expire, is valid for 2 hours";
+    assert_eq!(wrong[0].text, wanted);
 }
