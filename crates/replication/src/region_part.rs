@@ -444,11 +444,13 @@ impl RegionPart {
             is_live,
         };
         let (position, sums) = self.driver.region_position();
+        // What comes meanwhile is in neither of both.
+        let said = self.driver.histories_said(histories).up_to(position.last.end);
         self.batches_said(RegionSaid {
             agreement: RegionAgreement::of(config, group, recovery, &moment),
             position,
             sums,
-            histories: self.driver.histories_said(histories),
+            histories: said,
             log_id: self.driver.log().id(),
             point: (is_live == Some(false)).then(|| self.promotable()),
             batches: BatchMarks::default(),

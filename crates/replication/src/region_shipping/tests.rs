@@ -241,7 +241,7 @@ fn one_that_lacks_something_and_reports_the_same_point_stands_still() {
     let shipping = shipping(&log, 1 << 30);
     let link = TestLink::of(1);
     open(&shipping, &link, 0).unwrap();
-    let reports = |upto, at| shipping.frame(link.id(), KIND_POINT, &point(upto), Time(at)).unwrap();
+    let reports = |upto, at| shipping.frame(LinkId(1), KIND_POINT, &point(upto), Time(at)).unwrap();
     let still_us = |at| shipping.view(Time(at)).still_us;
     ship_all(&shipping);
     shipping.committed(Counts::default(), Time(10));

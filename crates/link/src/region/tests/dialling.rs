@@ -58,9 +58,9 @@ fn addresses_are_dialled_in_order_until_one_takes_the_connection() {
 fn when_no_address_takes_it_the_reasons_of_all_are_there() {
     let bench = RegionBench::new();
     let started: Vec<_> = (0..3).map(|instance| bench.start(EAST, instance)).collect();
-    for (number, (_, recorder)) in started.iter().enumerate() {
+    for (number, (_, recorder)) in (0_u8..).zip(&started) {
         *recorder.refusal.lock() = Some(("a".into(), format!("reason {number}")));
-        *recorder.sections.lock() = vec![(7, Bytes::from(vec![number as u8]))];
+        *recorder.sections.lock() = vec![(7, Bytes::from(vec![number]))];
     }
     let addresses = bench.addresses[EAST].clone();
     let (west, of_west) = bench.start_with(RegionSettings { addresses, ..bench.settings(WEST, 0) });

@@ -1,7 +1,7 @@
 use towline_group::HardState;
 use towline_link::{FrameBody, RegionConnection};
 use towline_log::{Disk, MemoryDisk};
-use towline_region::Counts;
+use towline_region::CountedLog;
 use towline_types::{Histories, History, HistoryId, Lsn, Time};
 
 use super::*;
@@ -18,8 +18,8 @@ impl RegionHost for EmptyQueues {
         Histories::default()
     }
 
-    fn counts(&self) -> Counts {
-        Counts::default()
+    fn counted(&self) -> CountedLog {
+        CountedLog::default()
     }
 
     fn begin_first_history(&self, _cause: &str) -> Result<(), String> {
@@ -35,6 +35,14 @@ impl RegionHost for EmptyQueues {
     }
 
     fn time_at(&self, _position: Lsn) -> Option<Time> {
+        None
+    }
+
+    fn is_log_older_than(&self, _time: Time) -> Option<bool> {
+        Some(false)
+    }
+
+    fn time_behind(&self, _position: Lsn) -> Option<Time> {
         None
     }
 
