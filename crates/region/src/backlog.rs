@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn who_counted_before_and_says_so_later_takes_nothing_back() {
-        let mut backlog = Backlog::new(Lsn(0), counts(0, 0), Lsn(0), Time(0));
+        let mut backlog = Backlog::new((Lsn(0), counts(0, 0)), (Lsn(0), counts(0, 0)), Time(0));
         backlog.committed(Lsn(300), counts(4, 2), Time(200));
         backlog.committed(Lsn(300), counts(3, 1), Time(201));
         let exposure = Exposure { bytes: 300, puts: 4, removals: 2, age_us: 50 };
