@@ -16,7 +16,7 @@ use towline_types::{Lsn, Time};
 
 use crate::wire::{Counts, RecoveryPoint};
 
-/// Commits whose time is remembered: 96 KiB.
+/// Commits of remembered time: 96 KiB.
 const MARKS_MAX: usize = 4_096;
 
 /// What would be lost now.
@@ -25,7 +25,7 @@ pub struct Exposure {
     /// Bytes of log.
     pub bytes: u64,
     /// Puts of messages that would be gone. A message that was removed as well counts in both
-    /// numbers, and is lost to nobody: no more messages than that would be lost.
+    /// numbers, and is not lost to any client: no more messages than that would be lost.
     pub puts: u64,
     /// Removals of messages that would be gone: no more messages than that would come again.
     pub removals: u64,

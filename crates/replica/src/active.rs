@@ -22,7 +22,7 @@ use crate::adapters::{ActiveDoor, GroupRepairs};
 use crate::open::OpenReplica;
 use crate::promotion;
 
-/// An instance that was elected, whose door is made and not open yet.
+/// An instance that was elected; its door is made and not open yet.
 pub struct ElectedInstance<'a> {
     opened: &'a OpenReplica,
     open: OpenInstance,

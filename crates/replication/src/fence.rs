@@ -21,9 +21,9 @@ use crate::region_clients::GroupClients;
 use crate::return_order::{self, KnownFork};
 
 const FENCE: &str = "region-fence";
-/// In the place of the newest history, of a log that has none.
+/// Instead of the newest history, of a log that has none.
 pub const NO_HISTORY: [u8; 16] = [0; 16];
-/// In the place of the user, if a group stops because its log was lost.
+/// Instead of the user, if a group stops because its log was lost.
 pub const BY_ITSELF: &str = "this group";
 /// Characters of the reason of an operator.
 pub const REASON_CHARACTERS_MAX: usize = 100;

@@ -5,7 +5,7 @@
 //! One group decides in a history, and what it decided is copied, byte by byte, and never decided
 //! anew. So two logs have the same bytes up to where their histories differ, or to where the
 //! shorter one ends. A group that was put back from a backup and served on has decided anew what it
-//! had lost: that is not seen here, and whoever gives up or ships anything compares batches too.
+//! had lost: that is not seen here, and what gives up or ships anything compares batches too.
 //!
 //! Not here: which group ships, and what a group does about its standing.
 

@@ -129,7 +129,7 @@ pub(crate) struct RegionDrill {
 /// How the probe of a drill logs in.
 #[derive(Args, Debug)]
 pub(crate) struct ProbeLogin {
-    /// File whose first line is the password of the user in --other-url
+    /// File with the password in its first line of the user in --other-url
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// SASL mechanism

@@ -153,7 +153,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     })
 }
 
-/// What there is to say of a switch whose last batch was not acknowledged.
+/// What there is to say of a switch without an acknowledgement of its last batch.
 pub(super) fn in_doubt(other: &str, why: &str, kept: &KeptReport) -> String {
     format!(
         "the switch to group {other} is in doubt: {why}. Its last batch is decided: group {other} \

@@ -3,7 +3,7 @@
 //! the queue and compares them with what was confirmed.
 //!
 //! It is a client as others are: it has addresses of both groups, and goes to the next one when it
-//! is turned away. Not here: the drill, its queue. Invariant: a message whose outcome is not known
+//! is turned away. Not here: the drill, its queue. Invariant: a message of unknown outcome
 //! is counted neither as confirmed nor as lost.
 
 use std::collections::BTreeSet;

@@ -38,7 +38,7 @@ impl QueueManager {
         Ok(LevelRaise::OnItsWay)
     }
 
-    /// Logs the level that is in force once more. It changes nothing: whoever has acknowledged the
+    /// Logs the level that is in force once more. It changes nothing: one that has acknowledged the
     /// log behind it has done so since now.
     ///
     /// # Errors

@@ -69,8 +69,8 @@ impl Door {
         })
     }
 
-    /// Writes to the log what changes nothing ([`Instance::restate_level`]): one that has the log as
-    /// it ends then has written since.
+    /// Writes to the log what changes nothing ([`Instance::restate_level`]): one that has the log
+    /// as it ends then has written since.
     ///
     /// # Errors
     /// See there, in words.

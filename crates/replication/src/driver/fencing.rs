@@ -174,7 +174,7 @@ impl Driver {
         let kept = self.kept_fence();
         let is_on = mode == Mode::Voting && kept.is_on(begun);
         if is_on {
-            // Its place is set by `lets_clients_in`, which looks at the same.
+            // It is set by `lets_clients_in`, which looks at the same.
             if *self.place.borrow() == Where::Here {
                 self.place.send_replace(Where::NoActive);
             }

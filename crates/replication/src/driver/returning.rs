@@ -1,7 +1,7 @@
 //! The order to return as a recovery group, as the driver of one member knows it: kept in the data
 //! folder, said to each other member until it has returned too, and taken from one that has.
 //!
-//! An instance whose tail was not looked at refuses. When a majority has returned, what it has
+//! An instance refuses if its tail was not looked at. When a majority has returned, what it has
 //! behind the fork was never acknowledged, unless that was looked at in another log: so it is
 //! ordered then to give up all of that. Else it and those that returned would wait for each other.
 //!
@@ -34,7 +34,7 @@ use crate::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage, TailE
 const AGAIN: Duration = Duration::from_millis(500);
 /// The others have so long to keep the order.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
-/// Who orders one whose tail was not looked at, and was never acknowledged.
+/// The user of an order for a tail that was not looked at, and was never acknowledged.
 const MAJORITY: &str = "a majority of this group, which has returned";
 
 /// See the module.
@@ -55,7 +55,7 @@ struct ReturnState {
 }
 
 impl ReturnState {
-    /// What the others are told. A member that returned had nothing behind the fork that was not
+    /// What is said to the others. A member that returned had nothing behind the fork that was not
     /// looked at, and takes nothing of that any more. So when a majority has, of members that had
     /// lost nothing, nothing else there can have been acknowledged, in whichever log it is.
     fn order_for_others(&self) -> Option<ReturnOrder> {

@@ -40,7 +40,7 @@ const DISTURBED_US: u64 = 1_500_000;
 #[derive(Default)]
 pub(super) struct OrderDesk {
     happened: Mutex<BTreeMap<&'static str, u64>>,
-    /// Regions whose folders must be emptied.
+    /// Regions with folders that must be emptied.
     to_empty: Mutex<Vec<usize>>,
 }
 
@@ -235,7 +235,7 @@ impl Regions {
         true
     }
 
-    /// Folders of a group whose return was refused for good.
+    /// Folders of a group that was refused its return for good.
     fn empties(&mut self) {
         let regions = std::mem::take(&mut *self.desk.to_empty.lock());
         for region in regions {

@@ -49,14 +49,14 @@ fn refused() -> ReturnStage {
     ReturnStage::Refused("why".into())
 }
 
-/// By one whose log had nothing behind the fork.
+/// By one with nothing behind the fork in its log.
 fn of_no_tail() -> ReturnOrder {
     let tail = TailEnd { end: 4_096, terms: Vec::new() };
     ReturnOrder { tail, ..order(1) }
 }
 
 impl Rig {
-    /// What the others are told now.
+    /// What is said to the others now.
     fn tells(&self) -> ReturnOrder {
         self.driver.region.returning.state.lock().order_for_others().unwrap()
     }
