@@ -21,6 +21,7 @@ use towline_os::sync::OnceLock;
 use towline_types::{Batch, BatchPlace, Histories, Lsn};
 
 use super::returning::ReturnOrders;
+use super::shipped_room::ShippedRoom;
 use super::{Core, Driver};
 use crate::followed_histories::{self, FollowedHistories};
 use crate::frames::KIND_HISTORIES;
@@ -47,6 +48,8 @@ pub(crate) struct DriverRegion {
     owed: Vec<AtomicBool>,
     /// The order to return, if one was given.
     pub(super) returning: ReturnOrders,
+    /// Whether the log has space for what is shipped.
+    pub(super) room: ShippedRoom,
 }
 
 impl DriverRegion {
@@ -59,7 +62,8 @@ impl DriverRegion {
         let owed = (0..members).map(|_| AtomicBool::new(true)).collect();
         let (events, relays) = (OnceLock::new(), AtomicBool::new(false));
         let returning = ReturnOrders::beside(file, members)?;
-        Ok(DriverRegion { events, followed, relays, owed, returning })
+        let room = ShippedRoom::default();
+        Ok(DriverRegion { events, followed, relays, owed, returning, room })
     }
 
     pub(crate) fn answers(&self, answer: ShippedAnswer) {
@@ -131,6 +135,9 @@ impl Driver {
         if let Some((behind, batches)) = core.member.new_shipped(&shipment)
             && is_new(&batches)
         {
+            if !self.has_room_for(&batches) {
+                return Ok(None);
+            }
             let checked = self.log().check_batches(behind, &batches);
             checked.map_err(|error| format!("it sent a batch that does not fit: {error}"))?;
         }

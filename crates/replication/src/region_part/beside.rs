@@ -41,6 +41,10 @@ impl RegionPart {
             let RegionConditionStatus { committed_lsn, is_still, .. } = &heard.condition;
             if let Ok(committed) = committed_lsn.parse() {
                 self.driver.heard_live(committed, Some(*is_still));
+                // What live sends is read no more meanwhile, and would say it.
+                if self.driver.lacks_room_for_shipped() {
+                    self.receiving().hears_live(committed);
+                }
             }
             self.driver.heard_sync(sync_of(&heard.condition));
         }
@@ -49,6 +53,11 @@ impl RegionPart {
     /// Whether the live group ships to this instance.
     pub fn receives(&self) -> bool {
         self.receiving().view().connected
+    }
+
+    /// Whether the log of this instance has no space for what live ships to it.
+    pub fn lacks_room(&self) -> bool {
+        self.driver.lacks_room_for_shipped()
     }
 
     /// Why this group serves no client, if it is fenced.

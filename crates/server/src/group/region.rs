@@ -130,7 +130,7 @@ pub(super) fn status(
         connected,
         instance: view.link.instance.to_string(),
         retry: view.link.phase.name().to_owned(),
-        reason: fence.unwrap_or_else(|| reason(&view)),
+        reason: fence.unwrap_or_else(|| reason(part, &view, heard.as_ref())),
         differences: view.differences.iter().map(ToString::to_string).collect(),
         in_sync,
         is_known: receives || ships.is_known,
@@ -226,6 +226,8 @@ pub(super) fn condition(
         in_sync_count: group.in_sync_count,
         certificate_expires_s: part.certificate_expires_s(),
         log_bytes: stats.bytes_in_use,
+        log_bytes_max: if stats.bytes_max == u64::MAX { 0 } else { stats.bytes_max },
+        log_full: driver.lacks_room_for_shipped(),
         free_bytes: stats.file_system_bytes_max.saturating_sub(stats.file_system_bytes_in_use),
         committed_lsn: driver.committed_end().to_string(),
         is_still,
@@ -287,8 +289,26 @@ fn state_of(
     }
 }
 
-fn reason(view: &RegionView) -> String {
+/// What is said when the log of recovery is full, here or there.
+fn log_full(part: &RegionPart, heard: Option<&HeardCondition>) -> Option<String> {
+    let there = heard.map(|heard| &heard.condition).filter(|there| there.log_full);
+    match there {
+        Some(there) => Some(format!(
+            "the log of instance '{}' is full ({} bytes) and takes no more: see TWL4410E",
+            there.instance, there.log_bytes
+        )),
+        None if part.lacks_room() => {
+            Some("the log here is full and takes no more: see TWL4410E".to_owned())
+        }
+        None => None,
+    }
+}
+
+fn reason(part: &RegionPart, view: &RegionView, heard: Option<&HeardCondition>) -> String {
+    let ships = view.shipping.as_ref().is_some_and(|shipping| shipping.connected);
+    let full = log_full(part, heard.filter(|_| ships));
     let copies = view.rebase_trouble.as_ref();
-    let known = [view.partition.as_ref(), copies, view.trouble.as_ref(), Some(&view.link.trouble)];
-    known.into_iter().flatten().find(|why| !why.is_empty()).cloned().unwrap_or_default()
+    let trouble = [view.trouble.as_ref(), Some(&view.link.trouble)];
+    let known = [full.as_ref(), view.partition.as_ref(), copies].into_iter().chain(trouble);
+    known.flatten().find(|why| !why.is_empty()).cloned().unwrap_or_default()
 }
