@@ -1,6 +1,6 @@
 //! The condition of an instance's disk, as instances report it to each other: whether the log has
-//! free space, and how long a sync has been overdue; and whether it cannot hold the floating
-//! address.
+//! free space, and how long a sync has been overdue; whether it cannot hold the floating address;
+//! and whether it votes.
 //!
 //! Not here: when it is reported, and what follows from it (`disk_watch`).
 
@@ -26,6 +26,9 @@ pub struct DiskCondition {
     pub sync_overdue_ms: u64,
     /// It cannot put the floating address of the group on its machine.
     pub address_refused: bool,
+    /// Whether it takes part in elections: it did not lose log, or has caught up. `None`: an
+    /// earlier version does not say.
+    pub votes: Option<bool>,
 }
 
 /// The newest report of each of the others, and when it came.
