@@ -64,5 +64,5 @@ pub use progress::Progress;
 pub use restore::{RestoreReport, Upto, restore, restore_folder};
 pub use source::Source;
 pub use stream::give::{Gift, give};
-pub use stream::take::{ReceivedCopy, prepare, take, take_behind};
+pub use stream::take::{PointKeeper, ReceivedCopy, prepare, take, take_behind};
 pub use stream::{CopyHead, CopyPoint};

@@ -25,8 +25,9 @@
 //! ```
 //! Reading order: [`give`], [`take`].
 //!
-//! A copy that was cut goes on between two of its files ([`CopyPoint`]): the taker says how far it
-//! has them on its disk, and with which checksum, and the giver goes on there if it sent the same.
+//! A copy that was cut goes on where it was ([`CopyPoint`]): behind a file, behind a page, or in an
+//! extent behind a whole number of steps of 16 KiB. The taker says how far it has all on its disk,
+//! and with which checksum, and the giver goes on there if it sent the same.
 //!
 //! Not here: what carries the stream; when a copy is made; which pages an image refers to; where a
 //! taker keeps how far it is.
@@ -49,8 +50,11 @@ pub(super) const HEAD_BYTES: usize = 112;
 const MAGIC: [u8; 8] = *b"TWLCOPY1";
 /// In front of the content of a page.
 const PAGE_HEAD_BYTES: usize = 12;
+/// What comes of an extent counts in steps of this: little enough that the slowest line carries one
+/// before it breaks, and a multiple of a block.
+pub(super) const COPY_STEP_BYTES: usize = 16 * 1024;
 
-/// How far a copy is, at the end of one of its files.
+/// How far a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyPoint {
     /// Bytes behind the head.
@@ -232,15 +236,25 @@ impl CopyHead {
         Lsn(self.0.end.lsn)
     }
 
-    /// Whether a file of it ends there.
+    /// Whether a taker can go on there: at the border of two files, behind pages, or behind whole
+    /// steps of an extent. That a page ends there is not known here.
     #[must_use]
-    pub fn has_end(&self, done: u64) -> bool {
-        let mut end = 0;
-        let mut ends = self.0.files().map(|(_, bytes)| {
-            end += bytes;
-            end
+    pub fn can_go_on_at(&self, done: u64) -> bool {
+        let mut begin = 0;
+        let mut fits = self.0.files().map(|(file, bytes)| {
+            let (from, end) = (begin, begin + bytes);
+            begin = end;
+            let inside = from < done && done < end;
+            done == end
+                || match file {
+                    CopiedFile::Image | CopiedFile::Times => false,
+                    CopiedFile::Pages => inside,
+                    CopiedFile::Extent(_) => {
+                        inside && (done - from).is_multiple_of(COPY_STEP_BYTES as u64)
+                    }
+                }
         });
-        done == 0 || ends.any(|end| end == done)
+        done == 0 || fits.any(|fits| fits)
     }
 }
 

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 
+use towline_types::Lsn;
+
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::folder::chain::ExtentOffset;
-use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, ExtentHeader, LogId};
+use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, ExtentHeader, LogId, padded};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
@@ -363,6 +365,12 @@ impl Extents {
     fn bytes_to_come(&self) -> u64 {
         let more = if self.fill_refused { 0 } else { self.more_extents() };
         self.bytes_held().saturating_add(more.saturating_mul(self.extent_bytes))
+    }
+
+    /// Whether the log of a follower can come to end there, as far as is known.
+    pub(crate) fn reaches(&self, end: Lsn) -> bool {
+        let at = self.current.sequence * self.extent_bytes + self.position;
+        padded(end.0.saturating_sub(at)) <= self.bytes_to_come()
     }
 
     /// Bytes that puts may still log, with so many in the open batch. Behind the last byte that is

@@ -132,6 +132,13 @@ impl Log {
         member::check(&self.shared().options, behind, batches)
     }
 
+    /// Whether a log that follows has space for batches up to this end, all of its reserve counted,
+    /// as far as is known: another program may take what is free on the disk.
+    #[must_use]
+    pub fn reaches(&self, end: Lsn) -> bool {
+        self.shared().state().extents.reaches(end)
+    }
+
     /// From now on this instance appends, under `term`. Waits until all that was received is
     /// durable. Begins with a batch without records, which is returned: it is written to the disk,
     /// and not passed to the [`Replicator`]. A run that was unfinished is given up. This is final.

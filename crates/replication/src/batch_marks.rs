@@ -20,8 +20,8 @@ use towline_types::{BatchPlace, Histories, Lsn};
 use crate::region_position::ShippedLog;
 
 /// So many batches before a fork are compared, one by one. A single one does not prove what is
-/// before it: two logs that parted may have the same removal at the same position. A put has the time
-/// of day in microseconds, and so have all but the dullest 32 batches.
+/// before it: two logs that parted may have the same removal at the same position. A put has the
+/// time of day in microseconds, and so have all but the dullest 32 batches.
 pub const WINDOW: u64 = 32;
 /// Of so many of the newest forks of its log a group says batches unasked.
 const FORKS_MAX: usize = 4;

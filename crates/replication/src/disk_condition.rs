@@ -1,6 +1,6 @@
 //! The condition of an instance's disk, as instances report it to each other: whether the log has
 //! free space, and how long a sync has been overdue; whether it cannot hold the floating address;
-//! and when its certificate for the other region expires.
+//! when its certificate for the other region expires, and whether it votes.
 //!
 //! Not here: when it is reported, and what follows from it (`disk_watch`).
 
@@ -29,6 +29,9 @@ pub struct DiskCondition {
     /// When the certificate expires that it shows to the other region, seconds since 1970; 0: it
     /// shows none.
     pub region_certificate_s: u64,
+    /// Whether it takes part in elections: it did not lose log, or has caught up. `None`: an
+    /// earlier version does not say.
+    pub votes: Option<bool>,
 }
 
 /// The newest report of each of the others, and when it came.

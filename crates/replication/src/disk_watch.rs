@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const LOOKS: u32 = 20;
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
 
-/// The condition of this instance.
+/// The condition of this instance, but for whether it votes.
 pub fn own(driver: &Driver) -> DiskCondition {
     let overdue = driver.overdue().map(|overdue| overdue.since.as_millis());
     DiskCondition {
@@ -41,6 +41,7 @@ pub fn own(driver: &Driver) -> DiskCondition {
         sync_overdue_ms: overdue.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX)),
         address_refused: driver.conditions().address_refused(),
         region_certificate_s: driver.conditions().region_certificate_s(),
+        votes: None,
     }
 }
 
@@ -88,8 +89,9 @@ impl Running {
 
 fn tell(driver: &Driver, condition: DiskCondition) {
     let Some(links) = driver.links() else { return };
-    let Ok(body) = serde_json::to_vec(&condition) else {
-        unreachable!("a flag and a number are JSON")
+    let votes = Some(driver.group().may_vote);
+    let Ok(body) = serde_json::to_vec(&DiskCondition { votes, ..condition }) else {
+        unreachable!("flags and a number are JSON")
     };
     for peer in (0..driver.names().len()).filter(|peer| *peer != driver.this()) {
         // A peer that misses it gets the next one.

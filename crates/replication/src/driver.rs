@@ -585,6 +585,7 @@ mod region;
 mod returning;
 mod role;
 mod shipped_log;
+mod shipped_room;
 mod starts;
 mod surroundings;
 mod term_wait;

@@ -5,13 +5,13 @@
 //! ```text
 //! <data>/rebase/log/    the copy, with which no start is possible before it is whole
 //! <data>/rebase/head    its head, 112 bytes: which copy it is
-//! <data>/rebase/came    how far it is: rows of 16 bytes, one for each file that is on the disk
+//! <data>/rebase/came    how far it is: two rows of 16 bytes, written in turns; the further one counts
 //!   0   8  bytes behind the head    8   4  CRC-32C of them    12  4  CRC-32C of this row's 12 bytes
 //! ```
 //!
 //! Not here: how it travels (`region_giving`, `region_taking`); how it becomes the log
-//! (`log_swap`). Invariants: a row is written after its file is durable; rows count up to the first
-//! one that is damaged; the folder of another copy is removed before a new one begins.
+//! (`log_swap`). Invariants: a row is written after what it counts is durable; the row that counts
+//! is not the one that is written; the folder of another copy is removed before a new one begins.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,7 @@ const LOG: &str = "log";
 const HEAD: &str = "head";
 const CAME: &str = "came";
 const ROW_BYTES: usize = 16;
-/// Files of one copy that are noted at most: with extents of 64 MiB, 4 TiB of log.
-const ROWS_MAX: usize = 65_536;
+const ROWS: usize = 2;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -34,7 +33,8 @@ pub(crate) struct RebaseFolder(PathBuf);
 /// The rows of a copy that comes.
 pub(crate) struct RebaseRows {
     file: File,
-    count: u64,
+    /// The row that is written next.
+    next: usize,
 }
 
 impl RebaseFolder {
@@ -69,8 +69,8 @@ impl RebaseFolder {
             return Ok(None);
         }
         let rows = read(&self.0.join(CAME))?.unwrap_or_default();
-        let newest = whole_rows(&rows).last().unwrap_or_default();
-        Ok(head.has_end(newest.done).then_some((head, newest)))
+        let newest = newest_row(&rows).map(|(_, point)| point).unwrap_or_default();
+        Ok(head.can_go_on_at(newest.done).then_some((head, newest)))
     }
 
     /// An empty folder for this copy: what is left of another one is removed.
@@ -105,10 +105,10 @@ impl RebaseFolder {
     /// What the disk said.
     pub(crate) fn rows(&self) -> io::Result<RebaseRows> {
         let bytes = read(&self.0.join(CAME))?.unwrap_or_default();
-        let count = whole_rows(&bytes).count() as u64;
+        let next = newest_row(&bytes).map_or(0, |(at, _)| (at + 1) % ROWS);
         let path = self.0.join(CAME);
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        Ok(RebaseRows { file, count })
+        Ok(RebaseRows { file, next })
     }
 
     /// Removes what is there.
@@ -127,14 +127,11 @@ impl RebaseRows {
     /// So much is on the disk.
     ///
     /// # Errors
-    /// What the disk said; or there are too many.
+    /// What the disk said.
     pub(crate) fn note(&mut self, point: CopyPoint) -> io::Result<()> {
-        if self.count >= ROWS_MAX as u64 {
-            return Err(io::Error::other(format!("a copy of more than {ROWS_MAX} files")));
-        }
-        self.file.write_all_at(&row(point), self.count * ROW_BYTES as u64)?;
+        self.file.write_all_at(&row(point), (self.next * ROW_BYTES) as u64)?;
         self.file.sync_data()?;
-        self.count += 1;
+        self.next = (self.next + 1) % ROWS;
         Ok(())
     }
 }
@@ -146,15 +143,16 @@ fn row(point: CopyPoint) -> Vec<u8> {
     bytes
 }
 
-/// The rows in `bytes`, up to the first that is none.
-fn whole_rows(bytes: &[u8]) -> impl Iterator<Item = CopyPoint> + '_ {
-    let rows = bytes.chunks_exact(ROW_BYTES).take(ROWS_MAX);
-    rows.map_while(|bytes| {
+/// The row that counts, and which it is: of those that are whole the one with most.
+fn newest_row(bytes: &[u8]) -> Option<(usize, CopyPoint)> {
+    let rows = bytes.chunks_exact(ROW_BYTES).take(ROWS).enumerate();
+    let whole = rows.filter_map(|(at, bytes)| {
         let done = bytes.first_chunk().copied().map(u64::from_le_bytes)?;
         let sum = bytes.get(8..12)?.try_into().ok().map(u32::from_le_bytes)?;
         let point = CopyPoint { done, sum };
-        (row(point) == bytes).then_some(point)
-    })
+        (row(point) == bytes).then_some((at, point))
+    });
+    whole.max_by_key(|(_, point)| point.done)
 }
 
 /// The bytes of a file; `None`: it is not there.
@@ -170,38 +168,57 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    fn points(count: u64) -> Vec<CopyPoint> {
-        (1..=count).map(|done| CopyPoint { done, sum: 7 }).collect()
+    fn point(done: u64) -> CopyPoint {
+        CopyPoint { done, sum: 7 }
+    }
+
+    /// There were as many rows as files once, and those behind a damaged one counted for nothing;
+    /// since a copy is noted also inside of its files, two are written in turns.
+    #[test]
+    fn the_row_with_most_counts_and_a_damaged_or_torn_one_leaves_the_other() {
+        for done in [[5, 6], [6, 5]] {
+            let bytes: Vec<u8> = done.into_iter().flat_map(|done| row(point(done))).collect();
+            let newest = usize::from(done[0] < done[1]);
+            assert_eq!(newest_row(&bytes), Some((newest, point(6))));
+            for bit in 0..bytes.len() * 8 {
+                let mut other = bytes.clone();
+                other[bit / 8] ^= 1 << (bit % 8);
+                let damaged = bit / 8 / ROW_BYTES;
+                let left = 1 - damaged;
+                let counts = if damaged == newest { (left, point(5)) } else { (newest, point(6)) };
+                assert_eq!(newest_row(&other), Some(counts), "bit {bit}");
+            }
+        }
+        let first = row(point(5));
+        assert_eq!(newest_row(&[&first[..], &row(point(6))[..15]].concat()), Some((0, point(5))));
+        assert_eq!(newest_row(&first[..15]), None);
     }
 
     #[test]
-    fn rows_count_up_to_the_first_that_is_damaged_or_torn() {
-        let bytes: Vec<u8> = points(5).into_iter().flat_map(row).collect();
-        assert_eq!(whole_rows(&bytes).collect::<Vec<_>>(), points(5));
-        for end in 0..bytes.len() {
-            let whole = whole_rows(&bytes[..end]).count();
-            assert_eq!(whole, end / ROW_BYTES);
-        }
-        for bit in 0..bytes.len() * 8 {
-            let mut other = bytes.clone();
-            other[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(whole_rows(&other).count(), bit / 8 / ROW_BYTES, "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn a_torn_row_is_written_over_and_a_folder_without_a_head_is_none() {
+    fn a_row_is_written_over_the_one_that_does_not_count_and_a_folder_without_a_head_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let rebase = RebaseFolder::of(folder.path());
         assert_eq!(rebase.begun().unwrap(), None);
         std::fs::create_dir_all(rebase.log()).unwrap();
-        let torn: Vec<u8> = points(3).into_iter().flat_map(row).take(40).collect();
-        std::fs::write(rebase.path().join(CAME), torn).unwrap();
+        let came = rebase.path().join(CAME);
+        std::fs::write(&came, [&row(point(3))[..], &row(point(4))[..9]].concat()).unwrap();
         assert_eq!(rebase.begun().unwrap(), None, "which copy it is lacks");
+        for done in [5, 6, 7] {
+            // Each by a process of its own.
+            rebase.rows().unwrap().note(point(done)).unwrap();
+            let bytes = std::fs::read(&came).unwrap();
+            assert_eq!(newest_row(&bytes).map(|(_, point)| point), Some(point(done)));
+        }
         let mut rows = rebase.rows().unwrap();
-        rows.note(CopyPoint { done: 3, sum: 7 }).unwrap();
-        let bytes = std::fs::read(rebase.path().join(CAME)).unwrap();
-        assert_eq!(whole_rows(&bytes).collect::<Vec<_>>(), points(3));
+        for done in 8..20 {
+            rows.note(point(done)).unwrap();
+            let bytes = std::fs::read(&came).unwrap();
+            assert_eq!(bytes.len(), ROWS * ROW_BYTES);
+            let (at, _) = newest_row(&bytes).unwrap();
+            let mut torn = bytes;
+            torn[at * ROW_BYTES] ^= 1;
+            assert_eq!(newest_row(&torn).map(|(_, point)| point), Some(point(done - 1)));
+        }
         rebase.remove().unwrap();
         rebase.remove().unwrap();
         assert!(!rebase.path().exists());

@@ -1,7 +1,8 @@
 //! How far a copy between two regions is, how fast it goes and when it will be there.
 //!
-//! Not here: how it is shown. Invariant: the rate is that of this connection alone, so that a pause
-//! of the link does not make it too low.
+//! Not here: how it is shown. Invariants: the rate is that of this connection alone, so that a
+//! pause of the link does not make it too low; it is taken between two moments at which it was
+//! known how much had come, so that what came since does not make it too low either.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use towline_types::Time;
 const TELL_INTERVAL: Duration = Duration::from_secs(30);
 /// Before that a rate says nothing.
 const RATE_MIN: Duration = Duration::from_millis(500);
+/// What comes is noted more often than this while anything comes: later, the rate goes down.
+const STILL_MAX: Duration = Duration::from_secs(3);
 
 /// A copy on its way, as status and messages want it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,18 +45,27 @@ pub(crate) struct RebaseProgress {
     /// What this connection began with, and when.
     from: u64,
     began: Time,
+    /// When more had come for the last time.
+    moved: Time,
     told: Time,
 }
 
 impl RebaseProgress {
     /// Of a connection on which `from` of `all` bytes are there already.
     pub(crate) fn begin(from: u64, all: u64, now: Time) -> RebaseProgress {
-        RebaseProgress { all, done: from, from, began: now, told: now }
+        RebaseProgress { all, done: from, from, began: now, moved: now, told: now }
     }
 
     /// So much is on the taker's disk.
-    pub(crate) fn has(&mut self, done: u64) {
-        self.done = self.done.max(done);
+    pub(crate) fn has(&mut self, done: u64, now: Time) {
+        if done > self.done {
+            (self.done, self.moved) = (done, now);
+        }
+    }
+
+    /// What was there when this connection began.
+    pub(crate) fn from(&self) -> u64 {
+        self.from
     }
 
     /// Whether anything came on this connection.
@@ -62,7 +74,9 @@ impl RebaseProgress {
     }
 
     pub(crate) fn view(&self, now: Time) -> RebaseView {
-        let took = now.since(self.began);
+        let is_still = now.since(self.moved) >= STILL_MAX;
+        let until = if is_still { now } else { self.moved };
+        let took = until.since(self.began);
         let came = u128::from(self.done.saturating_sub(self.from));
         let rate = match took >= RATE_MIN {
             true => came * 1_000_000 / took.as_micros().max(1),
@@ -92,17 +106,30 @@ impl RebaseProgress {
 mod tests {
     use super::*;
 
+    /// The head of a copy comes at once, and its first extent later: a copy of 22 s showed 2,896 s.
+    #[test]
+    fn what_came_at_once_says_nothing_of_the_rate() {
+        let ms = |count: u64| Time(count * 1_000);
+        let mut progress = RebaseProgress::begin(0, 32_547_518, ms(0));
+        progress.has(12_990, ms(10));
+        assert_eq!(progress.view(ms(1_000)).rest_s, 0, "not known yet");
+        progress.has(1_500_000, ms(1_010));
+        assert_eq!(progress.view(ms(1_500)).rest_s, 21);
+    }
+
     #[test]
     fn rate_and_rest_are_those_of_this_connection() {
         let second = |count: u64| Time(count * 1_000_000);
         let mut progress = RebaseProgress::begin(600, 1_000, second(10));
         assert_eq!(progress.view(second(10)).rest_s, 0, "not known yet");
-        progress.has(700);
+        progress.has(700, second(12));
         let view = progress.view(second(12));
         let expected = RebaseView { done: 700, all: 1_000, bytes_per_second: 50, rest_s: 6 };
         assert_eq!((view, view.percent()), (expected, 70));
-        progress.has(650);
+        progress.has(650, second(13));
         assert_eq!(progress.view(second(12)), expected, "it does not go back");
+        assert_eq!(progress.view(second(14)), expected, "what came since then is not known yet");
+        assert_eq!(progress.view(second(20)).bytes_per_second, 10, "nothing comes");
         assert!(!progress.is_to_tell(second(39)) && progress.is_to_tell(second(40)));
         assert!(!progress.is_to_tell(second(41)));
     }

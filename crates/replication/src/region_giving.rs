@@ -4,7 +4,7 @@
 //! It is read from the log's own files, an image first, and takes half of the time of a disk at
 //! most: it rests as long as it has read. Nothing waits for it. What was given stays known, with
 //! its log and its pages, until the other group has it: a stream that breaks, and a taker that
-//! starts again, go on behind the last file that the taker has on its disk.
+//! starts again, go on behind what the taker has on its disk.
 //!
 //! Not here: the bytes of a copy (`towline_backup`), which instance needs one (`region_position`),
 //! the taker (`region_taking`). Invariants: what is given is committed; what was read counts only
@@ -222,7 +222,7 @@ impl Giving {
     pub(crate) fn run(&self) {
         let mut gift: Option<OwnedGift<'_>> = None;
         let [mut pause, longest] = PAUSES;
-        let mut not_before = Time::ZERO;
+        let (mut not_before, mut began_at) = (Time::ZERO, 0);
         while let Some(is_due) = self.awaits(not_before) {
             gift = gift.filter(|gift| gift.hold.from().is_some());
             if !is_due {
@@ -241,11 +241,10 @@ impl Giving {
                     self.fails(&why);
                 }
             }
-            pause = if progress.is_some_and(|it| it.has_moved()) {
-                PAUSES[0]
-            } else {
-                (pause * 2).min(longest)
-            };
+            // Of what came last the taker says no more than where it goes on.
+            let has_moved = progress.is_some_and(|it| it.has_moved() || it.from() > began_at);
+            began_at = progress.map_or(began_at, |it| it.from());
+            pause = if has_moved { PAUSES[0] } else { (pause * 2).min(longest) };
             not_before = self.driver.now() + pause;
         }
     }
@@ -396,7 +395,7 @@ impl Giving {
         let now = self.driver.now();
         let mut state = self.state.lock();
         let Some(progress) = &mut state.progress else { return };
-        progress.has(done);
+        progress.has(done, now);
         if progress.is_to_tell(now) {
             let view = progress.view(now);
             drop(state);

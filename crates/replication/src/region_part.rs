@@ -179,6 +179,13 @@ pub(crate) struct KnownRegion {
     pub(crate) partition: Option<String>,
     /// That is what both said of themselves, and not what became of a batch.
     partition_is_said: bool,
+    /// The log of the other group is full, and a copy of this one fits: an instance of it that ends
+    /// before this batch gets one; since when.
+    full_before: Option<(u64, Time)>,
+    /// The words that were logged last. They are news again once a link has stayed.
+    partition_told: Option<String>,
+    /// When the newest link was opened.
+    link_since: Option<Time>,
     /// What the other group said last.
     other: Option<OtherSaid>,
     pub(crate) trouble: Option<String>,
@@ -342,6 +349,7 @@ impl RegionPart {
         });
         if let Some(view) = seen {
             self.begin_history_if_due();
+            self.helps_full_log(shipping, &view);
             self.watch_gate(shipping);
             if let Some(giving) = self.giving.get() {
                 giving.watch(&view, self.host.percent_full());

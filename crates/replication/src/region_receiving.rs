@@ -176,6 +176,12 @@ impl Receiving {
         }
     }
 
+    /// The live group said beside its log that it has committed so much.
+    pub(crate) fn hears_live(&self, committed: Lsn) {
+        let known = &mut self.state.lock().view.live_committed;
+        *known = committed.max(*known);
+    }
+
     /// How far this instance is.
     pub fn view(&self) -> ReceivingView {
         self.state.lock().view

@@ -275,7 +275,7 @@ impl Taking {
         let now = self.driver.now();
         let mut progress = self.progress.lock();
         let progress = progress.as_mut()?;
-        progress.has(done);
+        progress.has(done, now);
         progress.is_to_tell(now).then(|| progress.view(now))
     }
 

@@ -73,6 +73,20 @@ entries! {
                                        '{live}', and serves no client.",
         "The live group's active instance connects to an instance of this group and sends its log. \
          'towline status --groups' shows how far it is.";
+    REGION_LOG_FULL = "TWL4413E" "The log of this instance has no space for what the live group \
+                                  sends: {bytes} bytes are in use. Nothing more is taken until it \
+                                  has.",
+        "This group falls behind. Raise log_bytes_max here as far as the live group may fill its own \
+         log, and restart this instance ('towline rolling-restart --this-one'); or enlarge the file \
+         system; or get messages, or clear queues, at the live group: when the log there has become \
+         small enough, this group gets a copy of it by itself. TWL4411I follows.";
+    REGION_LOG_HAS_ROOM = "TWL4411I" "The log of this instance has space again for what the live \
+                                      group sends: {bytes} bytes are in use.",
+        "It follows TWL4413E: this group catches up.";
+    REGION_FULL_GETS_COPY = "TWL4412I" "The log of group '{group}' is full, with a limit of {max} \
+                                        bytes: it gets a copy of the log here, which takes {bytes}.",
+        "Messages that fill the log of the recovery group are gone here: with a copy it has space \
+         again, without their removals being sent first. TWL4441I follows.";
     REBASE_GIVES = "TWL4441I" "A copy of the log goes to instance '{instance}' of group '{group}': \
                                {bytes} bytes, of which it has {has}.",
         "The log that the other group lacks is not there any more, so it gets an image and the log \

@@ -250,6 +250,10 @@ pub struct RegionConditionStatus {
     pub log_bytes: u64,
     /// Bytes that are free in the file system of its log.
     pub free_bytes: u64,
+    /// The limit of its log (log_bytes_max); 0: the file system, or not known.
+    pub log_bytes_max: u64,
+    /// In recovery: its log has no space for what live sends, and takes no more until it has.
+    pub log_full: bool,
     /// Up to where it has committed, `<a:b:c:d>`.
     pub committed_lsn: String,
     /// It is fenced, and all that it decided is committed: its log goes on no further.

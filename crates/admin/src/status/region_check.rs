@@ -342,6 +342,11 @@ impl RegionFindings {
         }
         let age_ms = other.backlog_age_us / 1_000;
         let text = format!("{} bytes of log, the oldest {age_ms} ms old", other.backlog_bytes);
+        let recovery = if receives(group) { Some(&other.here) } else { heard(other) };
+        if recovery.is_some_and(|it| it.log_full) {
+            let text = format!("{text}: recovery takes no more, its log is full");
+            return self.stands("lag", text, "see the log of recovery, below");
+        }
         let is_over = other.rpo_bytes > 0 && other.backlog_bytes > other.rpo_bytes;
         if other.misses_rpo || is_over {
             return self.stands(
@@ -402,6 +407,8 @@ impl RegionFindings {
         let text = format!("{there} of {all} instances connected, {in_sync} in sync");
         if there < all / 2 + 1 {
             self.stands(&check, text, "start the instances that are missing");
+        } else if in_sync < all / 2 + 1 && it.log_full {
+            self.stands(&check, text, "its log is full: see below");
         } else if in_sync < all / 2 + 1 {
             self.stands(&check, text, "wait until a majority is in sync");
         } else if in_sync < all {
@@ -483,6 +490,9 @@ impl RegionFindings {
             ways.reverse();
         }
         for (name, receiver, sender) in ways {
+            if receiver.log_full {
+                self.full(name, receiver, sender);
+            }
             let check = short(&format!("space in {name}"));
             let text = format!(
                 "{} bytes free at instance '{}', a copy takes {}",
@@ -497,6 +507,30 @@ impl RegionFindings {
                 self.fine(&check, text);
             }
         }
+    }
+
+    /// The log of recovery takes no more of what live sends.
+    fn full(
+        &mut self,
+        name: &str,
+        receiver: &RegionConditionStatus,
+        sender: &RegionConditionStatus,
+    ) {
+        let limit = match receiver.log_bytes_max {
+            0 => "its file system has no space left".to_owned(),
+            max => format!("its limit (log_bytes_max) is {max}"),
+        };
+        let text = format!(
+            "that of instance '{}' is full, with {} bytes: {limit}; live's log has {}",
+            receiver.instance, receiver.log_bytes, sender.log_bytes
+        );
+        self.stands(
+            &short(&format!("log of {name}")),
+            text,
+            "raise log_bytes_max there to that of live and restart it, or enlarge its file system; or \
+             get messages at live and take an image (`towline image`): when live's log is short \
+             enough, recovery gets a copy of it",
+        );
     }
 
     fn versions(&mut self, group: &GroupStatus, other: &OtherRegionStatus) {

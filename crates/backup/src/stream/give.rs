@@ -5,7 +5,9 @@
 //! Invariants: no byte leaves that was read after the hold had been let go; the pieces of a copy
 //! that is given in several are of one source.
 
+use std::collections::VecDeque;
 use std::io::Write;
+use std::ops::Range;
 
 use towline_log::Hold;
 use towline_log::LogError;
@@ -16,7 +18,7 @@ use towline_log::format::{BLOCK_BYTES, size};
 use towline_log::time_index::{self, Row};
 use towline_types::{Lsn, PageRef};
 
-use super::{CopiedFile, CopyHead, CopyPoint, Head, PAGE_HEAD_BYTES};
+use super::{COPY_STEP_BYTES, CopiedFile, CopyHead, CopyPoint, Head, PAGE_HEAD_BYTES};
 use crate::error::BackupError;
 use crate::folder::PIECE_BYTES;
 use crate::progress::Progress;
@@ -33,8 +35,46 @@ pub struct Gift {
     used: Vec<PageRef>,
     times: Vec<u8>,
     head: Head,
-    /// Ends of files that were given: a taker can go on behind any of them.
-    given: Vec<CopyPoint>,
+    given: GivenPoints,
+}
+
+/// Points of a copy that were given: a taker can go on behind any of them.
+#[derive(Default)]
+struct GivenPoints {
+    /// All ends of files.
+    ends: Vec<CopyPoint>,
+    /// Of those inside of files the newest, in order.
+    inside: VecDeque<CopyPoint>,
+}
+
+/// Points inside of files that are remembered: much more than is on its way to a taker, or is there
+/// and not noted yet. 2 GiB of extents.
+const INSIDE_MAX: usize = 131_072;
+
+impl GivenPoints {
+    fn knows(&self, point: CopyPoint) -> bool {
+        let at = self.inside.binary_search_by_key(&point.done, |known| known.done);
+        let inside = at.ok().and_then(|at| self.inside.get(at));
+        inside == Some(&point) || self.ends.contains(&point)
+    }
+
+    /// It is given once more from there on.
+    fn goes_on_behind(&mut self, from: CopyPoint) {
+        while self.inside.pop_back_if(|known| known.done > from.done).is_some() {}
+    }
+
+    fn add(&mut self, point: CopyPoint) {
+        self.inside.push_back(point);
+        if self.inside.len() > INSIDE_MAX {
+            self.inside.pop_front();
+        }
+    }
+
+    fn add_end(&mut self, point: CopyPoint) {
+        if !self.ends.contains(&point) {
+            self.ends.push(point);
+        }
+    }
 }
 
 impl Gift {
@@ -47,7 +87,7 @@ impl Gift {
         used.sort_unstable();
         let times = time_index::encode(rows);
         let head = head_of(&source, &used, source.image_file().len(), times.len())?;
-        Ok(Gift { source, used, times, head, given: Vec::new() })
+        Ok(Gift { source, used, times, head, given: GivenPoints::default() })
     }
 
     /// Its head, which comes first.
@@ -59,7 +99,7 @@ impl Gift {
     /// Whether a taker that has so much has what this copy begins with.
     #[must_use]
     pub fn knows(&self, point: CopyPoint) -> bool {
-        point == CopyPoint::default() || self.given.contains(&point)
+        point == CopyPoint::default() || self.given.knows(point)
     }
 
     /// Writes what comes behind `from`, and the checksum of all. `pages`: the page file. The pages
@@ -80,26 +120,27 @@ impl Gift {
     ) -> Result<(), BackupError> {
         assert!(self.knows(from), "a copy goes on behind what was given");
         let now = Progress { done: from.done, all: self.head.bytes, extent: self.head.first };
-        let mut out = Out { to, hold, sum: from.sum, tell: progress, now };
+        let Gift { source, used, times, head, given } = self;
+        given.goes_on_behind(from);
+        let mut out = Out { to, hold, sum: from.sum, tell: progress, now, given };
         let mut end = 0;
-        for (file, bytes) in self.head.files() {
+        for (file, bytes) in head.files() {
+            // Of this file so much was given before.
+            let behind = from.done.saturating_sub(end);
             end += bytes;
             if end <= from.done {
                 continue;
             }
             match file {
-                CopiedFile::Image => out.put(&self.source.image_file())?,
-                CopiedFile::Times => out.put(&self.times)?,
-                CopiedFile::Pages => out.pages(pages, &self.used)?,
-                CopiedFile::Extent(sequence) => out.extent(&self.source, sequence, bytes)?,
+                CopiedFile::Image => out.rest(&source.image_file(), behind)?,
+                CopiedFile::Times => out.rest(times, behind)?,
+                CopiedFile::Pages => out.pages(pages, used, behind)?,
+                CopiedFile::Extent(sequence) => out.extent(source, sequence, behind..bytes)?,
             }
             assert_eq!(out.now.done, end, "what was announced is what was sent");
-            let point = CopyPoint { done: end, sum: out.sum };
-            if !self.given.contains(&point) {
-                self.given.push(point);
-            }
+            out.given.add_end(CopyPoint { done: end, sum: out.sum });
         }
-        assert_eq!(end, self.head.bytes, "what was announced is what was sent");
+        assert_eq!(end, head.bytes, "what was announced is what was sent");
         let sum = out.sum.to_le_bytes();
         out.to.write_all(&sum).and_then(|()| out.to.flush()).map_err(BackupError::Stream)
     }
@@ -141,8 +182,7 @@ fn head_of(
     times_bytes: usize,
 ) -> Result<Head, BackupError> {
     let pages = u32::try_from(used.len()).map_err(|_| LogError::Full)?;
-    let of_pages: u64 =
-        used.iter().map(|page| PAGE_HEAD_BYTES as u64 + u64::from(page.bytes)).sum();
+    let of_pages: u64 = used.iter().map(row_bytes).sum();
     let mut head = Head {
         log_id: source.log_id,
         extent_bytes: source.extent_bytes,
@@ -158,12 +198,18 @@ fn head_of(
     Ok(head)
 }
 
+/// What a page takes in the stream.
+fn row_bytes(page: &PageRef) -> u64 {
+    PAGE_HEAD_BYTES as u64 + u64::from(page.bytes)
+}
+
 struct Out<'a> {
     to: &'a mut dyn Write,
     hold: &'a Hold,
     sum: u32,
     tell: &'a mut dyn FnMut(Progress),
     now: Progress,
+    given: &'a mut GivenPoints,
 }
 
 impl Out<'_> {
@@ -172,14 +218,29 @@ impl Out<'_> {
         if self.hold.from().is_none() {
             return Err(BackupError::LetGo);
         }
-        self.sum = crc32c::crc32c_append(self.sum, bytes);
+        let mut done = self.now.done;
+        for step in bytes.chunks(COPY_STEP_BYTES) {
+            self.sum = crc32c::crc32c_append(self.sum, step);
+            done += step.len() as u64;
+            self.given.add(CopyPoint { done, sum: self.sum });
+        }
         self.to.write_all(bytes).map_err(BackupError::Stream)?;
         self.now.done += bytes.len() as u64;
         (self.tell)(self.now);
         Ok(())
     }
 
-    fn pages(&mut self, pages: &Pages, used: &[PageRef]) -> Result<(), BackupError> {
+    fn rest(&mut self, file: &[u8], behind: u64) -> Result<(), BackupError> {
+        self.put(file.get(size(behind)..).unwrap_or_default())
+    }
+
+    fn pages(&mut self, pages: &Pages, used: &[PageRef], behind: u64) -> Result<(), BackupError> {
+        let mut end = 0;
+        let has = used.iter().take_while(|page| {
+            end += row_bytes(page);
+            end <= behind
+        });
+        let used = used.get(has.count()..).unwrap_or_default();
         for some in used.chunks(PAGES_AT_ONCE) {
             for (page, content) in some.iter().zip(pages.read_all(some)) {
                 let content = content.map_err(BackupError::Page)?;
@@ -194,7 +255,12 @@ impl Out<'_> {
         Ok(())
     }
 
-    fn extent(&mut self, source: &Source, extent: u64, bytes: u64) -> Result<(), BackupError> {
+    fn extent(
+        &mut self,
+        source: &Source,
+        extent: u64,
+        part: Range<u64>,
+    ) -> Result<(), BackupError> {
         self.now.extent = extent;
         let name = extent_name(extent);
         let failed = |e| LogError::io("read an extent", &name, e);
@@ -206,9 +272,9 @@ impl Out<'_> {
             return Err(if gone { BackupError::LetGo } else { failed });
         };
         let mut buffer = Aligned::zeroed(PIECE_BYTES);
-        let mut done = 0;
-        while done < bytes {
-            let wanted = size((bytes - done).min(PIECE_BYTES as u64));
+        let mut done = part.start;
+        while done < part.end {
+            let wanted = size((part.end - done).min(PIECE_BYTES as u64));
             let count = file.read_at(buffer.first_mut(wanted), done).map_err(failed)?;
             if count < wanted {
                 return Err(failed(std::io::ErrorKind::UnexpectedEof.into()).into());
@@ -220,4 +286,5 @@ impl Out<'_> {
     }
 }
 
-const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(PIECE_BYTES.is_multiple_of(COPY_STEP_BYTES));
+const _: () = assert!(COPY_STEP_BYTES.is_multiple_of(BLOCK_BYTES));

@@ -7,8 +7,10 @@
 //!
 //! Invariant: nothing is written before the disk is known to have space for all of it.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use towline_log::LogError;
 use towline_log::block::Aligned;
@@ -21,9 +23,10 @@ use towline_log::folder::names::{
 };
 use towline_log::folder::scan::Scan;
 use towline_log::format::{padded, size};
+use towline_os::time::Instant;
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
-use super::{CopiedFile, CopyHead, CopyPoint, HEAD_BYTES, Head, PAGE_HEAD_BYTES};
+use super::{COPY_STEP_BYTES, CopiedFile, CopyHead, CopyPoint, HEAD_BYTES, Head, PAGE_HEAD_BYTES};
 use crate::error::BackupError;
 use crate::folder::PIECE_BYTES;
 use crate::progress::Progress;
@@ -47,6 +50,11 @@ pub struct ReceivedCopy {
 /// Space that must stay free for the log beside the copy: the instance that owns the log goes on
 /// writing.
 const ROOM_BESIDE_EXTENTS: u64 = 2;
+/// What came of a file is synced and noted after this, so that it counts also when the process
+/// ends, and so that the giver knows how fast it goes.
+const KEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The same, on a fast line.
+const KEEP_BYTES: u64 = 64 << 20;
 
 impl CopyHead {
     /// Reads one from a stream.
@@ -102,7 +110,8 @@ pub fn prepare(disk: &dyn Disk, head: &CopyHead) -> Result<(), BackupError> {
 }
 
 /// Takes what comes behind `point` of the copy with this head into its folder, which has all before
-/// it. `kept` is called after each file, with where it ends: it is on the disk then. Blocks.
+/// it. `kept` is called after each file, now and then inside of pages and extents, and when the
+/// stream breaks, with how far it is: so much is on the disk then. Blocks.
 ///
 /// # Errors
 /// As of [`take`]; what `kept` says is a [`BackupError::Log`]. What was kept before stays.
@@ -111,12 +120,12 @@ pub fn take_behind(
     head: &CopyHead,
     point: CopyPoint,
     from: &mut dyn Read,
-    kept: &mut dyn FnMut(CopyPoint) -> std::io::Result<()>,
+    kept: &mut PointKeeper<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<ReceivedCopy, BackupError> {
     let failed = |e| LogError::io("make the log folder", &disk.name(), e);
-    if !head.has_end(point.done) {
-        return Err(refused("no file of it ends where it is to go on"));
+    if !head.can_go_on_at(point.done) {
+        return Err(refused("nothing of it ends where it is to go on"));
     }
     check_room(disk.as_ref(), head, point.done)?;
     // All of it may have come before, and been checked.
@@ -140,13 +149,16 @@ fn check_room(disk: &dyn Disk, CopyHead(head): &CopyHead, done: u64) -> Result<(
 }
 
 fn refused(why: &'static str) -> BackupError {
-    BackupError::Stream(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
+    BackupError::Stream(io::Error::new(io::ErrorKind::InvalidData, why))
 }
+
+/// Notes how far a copy is.
+pub type PointKeeper<'a> = dyn FnMut(CopyPoint) -> io::Result<()> + 'a;
 
 /// What went wrong between the stream and a file.
 enum Failed {
     Came(BackupError),
-    Written(std::io::Error),
+    Written(io::Error),
 }
 
 impl Failed {
@@ -186,6 +198,54 @@ impl Coming<'_> {
         Ok(file.sync_data().map_err(failed)?)
     }
 
+    /// Writes the part of an extent that is to come, which is of whole blocks.
+    fn extent(
+        &mut self,
+        disk: &dyn Disk,
+        name: &str,
+        part: Range<u64>,
+        kept: &mut PointKeeper<'_>,
+    ) -> Result<(), BackupError> {
+        let failed = |e| LogError::io("write a file of the copy", name, e);
+        let file = opened(disk, name, part.start > 0)?;
+        if part.start == 0 {
+            file.reserve(part.end).map_err(failed)?;
+        }
+        let mut buffer = Aligned::zeroed(PIECE_BYTES);
+        let (mut done, mut keeping) = (part.start, Keeping::begin(part.start));
+        while done < part.end {
+            let wanted = (part.end - done).min(PIECE_BYTES as u64);
+            let (came, broken) = self.fill_steps(buffer.first_mut(size(wanted)));
+            if came > 0 {
+                file.write_at(buffer.first(came), done).map_err(failed)?;
+            }
+            done += came as u64;
+            let point = CopyPoint { done: self.now.done, sum: self.sum };
+            let all_came = done == part.end;
+            if let Some(error) = broken {
+                // What came counts, if it can be noted; why it broke is what is said.
+                drop(keeping.keep(disk, file.as_ref(), (done, point), kept));
+                return Err(error);
+            }
+            if !all_came && keeping.is_due(done) {
+                keeping.keep(disk, file.as_ref(), (done, point), kept).map_err(failed)?;
+            }
+        }
+        Ok(file.sync_data().map_err(failed)?)
+    }
+
+    /// Fills a buffer step by step: so many bytes of it came before the stream broke.
+    fn fill_steps(&mut self, place: &mut [u8]) -> (usize, Option<BackupError>) {
+        let mut came = 0;
+        for step in place.chunks_mut(COPY_STEP_BYTES) {
+            if let Err(error) = self.fill(step) {
+                return (came, Some(error));
+            }
+            came += step.len();
+        }
+        (came, None)
+    }
+
     /// Writes the next bytes at an offset of a file, padded to whole blocks; yields their checksum.
     fn write(&mut self, file: &dyn DiskFile, at: u64, bytes: u64) -> Result<u32, Failed> {
         let (mut done, mut sum) = (0, 0);
@@ -201,29 +261,99 @@ impl Coming<'_> {
         Ok(sum)
     }
 
-    fn pages(&mut self, disk: &dyn Disk, count: u32) -> Result<(), BackupError> {
-        if count == 0 {
-            return Ok(());
-        }
+    /// Writes the pages that are to come, up to where they end in the copy. `behind`: the bytes of
+    /// them that came before.
+    fn pages(
+        &mut self,
+        disk: &dyn Disk,
+        (behind, end): (u64, u64),
+        kept: &mut PointKeeper<'_>,
+    ) -> Result<(), BackupError> {
         let failed = |e| LogError::io("write pages", PAGES_NAME, e);
-        let file = disk.create(PAGES_NAME).map_err(failed)?;
-        let mut behind = 0;
-        for _ in 0..count {
-            let mut row = [0; PAGE_HEAD_BYTES];
-            self.fill(&mut row)?;
-            let page = page_of(&row).ok_or_else(|| refused("a page without a place"))?;
-            if u64::from(page.unit) < behind {
-                return Err(refused("its pages overlap"));
+        let file = opened(disk, PAGES_NAME, behind > 0)?;
+        let mut keeping = Keeping::begin(self.now.done);
+        let mut place = 0;
+        while self.now.done < end {
+            let point = CopyPoint { done: self.now.done, sum: self.sum };
+            if keeping.is_due(point.done) {
+                let now = (point.done, point);
+                keeping.keep(disk, file.as_ref(), now, kept).map_err(failed)?;
             }
-            behind = u64::from(page.unit) + u64::from(page.units());
-            let at = u64::from(page.unit) * PAGE_UNIT_BYTES;
-            let sum = self.write(file.as_ref(), at, u64::from(page.bytes));
-            let sum = sum.map_err(|error| error.in_file(PAGES_NAME))?;
-            if sum != page.checksum {
-                return Err(refused("a page has another checksum"));
+            if let Err(error) = self.page(file.as_ref(), &mut place) {
+                drop(keeping.keep(disk, file.as_ref(), (point.done, point), kept));
+                return Err(error);
             }
         }
         Ok(file.sync_data().map_err(failed)?)
+    }
+
+    /// Writes the next page, which does not overlap the one before.
+    fn page(&mut self, file: &dyn DiskFile, place: &mut u64) -> Result<(), BackupError> {
+        let mut row = [0; PAGE_HEAD_BYTES];
+        self.fill(&mut row)?;
+        let page = page_of(&row).ok_or_else(|| refused("a page without a place"))?;
+        if u64::from(page.unit) < *place {
+            return Err(refused("its pages overlap"));
+        }
+        *place = u64::from(page.unit) + u64::from(page.units());
+        let at = u64::from(page.unit) * PAGE_UNIT_BYTES;
+        let sum = self.write(file, at, u64::from(page.bytes));
+        let sum = sum.map_err(|error| error.in_file(PAGES_NAME))?;
+        if sum != page.checksum {
+            return Err(refused("a page has another checksum"));
+        }
+        Ok(())
+    }
+}
+
+/// A file of the copy: a new one, or the one of which a part came before.
+fn opened(disk: &dyn Disk, name: &str, goes_on: bool) -> Result<Arc<dyn DiskFile>, BackupError> {
+    let failed = |e| BackupError::from(LogError::io("write a file of the copy", name, e));
+    match goes_on {
+        false => disk.create(name).map_err(failed),
+        true => disk.open(name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => refused("a file is gone of which a part came before"),
+            _ => failed(error),
+        }),
+    }
+}
+
+/// When what came of a file is synced and noted.
+struct Keeping {
+    /// Up to here it is.
+    upto: u64,
+    since: Instant,
+    has_name: bool,
+}
+
+impl Keeping {
+    fn begin(upto: u64) -> Keeping {
+        Keeping { upto, since: Instant::now(), has_name: false }
+    }
+
+    fn is_due(&self, done: u64) -> bool {
+        let more = done - self.upto;
+        more >= KEEP_BYTES || (more > 0 && self.since.elapsed() >= KEEP_INTERVAL)
+    }
+
+    /// `done` counts as `begin` does.
+    fn keep(
+        &mut self,
+        disk: &dyn Disk,
+        file: &dyn DiskFile,
+        (done, point): (u64, CopyPoint),
+        kept: &mut PointKeeper<'_>,
+    ) -> io::Result<()> {
+        if done == self.upto {
+            return Ok(());
+        }
+        file.sync_data()?;
+        // What is noted must have a name after a power cut.
+        if !std::mem::replace(&mut self.has_name, true) {
+            disk.sync_names()?;
+        }
+        (self.upto, self.since) = (done, Instant::now());
+        kept(point)
     }
 }
 
@@ -240,10 +370,12 @@ fn write(
     disk: &dyn Disk,
     head: &Head,
     coming: &mut Coming<'_>,
-    kept: &mut dyn FnMut(CopyPoint) -> std::io::Result<()>,
+    kept: &mut PointKeeper<'_>,
 ) -> Result<(), BackupError> {
     let (from, mut end) = (coming.now.done, 0);
     for (file, bytes) in head.files() {
+        // Of this file so much came before.
+        let behind = from.saturating_sub(end);
         end += bytes;
         if end <= from {
             continue;
@@ -251,10 +383,10 @@ fn write(
         match file {
             CopiedFile::Image => coming.file(disk, &image_name(head.image_at), bytes)?,
             CopiedFile::Times => coming.file(disk, TIME_INDEX_NAME, bytes)?,
-            CopiedFile::Pages => coming.pages(disk, head.pages)?,
+            CopiedFile::Pages => coming.pages(disk, (behind, end), kept)?,
             CopiedFile::Extent(sequence) => {
                 coming.now.extent = sequence;
-                coming.file(disk, &extent_name(sequence), bytes)?;
+                coming.extent(disk, &extent_name(sequence), behind..bytes, kept)?;
             }
         }
         if coming.now.done != end {

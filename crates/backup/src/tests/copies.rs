@@ -207,7 +207,7 @@ fn taken_behind(
 }
 
 #[test]
-fn a_copy_that_is_cut_again_and_again_goes_on_behind_the_last_file_that_was_kept() {
+fn a_copy_that_is_cut_again_and_again_goes_on_where_it_was() {
     let rig = rig();
     let whole = rig.given();
     let mut gift = rig.gift();
@@ -226,7 +226,7 @@ fn a_copy_that_is_cut_again_and_again_goes_on_behind_the_last_file_that_was_kept
         let cut = cut.min(stream.len());
         let (kept, taken) = taken_behind(&memory, &head, point, &stream[..cut]);
         came += cut;
-        assert!(kept.done >= point.done && head.has_end(kept.done));
+        assert!(kept.done >= point.done && head.can_go_on_at(kept.done));
         point = kept;
         if let Ok(copy) = taken {
             break copy;
@@ -250,6 +250,63 @@ fn a_copy_that_is_cut_again_and_again_goes_on_behind_the_last_file_that_was_kept
     assert_eq!(stream.len(), 4);
 }
 
+/// Links that broke every two seconds, each before an extent was whole, came to no end.
+#[test]
+fn what_came_of_an_extent_or_of_pages_counts_when_the_stream_breaks_there() {
+    const STEP: u64 = 16 * 1024;
+    let rig = rig();
+    let mut gift = rig.gift();
+    let head = gift.head();
+    let mut random = SeededRandom::new(3);
+    let memory = MemoryDisk::recording();
+    prepare(&memory, &head).unwrap();
+    let mut point = CopyPoint::default();
+    let mut inside = 0;
+    while point.done < head.bytes() {
+        let stream = given_behind(&rig, &mut gift, point);
+        // Hardly more than one step comes each time, once what is small is there.
+        let begins = head.pages_end();
+        let some = STEP + random.below(STEP);
+        let cut = if point.done < begins { begins - point.done + some } else { some };
+        let cut = usize::try_from(cut).unwrap().min(stream.len());
+        let (kept, taken) = taken_behind(&memory, &head, point, &stream[..cut]);
+        assert!(taken.is_err() || cut == stream.len());
+        let came = (point.done + cut as u64).min(head.bytes());
+        assert!(kept.done + STEP > came, "{kept:?} of {came}");
+        assert!(gift.knows(kept) && head.can_go_on_at(kept.done), "{kept:?}");
+        let (_, files) = (kept, memory.files());
+        assert!(!files.is_empty());
+        inside += u32::from(kept.done % STEP == 0 || kept.done > begins);
+        point = kept;
+    }
+    assert!(inside > 10, "{inside} pieces");
+    let stream = given_behind(&rig, &mut gift, point);
+    taken_behind(&memory, &head, point, &stream).1.unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(memory);
+    assert!(offline::verify_disk(&disk).unwrap().findings.is_empty());
+    let (_, _, records) = recover(&disk, Options::small()).unwrap();
+    assert_eq!(records, rig.records(rig.image_at, rig.end()));
+}
+
+#[test]
+fn pages_of_which_a_part_came_go_on_behind_the_last_whole_one() {
+    let rig = rig();
+    let mut gift = rig.gift();
+    let head = gift.head();
+    let stream = given_behind(&rig, &mut gift, CopyPoint::default());
+    let end = usize::try_from(head.pages_end()).unwrap();
+    for cut in end.saturating_sub(3_000)..end {
+        let memory = MemoryDisk::new();
+        prepare(&memory, &head).unwrap();
+        let (kept, refused) = taken_behind(&memory, &head, CopyPoint::default(), &stream[..cut]);
+        assert!(refused.is_err() && gift.knows(kept) && head.can_go_on_at(kept.done));
+        if cut % 500 == 0 {
+            let rest = given_behind(&rig, &mut gift, kept);
+            taken_behind(&memory, &head, kept, &rest).1.unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_copy_goes_on_nowhere_else_and_not_with_what_was_not_given() {
     let rig = rig();
@@ -265,7 +322,7 @@ fn a_copy_goes_on_nowhere_else_and_not_with_what_was_not_given() {
     assert!(!gift.knows(CopyPoint { done: point.done + 1, ..point }));
     let rest = given_behind(&rig, &mut gift, point);
     let odd = CopyPoint { done: point.done + 1, ..point };
-    assert!(taken_behind(&memory, &head, odd, &rest).1.is_err(), "no file ends there");
+    assert!(taken_behind(&memory, &head, odd, &rest).1.is_err(), "nothing ends there");
     let other = CopyPoint { sum: point.sum ^ 1, ..point };
     let (_, refused) = taken_behind(&memory, &head, other, &rest);
     assert!(matches!(refused, Err(BackupError::Stream(_))), "{refused:?}");

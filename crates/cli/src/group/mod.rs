@@ -1,9 +1,9 @@
 //! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
 //! instances decide.
 //!
-//! Reading order: `switch`, `rolling`, `question`, `stopped` (an instance that does not run),
-//! `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo`
-//! with `plan` (its files).
+//! Reading order: `switch`, `rolling`, `recovery` (a group that serves no client), `question`,
+//! `stopped` (an instance that does not run), `replace`, `force`; `certificates`, `check` and
+//! `address`, which talk to no instance; `demo` with `plan` (its files).
 
 mod address;
 mod certificates;
@@ -12,6 +12,7 @@ mod demo;
 mod force;
 mod plan;
 pub(crate) mod question;
+mod recovery;
 mod replace;
 mod rolling;
 mod stopped;

@@ -1,7 +1,8 @@
 //! `towline instance replace`: sets what is left of a lost log aside, so that the instance starts
 //! blank and gets everything from its group. Removes nothing. Waits, with a bound, until the other
 //! instances are in sync: a replica with a slow disk lags for a moment, an election takes one, and
-//! so does an instance that re-executes.
+//! so does an instance that re-executes. A group in recovery elects none: there each of the others
+//! must have what a majority had, and be in sync while the live group ships to one of them.
 //!
 //! Invariants: never in a folder that is in use; never without a configuration that names a group,
 //! for a single instance that starts blank has lost its messages, and neither for the only instance
@@ -15,6 +16,7 @@ use towline_server::Answer;
 use towline_types::{CivilTime, Time};
 
 use super::question::{can_ask, confirm};
+use super::recovery::{is_in_recovery, is_shipped_to};
 use super::stopped::StoppedInstance;
 use crate::arguments::Replace;
 use crate::failure::Failure;
@@ -97,8 +99,11 @@ enum Obstacle {
 fn wait_for_others(stopped: &StoppedInstance<'_>, arguments: &Replace) -> Result<(), Failure> {
     let spinner = progress::spinner(arguments.json);
     let patience = Patience::of(Duration::from_secs_f64(arguments.timeout));
+    // What this one knew to be at a majority, if that can still be read.
+    let known = towline_server::hard_state(&arguments.data).ok().flatten();
+    let known = known.map_or(0, |state| state.committed);
     let ask = || match stopped.ask_others(&arguments.name, patience.left()) {
-        Ok(answers) => obstacle(&answers),
+        Ok(answers) => obstacle(&answers, known),
         Err(why) => Some(Obstacle::Lasting(format!("No other instance can be asked: {why}"))),
     };
     let why =
@@ -149,9 +154,13 @@ fn wait_while_passing(
 }
 
 /// What keeps the others from doing without the log of this instance; `None`: nothing does, each of
-/// them votes and is in sync with the active one. The one that is worst comes first.
-fn obstacle(answers: &[Answer]) -> Option<Obstacle> {
+/// them votes and is in sync with the active one. The one that is worst comes first. `known`: index
+/// of a batch that this instance knew to be at a majority.
+fn obstacle(answers: &[Answer], known: u64) -> Option<Obstacle> {
     let (mut passing, mut silent) = (None, None);
+    let told = answers.iter().filter_map(|answer| answer.told.as_ref().ok());
+    let at_majority = told.clone().map(|told| told.stand.committed).fold(known, u64::max);
+    let is_led = told.clone().any(|told| is_shipped_to(&told.group));
     for Answer { instance, told } in answers {
         let why = match told {
             Err(why) => {
@@ -163,6 +172,16 @@ fn obstacle(answers: &[Answer]) -> Option<Obstacle> {
                 let why = format!("Instance {instance} does not vote: it lost log itself");
                 return Some(Obstacle::Lasting(why));
             }
+            Ok(told) if is_in_recovery(&told.group) => match told.stand.last_index {
+                last if last < at_majority => format!(
+                    "Instance {instance} lacks log that a majority of the group had, and gets it when \
+                     the live group is connected"
+                ),
+                _ if is_led && !told.group.in_sync => {
+                    format!("Instance {instance} is not in sync")
+                }
+                _ => continue,
+            },
             Ok(told) if told.group.active.is_empty() => {
                 format!("Instance {instance} knows of no active instance")
             }
@@ -186,7 +205,7 @@ fn aside(data: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use towline_admin::status::GroupStatus;
+    use towline_admin::status::{GroupStatus, OtherRegionStatus};
     use towline_server::{Report, Stand};
 
     use super::*;
@@ -200,21 +219,51 @@ mod tests {
     #[test]
     fn a_log_is_set_aside_only_when_both_others_can_do_without_it() {
         let well = || told("b", true, true);
-        assert_eq!(obstacle(&[well(), well()]), None);
+        assert_eq!(obstacle(&[well(), well()], 0), None);
         let silent = || Answer { instance: "c".into(), told: Err("connection refused".into()) };
-        let found = obstacle(&[told("b", false, true), silent()]);
+        let found = obstacle(&[told("b", false, true), silent()], 0);
         let Some(Obstacle::Silent(said)) = found else { panic!("{found:?}") };
         assert_eq!(said, "Instance c cannot be asked: connection refused");
-        let found = obstacle(&[silent(), told("b", true, false)]);
+        let found = obstacle(&[silent(), told("b", true, false)], 0);
         let Some(Obstacle::Lasting(said)) = found else { panic!("{found:?}") };
         assert!(said.contains("does not vote"), "{said}");
         for (answer, why) in
             [(told("", true, true), "no active instance"), (told("b", false, true), "not in sync")]
         {
-            let found = obstacle(&[well(), answer]);
+            let found = obstacle(&[well(), answer], 0);
             let Some(Obstacle::Passing(said)) = found else { panic!("{why}: {found:?}") };
             assert!(said.contains(why), "{said}");
         }
+    }
+
+    /// No instance of it is active.
+    #[test]
+    fn in_a_recovery_group_the_others_are_to_have_what_a_majority_had() {
+        let answer = |is_led, in_sync, last_index, committed| {
+            let other = OtherRegionStatus { connected: is_led, ..OtherRegionStatus::default() };
+            let group_role = "recovery".into();
+            let other_region = Some(other);
+            let group = GroupStatus { group_role, in_sync, other_region, ..GroupStatus::default() };
+            let stand = Stand { may_vote: true, last_index, committed, ..Stand::default() };
+            Answer { instance: "c".into(), told: Ok(Report { group, stand }) }
+        };
+        let why = |answers: [Answer; 2], known| match obstacle(&answers, known) {
+            None => String::new(),
+            Some(Obstacle::Passing(why)) => why,
+            Some(other) => panic!("{other:?}"),
+        };
+        let led = || answer(true, true, 9, 9);
+        assert_eq!(why([led(), led()], 9), "");
+        assert_eq!(why([led(), answer(false, false, 9, 8)], 9), "Instance c is not in sync");
+        let alone = |last, committed| answer(false, false, last, committed);
+        assert_eq!(why([alone(9, 9), alone(9, 8)], 9), "", "nothing is shipped");
+        assert!(why([alone(9, 9), alone(8, 8)], 8).contains("lacks log"));
+        assert!(why([alone(8, 8), alone(8, 8)], 9).contains("lacks log"), "this one knew of more");
+        let mut blank = led();
+        if let Ok(told) = &mut blank.told {
+            told.stand.may_vote = false;
+        }
+        assert!(matches!(obstacle(&[led(), blank], 0), Some(Obstacle::Lasting(_))));
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //! must be in sync again before the next one's turn. An instance executes the program that is on
 //! disk then, so that this is also the upgrade.
 //!
+//! A group in recovery has no active instance: there the one that is shipped to comes last
+//! (`recovery`).
+//!
 //! Invariants: without --force no instance is asked to restart while another one is out of sync.
 //! After a failure nothing more is restarted.
 
@@ -14,13 +17,14 @@ use serde_json::json;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus, ProcessMode};
 use towline_types::Lsn;
 
+use super::recovery::{self, WantedInstance, is_in_recovery, position_of, row_of};
 use super::switch::hand_over;
 use crate::arguments::RollingRestart;
 use crate::control::{AskError, ControlClient, ControlReach, RESTART};
 use crate::failure::Failure;
 use crate::patience::Patience;
 use crate::process::Process;
-use crate::{log, progress, show};
+use crate::{progress, show};
 
 /// An active instance that handed over re-executes by itself; after so long it is asked to.
 const BY_ITSELF: Duration = Duration::from_secs(10);
@@ -62,9 +66,9 @@ pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
     if !arguments.force {
         roll.whole(look)?;
     }
-    // The active one last, so that there is one switch.
+    // The active one last, so that there is one switch; so is the one that is shipped to.
     let (active, replicas): (Vec<&Member>, Vec<&Member>) =
-        members.iter().partition(|member| member.group.role == GroupRole::Active);
+        members.iter().partition(|member| comes_last(&member.group));
     let bar = progress::steps(members.len(), arguments.json);
     let mut done = Vec::new();
     for member in replicas.into_iter().chain(active) {
@@ -82,9 +86,15 @@ pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
         return show::json(&json!({
             "group": group.group_name,
             "restarted": restarted,
+            "role": group.group_role,
             "active": group.active,
+            "leader": recovery::leader(&group),
             "quorum": group.quorum(),
         }));
+    }
+    if is_in_recovery(&group) {
+        let (name, told) = (&group.group_name, recovery::told(&group));
+        return show::line(&format!("{name}: restarted {}, {told}", done.len()));
     }
     let (name, active, quorum) = (&group.group_name, &group.active, group.quorum());
     show::line(&format!("{name}: restarted {}, {active} is active, quorum {quorum}", done.len()))
@@ -184,14 +194,9 @@ fn told(restarted: &Restarted) -> String {
     format!("{instance} restarted{switched}, in sync after {took_ms} ms{version}")
 }
 
-/// What a status says of one instance.
-fn row_of<'a>(group: &'a GroupStatus, name: &str) -> Option<&'a InstanceStatus> {
-    group.instances.iter().find(|row| row.instance == name)
-}
-
-/// A position as a status shows it.
-fn position_of(text: &str) -> Option<Lsn> {
-    log::position(text).ok()
+/// Whether what clients, or the live group, are connected with moves when it restarts.
+fn comes_last(group: &GroupStatus) -> bool {
+    matches!(group.role, GroupRole::Active | GroupRole::Leader)
 }
 
 struct Roll<'a> {
@@ -200,7 +205,8 @@ struct Roll<'a> {
 }
 
 impl Roll<'_> {
-    /// The group as its active instance sees it now, else as any that we have does.
+    /// The group as its active instance sees it now, in recovery its leader, else as any that we
+    /// have does.
     fn view(&self, patience: Patience) -> Result<GroupStatus, Failure> {
         let mut any = None;
         for member in self.members {
@@ -210,7 +216,7 @@ impl Roll<'_> {
                 continue;
             };
             let Ok(group) = asking.group() else { continue };
-            if group.role == GroupRole::Active {
+            if comes_last(&group) {
                 return Ok(group);
             }
             any.get_or_insert(group);
@@ -222,6 +228,13 @@ impl Roll<'_> {
     /// knows only which ones are connected.
     fn whole(&self, look: Patience) -> Result<(), Failure> {
         let group = self.view(look)?;
+        if is_in_recovery(&group) {
+            let unfit = |why: String| {
+                let what = "wait, or begin with --force all the same";
+                Err(Failure::Failed(format!("{why}: {what}")))
+            };
+            return recovery::obstacle_to_restart(&group).map_or(Ok(()), unfit);
+        }
         let fit = |row: &&InstanceStatus| match group.role {
             GroupRole::Active => row.in_sync,
             _ if row.instance == group.instance => group.in_sync,
@@ -276,7 +289,7 @@ impl Roll<'_> {
                 return Err(self.late(name, "it does not restart"));
             }
         }
-        let after = self.in_sync(member, &process, patience, bar)?;
+        let after = self.in_sync(member, (&process, &before), patience, bar)?;
         let version = |group: &GroupStatus| {
             row_of(group, name).map(|row| row.version.clone()).unwrap_or_default()
         };
@@ -290,11 +303,11 @@ impl Roll<'_> {
     }
 
     /// Waits until a restarted instance is in sync, as it and the active see it; returns what it
-    /// reported.
+    /// reported. `before`: what it reported before.
     fn in_sync(
         &self,
         member: &Member,
-        process: &Process,
+        (process, before): (&Process, &GroupStatus),
         patience: Patience,
         bar: &ProgressBar,
     ) -> Result<GroupStatus, Failure> {
@@ -311,13 +324,11 @@ impl Roll<'_> {
             };
             if let (Some(own), Some(view)) = (own, self.view(patience).ok()) {
                 let target = *target.get_or_insert_with(|| position_of(&view.group_lsn));
-                if self.is_caught_up(name, &own, &view, target) {
+                if self.is_caught_up(name, &own, &view, (before, target)) {
                     return Ok(own);
                 }
-                let row = row_of(&view, name);
-                state = row.map_or("not in the group".to_owned(), |row| {
-                    format!("{}, backlog {} KB", row.status.as_str(), row.backlog_kb)
-                });
+                let is_awaited = is_in_recovery(&own) && recovery::is_shipped_to(before);
+                state = recovery::state_of(&own, &view, is_awaited);
             }
             if process.wait(Duration::ZERO)? {
                 return Err(Failure::about(name, "it ended instead of restarting: see its log"));
@@ -330,13 +341,23 @@ impl Roll<'_> {
     }
 
     /// Whether an instance, by its own words and by those of the active, has all up to `target`.
+    /// `before`: what it reported before the restart.
     fn is_caught_up(
         &self,
         name: &str,
         own: &GroupStatus,
         view: &GroupStatus,
-        target: Option<Lsn>,
+        (before, target): (&GroupStatus, Option<Lsn>),
     ) -> bool {
+        if is_in_recovery(own) {
+            let wanted = WantedInstance {
+                target: target.max(position_of(&before.group_lsn)),
+                was_shipped_to: recovery::is_shipped_to(before),
+                whole: !self.arguments.force,
+                is_alone_asked: self.arguments.this_one,
+            };
+            return recovery::is_back(own, view, wanted);
+        }
         let Some(row) = row_of(view, name) else { return false };
         let whole = self.arguments.force || view.in_sync_count == view.configured_count;
         let by_active = view.role == GroupRole::Active && row.in_sync && row.connected && whole;

@@ -24,13 +24,14 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsStream;
 use towline_admin::catalogue::{REGION_LINK_DOWN, REGION_LINK_UP};
 use towline_logging::log;
 use towline_types::limits::{REGION_REASON_BYTES_MAX, REGION_WRITABLE_BYTES};
 
 use super::hello::RegionHello;
+use super::repeats::{QUIET, SETTLED};
 use super::{Intake, LinkId, RegionConnection, RegionLink, RegionShared};
 use crate::frame::{
     self, BODY_BYTES_MAX, END, Encoder, FrameBody, OWN_KINDS, PING, PING_BYTES_MAX, PONG, START,
@@ -132,8 +133,17 @@ impl RegionConnection for OpenLink {
 enum LinkEnd {
     /// This side said why, in its last frame.
     Said(String),
-    /// The other end, or the network.
+    /// The other end did.
+    Heard(String),
+    /// The network, or this side without a last frame.
     Broken(String),
+}
+
+/// A connection that ended, for the side that dials.
+pub(super) struct LinkOver {
+    pub(super) why: String,
+    /// One of both ends did, with a reason, soon after it stood.
+    pub(super) is_refused: bool,
 }
 
 /// Answers the side that listens: whether its answer is taken.
@@ -179,12 +189,12 @@ pub(super) async fn confirmed(
     }
 }
 
-/// Serves a connection until it ends: why it did is returned. `until` gives a reason of this side.
+/// Serves a connection until it ends. `until` gives a reason of this side.
 pub(super) async fn serve(
     shared: &Arc<RegionShared>,
     new: NewLink,
     until: impl Future<Output = &'static str>,
-) -> String {
+) -> LinkOver {
     let NewLink { stream, input, incoming, address, hello } = new;
     let link = Arc::new(OpenLink {
         id: shared.next_id(),
@@ -200,13 +210,30 @@ pub(super) async fn serve(
     link.queue.open();
     mark(shared, incoming, true);
     shared.queued.0.lock().push((Arc::clone(&link), Arc::clone(&hello.instance)));
-    log(&REGION_LINK_UP, &[names[0], names[1], &address, &hello.build]);
+    let says_up = || log(&REGION_LINK_UP, &[names[0], names[1], &address, &hello.build]);
+    let began = Instant::now();
+    // If this one goes the same way, nothing is new.
+    let mut is_quiet = shared.repeats.is_refused(&hello.instance);
+    if !is_quiet {
+        says_up();
+    }
     shared.inbox.opened(incoming, &hello, Arc::clone(&link) as RegionLink);
     let (reader, writer) = tokio::io::split(stream);
-    let (end, halves) = exchange(shared, &link, input, (reader, writer), until).await;
+    let mut exchange = std::pin::pin!(exchange(shared, &link, input, (reader, writer), until));
+    let (end, halves) = tokio::select! {
+        biased;
+        done = &mut exchange => done,
+        () = sleep(QUIET), if is_quiet => {
+            is_quiet = false;
+            says_up();
+            exchange.await
+        }
+    };
     link.queue.close();
     shared.queued.0.lock().retain(|(open, _)| open.id != link.id);
     mark(shared, incoming, false);
+    let is_said = !matches!(end, LinkEnd::Broken(_)) || link.closing.borrow().is_some();
+    let is_refused = is_said && began.elapsed() < SETTLED;
     let why = match end {
         LinkEnd::Said(why) => {
             // The next connection need not wait until this one is read to its end. What the other
@@ -215,11 +242,28 @@ pub(super) async fn serve(
             tokio::spawn(part_from(halves.0.unsplit(halves.1), usize::MAX));
             why
         }
-        LinkEnd::Broken(why) => why,
+        LinkEnd::Heard(why) | LinkEnd::Broken(why) => why,
     };
-    log(&REGION_LINK_DOWN, &[names[0], names[1], &why]);
+    if is_news(shared, &hello.instance, is_refused.then_some(&why)) || !is_quiet {
+        if is_quiet {
+            says_up();
+        }
+        log(&REGION_LINK_DOWN, &[names[0], names[1], &why]);
+    }
     shared.inbox.closed(link.id, &why);
-    why
+    LinkOver { why, is_refused }
+}
+
+/// Whether the end of a connection is to be logged: it was not `refused`, or for another reason
+/// than the one before.
+fn is_news(shared: &RegionShared, instance: &Arc<str>, refused: Option<&String>) -> bool {
+    match refused {
+        Some(why) => shared.repeats.refused(instance, why),
+        None => {
+            shared.repeats.forget(instance);
+            true
+        }
+    }
 }
 
 fn mark(shared: &RegionShared, incoming: bool, connected: bool) {
@@ -248,11 +292,11 @@ async fn exchange<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let mut reading = std::pin::pin!(read(shared, link, input, &mut reader));
         // Neither direction may starve the other one, so their order is left to chance.
         tokio::select! {
-            why = &mut reading => LinkEnd::Broken(why),
+            end = &mut reading => end,
             end = write(shared, link, &mut writer) => match end {
                 // What the other end said before it went says more than that it went.
                 LinkEnd::Broken(why) if link.closing.borrow().is_none() => {
-                    LinkEnd::Broken(timeout(PARTING, reading).await.unwrap_or(why))
+                    timeout(PARTING, reading).await.unwrap_or(LinkEnd::Broken(why))
                 }
                 end => end,
             },
@@ -279,13 +323,13 @@ async fn reason_to_close(link: &OpenLink) -> String {
     }
 }
 
-/// Reads until the connection ends; why it did is returned.
+/// Reads until the connection ends; how it did is returned.
 async fn read(
     shared: &RegionShared,
     link: &OpenLink,
     mut input: BytesMut,
     reader: &mut (impl AsyncRead + Unpin),
-) -> String {
+) -> LinkEnd {
     let mut patience = Patience::new(shared.settings.heartbeat_timeout);
     loop {
         loop {
@@ -300,19 +344,19 @@ async fn read(
                     link.resumed.notified().await;
                     patience.renew();
                 }
-                Err(FrameEnd::Said(why)) => return why,
+                Err(FrameEnd::Said(why)) => return LinkEnd::Heard(why),
                 Err(FrameEnd::Wrong(why)) => return refuse(link, &why).await,
             }
         }
         reserve_for_next_read(&mut input);
         if let Err(why) = patience.read(reader, &mut input).await {
-            return why;
+            return LinkEnd::Broken(why);
         }
     }
 }
 
 /// The other end gets the reason in the last frame, which the writer writes.
-async fn refuse(link: &OpenLink, why: &str) -> String {
+async fn refuse(link: &OpenLink, why: &str) -> LinkEnd {
     link.close(why);
     std::future::pending().await
 }

@@ -21,7 +21,7 @@ use towline_admin::catalogue::REGION_UNREACHABLE;
 use towline_logging::log;
 use towline_tls::in_date;
 
-use super::connection::{NewLink, serve};
+use super::connection::{LinkOver, NewLink, serve};
 use super::hello::{self, RegionGreeting, RegionHello, RegionMatter};
 use super::retry::{self, NextTry, RetryPhase, RetrySchedule};
 use super::{Condition, RegionShared, connection};
@@ -58,12 +58,13 @@ pub(super) async fn keep(shared: Arc<RegionShared>) {
                 connected(&shared, &address);
                 let began = Instant::now();
                 let mut dialling = dialling.clone();
-                let why = serve(&shared, new, async move {
+                let LinkOver { why, is_refused } = serve(&shared, new, async move {
                     wait_for(&mut dialling, false).await.ok();
                     NO_LONGER
                 })
                 .await;
-                ended(&shared, schedule.ended(began.elapsed()), format!("{address}: {why}"))
+                let next = schedule.ended(began.elapsed(), is_refused);
+                ended(&shared, (next, is_refused), format!("{address}: {why}"))
             }
             Err(why) => failed(&shared, &mut schedule, why),
         };
@@ -99,8 +100,12 @@ fn connected(shared: &RegionShared, address: &Arc<str>) {
     condition.trouble.clear();
 }
 
-/// A connection ended, which is logged: how long to wait is returned.
-fn ended(shared: &RegionShared, next: NextTry, why: String) -> Duration {
+/// A connection ended, which is logged, unless it was refused as the one before: how long to wait
+/// is returned.
+fn ended(shared: &RegionShared, (next, is_refused): (NextTry, bool), why: String) -> Duration {
+    if is_refused && next.begins && next.phase == RetryPhase::Long {
+        says_unreachable(shared, next, &why);
+    }
     let mut condition = shared.condition.lock();
     *condition = Condition { phase: next.phase, address: Arc::from(""), trouble: why };
     next.pause
@@ -111,13 +116,18 @@ fn failed(shared: &RegionShared, schedule: &mut RetrySchedule, why: String) -> D
     let next = schedule.failed();
     let settings = &shared.settings;
     if next.is_reported(settings.report_each_try) {
-        let seconds = next.pause.as_secs_f64().to_string();
-        log(&REGION_UNREACHABLE, &[&settings.other_group, &why, &seconds, next.phase.name()]);
+        says_unreachable(shared, next, &why);
     }
     let mut condition = shared.condition.lock();
     condition.phase = next.phase;
     condition.trouble = why;
     next.pause
+}
+
+fn says_unreachable(shared: &RegionShared, next: NextTry, why: &str) {
+    let seconds = next.pause.as_secs_f64().to_string();
+    let group = &shared.settings.other_group;
+    log(&REGION_UNREACHABLE, &[group, why, &seconds, next.phase.name()]);
 }
 
 /// A connection for frames to the first address that takes it.

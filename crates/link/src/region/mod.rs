@@ -17,6 +17,7 @@ mod dial;
 mod dialler;
 mod hello;
 mod listen;
+mod repeats;
 mod retry;
 mod settings;
 #[cfg(test)]
@@ -176,6 +177,8 @@ struct RegionShared {
     began: Instant,
     /// Of connections that were refused.
     refusals: Throttle,
+    /// Of those that stood for a moment.
+    repeats: repeats::RefusedLinks,
     streams: Handle,
 }
 
@@ -246,6 +249,7 @@ impl RegionLinks {
             next_id: AtomicU64::new(1),
             began: Instant::now(),
             refusals: Throttle::default(),
+            repeats: repeats::RefusedLinks::default(),
             streams: runtimes[1].handle().clone(),
         });
         let of_frames = Arc::clone(&shared);

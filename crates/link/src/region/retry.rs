@@ -91,9 +91,10 @@ impl RetrySchedule {
     }
 
     /// A connection ended that stood for so long. One that was shorter than the short timer counts
-    /// as a try that failed: what ends each connection at once must not be repeated for ever.
-    pub(super) fn ended(&mut self, stood: Duration) -> NextTry {
-        if stood < self.retries.short_timer {
+    /// as a try that failed, and so does one that was refused: what ends each connection at once
+    /// must not be repeated for ever.
+    pub(super) fn ended(&mut self, stood: Duration, is_refused: bool) -> NextTry {
+        if is_refused || stood < self.retries.short_timer {
             return self.failed();
         }
         self.reset();
@@ -168,11 +169,20 @@ mod tests {
     fn a_connection_that_stood_is_dialled_again_at_once_and_a_short_one_was_a_try_that_failed() {
         let mut schedule = schedule(2);
         schedule.failed();
-        assert_eq!(schedule.ended(SHORT).pause, Duration::ZERO);
+        assert_eq!(schedule.ended(SHORT, false).pause, Duration::ZERO);
         assert!(schedule.failed().begins, "it counts anew");
         let short = SHORT - Duration::from_millis(1);
-        let phases: Vec<_> = (0..3).map(|_| schedule.ended(short).phase).collect();
+        let phases: Vec<_> = (0..3).map(|_| schedule.ended(short, false).phase).collect();
         assert_eq!(phases, [RetryPhase::Short, RetryPhase::Long, RetryPhase::Long]);
+    }
+
+    /// Two logs that have diverged find it out behind a connection that stands.
+    #[test]
+    fn a_connection_that_was_refused_counts_as_a_try_that_failed_however_long_it_stood() {
+        let mut schedule = schedule(2);
+        let phases: Vec<_> = (0..3).map(|_| schedule.ended(2 * SHORT, true).phase).collect();
+        assert_eq!(phases, [RetryPhase::Short, RetryPhase::Short, RetryPhase::Long]);
+        assert_eq!(schedule.ended(2 * SHORT, false).pause, Duration::ZERO);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use towline_os::sync::{Mutex, MutexGuard, OnceLock};
 use towline_types::{Batch, BatchPlace, Histories, HistoryId, Lsn};
 
 use super::returning::ReturnOrders;
+use super::shipped_room::ShippedRoom;
 use super::{Core, Driver};
 use crate::followed_histories::{self, FollowedHistories};
 use crate::frames::KIND_HISTORIES;
@@ -52,6 +53,8 @@ pub(crate) struct DriverRegion {
     owed: Vec<AtomicBool>,
     /// The order to return, if one was given.
     pub(super) returning: ReturnOrders,
+    /// Whether the log has space for what is shipped.
+    pub(super) room: ShippedRoom,
 }
 
 impl DriverRegion {
@@ -64,8 +67,8 @@ impl DriverRegion {
         let owed = (0..members).map(|_| AtomicBool::new(true)).collect();
         let (events, relays) = (OnceLock::new(), AtomicBool::new(false));
         let returning = ReturnOrders::beside(file, members)?;
-        let changes_part = Mutex::new(());
-        Ok(DriverRegion { events, followed, changes_part, relays, owed, returning })
+        let (changes_part, room) = (Mutex::new(()), ShippedRoom::default());
+        Ok(DriverRegion { events, followed, changes_part, relays, owed, returning, room })
     }
 
     pub(crate) fn answers(&self, answer: ShippedAnswer) {
@@ -160,6 +163,9 @@ impl Driver {
         if let Some((behind, batches)) = core.member.new_shipped(&shipment)
             && is_new(&batches)
         {
+            if !self.has_room_for(&batches) {
+                return Ok(None);
+            }
             let checked = self.log().check_batches(behind, &batches);
             checked.map_err(|error| format!("it sent a batch that does not fit: {error}"))?;
         }

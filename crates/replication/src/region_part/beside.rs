@@ -41,6 +41,10 @@ impl RegionPart {
             let RegionConditionStatus { committed_lsn, is_still, .. } = &heard.condition;
             if let Ok(committed) = committed_lsn.parse() {
                 self.driver.heard_live(committed, Some(*is_still));
+                // What live sends is read no more meanwhile, and would say it.
+                if self.driver.lacks_room_for_shipped() {
+                    self.receiving().hears_live(committed);
+                }
             }
             self.driver.heard_sync(sync_of(&heard.condition));
         }
@@ -58,6 +62,11 @@ impl RegionPart {
         let since_start = self.driver.now().since(self.began).as_millis();
         let since_start = u64::try_from(since_start).unwrap_or(u64::MAX);
         if heard.committed > 0 { heard.age_ms } else { since_start }
+    }
+
+    /// Whether the log of this instance has no space for what live ships to it.
+    pub fn lacks_room(&self) -> bool {
+        self.driver.lacks_room_for_shipped()
     }
 
     /// Why this group serves no client, if it is fenced.

@@ -6,6 +6,7 @@
 //! whose two ends did not find that one log is the beginning of the other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use towline_admin::catalogue::REGION_PARTITIONED;
@@ -16,8 +17,9 @@ use towline_link::{
 use towline_logging::log as say;
 use towline_region::Refusal;
 use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
+use towline_types::Time;
 
-use super::RegionPart;
+use super::{KnownRegion, RegionPart};
 use crate::driver::RegionEvents;
 use crate::region_clients::GroupClients;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
@@ -109,7 +111,9 @@ impl RegionPart {
             known.trouble = Some(why);
             return;
         }
-        let is_news = known.partition.as_ref() != Some(&why);
+        known.link_was_good(self.driver.now());
+        let is_news = known.partition_told.as_ref() != Some(&why);
+        known.partition_told = Some(why.clone());
         known.partition = Some(why.clone());
         drop(known);
         if is_news {
@@ -184,6 +188,17 @@ impl RegionPart {
     }
 }
 
+impl KnownRegion {
+    /// A link on which nothing was refused for so long is one on which both logs are one: what is
+    /// refused after it is news.
+    fn link_was_good(&mut self, now: Time) {
+        const GOOD: Duration = Duration::from_secs(10);
+        if self.link_since.is_some_and(|since| now.since(since) >= GOOD) {
+            self.partition_told = None;
+        }
+    }
+}
+
 impl RegionEvents for RegionPart {
     fn answers(&self, answer: ShippedAnswer) {
         self.receiving().answers(answer);
@@ -223,7 +238,7 @@ impl RegionInbox for RegionPart {
             }
             return Err(end.to_string());
         }
-        Ok(())
+        if incoming { Ok(()) } else { self.refuses_full(hello, &other) }
     }
 
     fn refused(&self, hello: &RegionHello) {
@@ -245,6 +260,7 @@ impl RegionInbox for RegionPart {
     }
 
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink) {
+        self.known.lock().link_since = Some(self.driver.now());
         match RegionSaid::decode(&hello.sections) {
             Ok(other) if incoming => {
                 self.taking.is_not_needed();
@@ -286,7 +302,11 @@ impl RegionInbox for RegionPart {
     }
 
     fn closed(&self, link: LinkId, _why: &str) {
-        self.known.lock().awaits_history.take_if(|waiting| waiting.id() == link);
+        let mut known = self.known.lock();
+        known.awaits_history.take_if(|waiting| waiting.id() == link);
+        known.link_was_good(self.driver.now());
+        known.link_since = None;
+        drop(known);
         self.receiving().closed(link);
         if let Some(shipping) = self.shipping() {
             shipping.closed(link);

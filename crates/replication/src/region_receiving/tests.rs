@@ -192,6 +192,10 @@ fn what_is_shipped_is_followed_and_reported_and_its_histories_are_kept_before() 
     assert_eq!(rig.driver.histories_said(Histories::default()), chain());
     let view = rig.receiving.view();
     assert!(view.connected && view.live_committed == rig.place(3).end);
+    for further in [Lsn(9_000_000), Lsn(8)] {
+        rig.receiving.hears_live(further);
+        assert_eq!(rig.receiving.view().live_committed, Lsn(9_000_000), "it does not go back");
+    }
     rig.receiving.closed(link.id());
     rig.until("the end", || !rig.receiving.view().connected && !rig.driver.relays());
 }

@@ -94,10 +94,14 @@ fn breaks_quorum(group: &GroupStatus, this: Peer) -> Option<String> {
             group.instance
         ));
     }
+    let what = match group.group_role.as_str() {
+        "recovery" => "take no more of the live group's log",
+        _ => "serve no client",
+    };
     (left < all / 2 + 1).then(|| {
         format!(
-            "stopping '{}' would leave {left} of {all} instances, and the group would serve no \
-             client; --force stops it all the same",
+            "stopping '{}' would leave {left} of {all} instances, and the group would {what}; \
+             --force stops it all the same",
             group.instance
         )
     })
@@ -118,7 +122,11 @@ mod tests {
             ..GroupStatus::default()
         };
         let why = breaks_quorum(&group([true, true, false]), 0).unwrap();
-        assert!(why.contains("would leave 1 of 3"), "{why}");
+        assert!(why.contains("would leave 1 of 3") && why.contains("serve no client"), "{why}");
+        let group_role = "recovery".to_owned();
+        let recovery = GroupStatus { group_role, ..group([true, true, false]) };
+        let why = breaks_quorum(&recovery, 0).unwrap();
+        assert!(why.contains("take no more of the live group's log"), "it serves none: {why}");
         assert_eq!(breaks_quorum(&group([true, true, true]), 2), None);
         let why = breaks_quorum(&group([true, false, false]), 0).unwrap();
         assert!(why.contains("cannot know"), "the others may serve without it: {why}");

@@ -112,6 +112,7 @@ pub(super) fn status(
     let point = if receives { committed } else { received };
     let connected = if receives { view.receiving.connected } else { ships.connected };
     let fence = part.fence_why();
+    let full = log_full(part, heard.as_ref().filter(|_| ships.connected));
     // What recovery said of itself, on the live side.
     let (promotable, promotable_at) = match receives {
         true => view.promotable,
@@ -143,7 +144,7 @@ pub(super) fn status(
         connected,
         instance: view.link.instance.to_string(),
         retry: view.link.phase.name().to_owned(),
-        reason: fence.unwrap_or_else(|| reason(&view, connected)),
+        reason: fence.unwrap_or_else(|| reason(&view, full, connected)),
         fork_lsn: part.known_fork().map(|it| Lsn(it.fork).to_string()).unwrap_or_default(),
         differences: view.differences.iter().map(ToString::to_string).collect(),
         in_sync,
@@ -313,6 +314,8 @@ pub(super) fn condition(
         in_sync_count: group.in_sync_count,
         certificate_expires_s,
         log_bytes: stats.bytes_in_use,
+        log_bytes_max: if stats.bytes_max == u64::MAX { 0 } else { stats.bytes_max },
+        log_full: driver.lacks_room_for_shipped(),
         free_bytes: stats.file_system_bytes_max.saturating_sub(stats.file_system_bytes_in_use),
         committed_lsn: driver.committed_end().to_string(),
         is_still,
@@ -392,13 +395,28 @@ fn state_of(
     }
 }
 
+/// What is said when the log of recovery is full, here or there.
+fn log_full(part: &RegionPart, heard: Option<&HeardCondition>) -> Option<String> {
+    let there = heard.map(|heard| &heard.condition).filter(|there| there.log_full);
+    match there {
+        Some(there) => Some(format!(
+            "the log of instance '{}' is full ({} bytes) and takes no more: see TWL4413E",
+            there.instance, there.log_bytes
+        )),
+        None if part.lacks_room() => {
+            Some("the log here is full and takes no more: see TWL4413E".to_owned())
+        }
+        None => None,
+    }
+}
+
 /// Why nothing is sent, or received. Of a link that stands only what is the matter with the logs:
 /// why another one was refused before is no reason any more.
-fn reason(view: &RegionView, connected: bool) -> String {
+fn reason(view: &RegionView, full: Option<String>, connected: bool) -> String {
     let copies = view.rebase_trouble.as_ref();
     let [links, dialler] =
         [view.trouble.as_ref(), Some(&view.link.trouble)].map(|why| why.filter(|_| !connected));
-    let known = [view.partition.as_ref(), copies, links, dialler];
+    let known = [full.as_ref(), view.partition.as_ref(), copies, links, dialler];
     known.into_iter().flatten().find(|why| !why.is_empty()).cloned().unwrap_or_default()
 }
 
@@ -422,9 +440,9 @@ mod tests {
     fn a_link_that_stands_has_no_reason_why_another_one_was_refused() {
         let why = || Some("group 'WEST' has taken over".to_owned());
         let view = RegionView { trouble: why(), ..RegionView::default() };
-        assert_eq!(reason(&view, false), why().unwrap());
-        assert_eq!(reason(&view, true), "");
+        assert_eq!(reason(&view, None, false), why().unwrap());
+        assert_eq!(reason(&view, None, true), "");
         let parted = RegionView { partition: why(), ..RegionView::default() };
-        assert_eq!(reason(&parted, true), why().unwrap());
+        assert_eq!(reason(&parted, None, true), why().unwrap());
     }
 }

@@ -251,16 +251,20 @@ impl View {
         }
     }
 
-    /// Whether an instance gives no vote: this one, or another one as it said when it came. While
-    /// no instance is active none gets its vote back, so that is what it would say now.
-    fn is_blank(&self, peer: Peer, progress: &Progress) -> bool {
+    /// Whether an instance gives no vote: this one, or another one as it reported last (`votes`).
+    /// One of an earlier version said it when it came: while no instance is active it does not get
+    /// its vote back, unless it is in recovery.
+    fn is_blank(&self, peer: Peer, progress: &Progress, votes: Option<bool>) -> bool {
         let link = self.driver.links().map(|links| links.state(peer)).unwrap_or_default();
         let is_there = link.connected_in && link.connected_out;
-        match peer == self.driver.this() {
-            true => !progress.may_vote,
-            false if progress.leader.is_some() || !is_there => false,
-            false => self.driver.standing_of(peer).is_some_and(|standing| standing.blank),
+        if peer == self.driver.this() {
+            return !progress.may_vote;
         }
+        if progress.leader.is_some() || !is_there {
+            return false;
+        }
+        let said = || self.driver.standing_of(peer).is_some_and(|standing| standing.blank);
+        votes.map_or_else(said, |votes| !votes)
     }
 
     fn instance(&self, peer: Peer, progress: &Progress, now_ms: u64) -> InstanceStatus {
@@ -293,7 +297,7 @@ impl View {
             true => disk_watch::own(&self.driver),
             false => self.driver.conditions().of(peer).unwrap_or_default(),
         };
-        let DiskCondition { log_full, sync_overdue_ms, address_refused, .. } = condition;
+        let DiskCondition { log_full, sync_overdue_ms, address_refused, votes, .. } = condition;
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
             Some(row) => leads && (row.needs_copy || self.driver.retention().is_rebasing(peer)),
@@ -315,7 +319,7 @@ impl View {
                 _ if sync_overdue_ms > 0 => InstanceState::SyncOverdue,
                 true => InstanceState::Rebasing,
                 false if log_full => InstanceState::LogFull,
-                false if self.is_blank(peer, progress) => InstanceState::Blank,
+                false if self.is_blank(peer, progress, votes) => InstanceState::Blank,
                 false => state_of((leads, row), in_sync, connected_here, progress),
             },
             log_full,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
 
 use towline_engine::GroupView;
+use towline_group::Mode;
 use towline_link::Peer;
 use towline_replication::driver::Driver;
 use towline_replication::hand_over::{NO_OTHER, TRANSFER_MAX, ask, hand_over, position};
@@ -26,7 +27,7 @@ pub(crate) fn switch(
     to: Option<&str>,
 ) -> Result<Value, String> {
     let began = Instant::now();
-    let from = driver.active_peer().ok_or("there is no active instance")?;
+    let from = driver.active_peer().ok_or_else(|| no_active(driver.mode()))?;
     if let Some(to) = to {
         position(driver, to)?;
     }
@@ -43,6 +44,16 @@ pub(crate) fn switch(
     let name = |peer: Peer| driver.name(peer);
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(json!({ "from": name(from), "to": name(next), "took_ms": took_ms }))
+}
+
+fn no_active(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Recovery => {
+            "this group is in recovery and has no active instance; 'towline region switch' at the live \
+             group has it serve"
+        }
+        Mode::Voting | Mode::Promoting => "there is no active instance",
+    }
 }
 
 /// What is to be expected of a switch.

@@ -331,3 +331,22 @@ fn the_certificate_that_expires_first_is_looked_at_whichever_instance_shows_it()
     let wanted = "that of instance 'c' for the link, the first to expire, is valid for 2 hours";
     assert_eq!(wrong[0].text, wanted);
 }
+
+/// It said "wait until recovery has caught up" of what never would.
+#[test]
+fn a_full_log_of_recovery_is_named_with_what_to_do() {
+    let full = |it: &mut RegionConditionStatus| {
+        (it.log_full, it.in_sync_count, it.log_bytes_max) = (true, 0, 20_971_520);
+    };
+    let mut receives = with(|other| full(&mut other.here));
+    receives.group_role = "recovery".into();
+    for (group, name) in [(there(full), "EAST"), (receives, "WEST")] {
+        let wrong = wrong(&group);
+        let checks: Vec<&str> = wrong.iter().map(|one| one.check.as_str()).collect();
+        assert_eq!(checks, ["lag", &format!("quorum {name}"), &format!("log of {name}")]);
+        assert!(wrong.iter().all(|one| !one.what_to_do.contains("wait")), "{wrong:?}");
+        let log = &wrong[2];
+        assert!(log.text.contains("(log_bytes_max) is 20971520"), "{log:?}");
+        assert!(log.what_to_do.contains("raise log_bytes_max"), "{log:?}");
+    }
+}

@@ -109,6 +109,29 @@ fn after_the_short_tries_the_long_timer_applies_and_an_order_ends_it() {
     assert_eq!(west.state().phase, RetryPhase::Connected);
 }
 
+/// Two logs that have diverged: each connection stands, for longer than a short timer, until the
+/// first batch is compared.
+#[test]
+fn connections_that_the_other_side_ends_with_a_reason_come_to_the_long_timer() {
+    let bench = RegionBench::new();
+    let (_east, of_east) = bench.start(EAST, 0);
+    let retries = retries(1, 3, 10 * LONG);
+    let (west, of_west) = bench.start_with(RegionSettings { retries, ..bench.settings(WEST, 0) });
+    west.dial(true);
+    for count in 1..=4 {
+        let link = of_east.link(count);
+        of_west.link(count);
+        until("it has stood for a moment", || west.state().link.round_trip_us);
+        link.close("its log has another batch 9: the logs have diverged");
+        of_west.end(count);
+    }
+    until("the long timer", || (west.state().phase == RetryPhase::Long).then_some(()));
+    assert!(west.state().trouble.contains("another batch 9"), "{}", west.state().trouble);
+    west.kick();
+    of_west.link(5);
+    assert_eq!(west.state().phase, RetryPhase::Connected);
+}
+
 #[test]
 fn a_hello_of_the_other_side_shows_that_it_lives_and_ends_the_long_timer() {
     let bench = RegionBench::new();
