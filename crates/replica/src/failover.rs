@@ -54,8 +54,8 @@ pub struct FailoverOutlook {
 }
 
 impl FailoverOutlook {
-    /// For how long the live group may have served no client, milliseconds: since it was heard last,
-    /// or since it said that it is fenced. `None`: it was not heard.
+    /// For how long the live group may have served no client, milliseconds: since it was heard
+    /// last, or since it said that it is fenced. `None`: it was not heard.
     #[must_use]
     pub fn away_ms(&self) -> Option<u64> {
         let since = if self.live_is_still { self.still_ms } else { self.heard_ms };

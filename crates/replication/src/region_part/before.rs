@@ -1,8 +1,8 @@
 //! What an instance that becomes active knows of the other region before that has reported to it:
 //! what the active instance before it said a moment ago, and when the log was how long.
 //!
-//! Without it the age of what is at risk would begin with this instance, and an alarm would be taken
-//! back by a change of the active instance that mended nothing.
+//! Without it the age of what is at risk would begin with this instance, and an alarm would be
+//! taken back by a change of the active instance that mended nothing.
 //!
 //! Not here: how members of a group say it to each other (the daemon). Invariant: what was said too
 //! long ago counts for nothing: the other region has gone on since.

@@ -95,8 +95,8 @@ pub(super) fn says_it_follows(
 /// What the other region said of itself counts for so long. It says it twice a second.
 const SAID_MS_MAX: u64 = 5_000;
 
-/// The other region for the status. `unheard_ms`: for how long this group, if it is in recovery, has
-/// not heard the live one.
+/// The other region for the status. `unheard_ms`: for how long this group, if it is in recovery,
+/// has not heard the live one.
 pub(super) fn status(
     part: &RegionPart,
     recovery: &RecoveryConfig,
@@ -319,8 +319,8 @@ pub(super) fn condition(
     }
 }
 
-/// Of the certificates that the instances of this group show to the other region: when the first one
-/// expires, and whose it is. Of an instance that is not connected it is not known.
+/// Of the certificates that the instances of this group show to the other region: when the first
+/// one expires, and whose it is. Of an instance that is not connected it is not known.
 fn first_to_expire(part: &RegionPart, driver: &Driver) -> (u64, String) {
     let of = |peer| match peer == driver.this() {
         true => part.certificate_expires_s(),
@@ -381,8 +381,8 @@ fn state_of(
     }
 }
 
-/// Why nothing is sent, or received. Of a link that stands only what is the matter with the logs: why
-/// another one was refused before is no reason any more.
+/// Why nothing is sent, or received. Of a link that stands only what is the matter with the logs:
+/// why another one was refused before is no reason any more.
 fn reason(view: &RegionView, connected: bool) -> String {
     let copies = view.rebase_trouble.as_ref();
     let [links, dialler] =
