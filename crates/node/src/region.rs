@@ -186,7 +186,7 @@ mod tests {
                 let history = History {
                     id: HistoryId([number; 16]),
                     parent: chain.newest().map(|newest| newest.id),
-                    fork: Lsn(u64::from(number) * 100),
+                    fork: Lsn(u64::from(number - 1) * 100),
                     live: live.to_owned(),
                     began: Time(1),
                     cause: String::new(),

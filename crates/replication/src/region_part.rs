@@ -14,7 +14,7 @@
 //! other region.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use towline_config::{Config, GroupConfig, RecoveryConfig};
@@ -43,7 +43,7 @@ use crate::region_shipping::Shipping;
 pub use crate::region_shipping::ShippingView;
 use crate::region_taking::Taking;
 pub use crate::region_watch::UNKNOWN_S_MAX;
-use crate::region_watch::{RegionWatch, WatchedRegion, misses_objective};
+use crate::region_watch::{RegionWatch, WatchedRegion};
 use crate::return_order::KnownFork;
 use before::SaidBefore;
 use comparing::Comparing;
@@ -388,7 +388,6 @@ impl RegionPart {
             shipping.committed(self.host.counted().counts, now);
         }
         let shipping = shipping.map(|shipping| shipping.view(now));
-        let recovery = &self.terms.recovery;
         self.settle_partition();
         let known = self.known.lock();
         RegionView {
@@ -402,7 +401,8 @@ impl RegionPart {
             awaits_rebased: giving.is_some_and(|it| it.is_awaited()),
             rebase_trouble: giving.and_then(|it| it.trouble()).or_else(|| self.taking.trouble()),
             promotable,
-            misses_rpo: shipping.as_ref().is_some_and(|seen| misses_objective(seen, recovery)),
+            // As it was logged: who sees that an alarm is over finds that in the log.
+            misses_rpo: self.misses_rpo.load(Ordering::Relaxed),
             shipping,
             differences: known.differences.clone(),
         }

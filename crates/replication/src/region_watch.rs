@@ -126,7 +126,7 @@ fn watch_objective(region: &WatchedRegion<'_>, view: &ShippingView) {
 
 /// Whether more is at risk than the objectives allow. What is not known for as long as they allow
 /// counts as more: nothing shows that they are met.
-pub(crate) fn misses_objective(view: &ShippingView, recovery: &RecoveryConfig) -> bool {
+fn misses_objective(view: &ShippingView, recovery: &RecoveryConfig) -> bool {
     let (rpo_bytes, rpo_s) = (recovery.rpo_bytes, recovery.rpo_s);
     match view.unknown {
         None => misses(view.exposure, rpo_bytes, rpo_s),

@@ -100,8 +100,8 @@ pub struct OtherRegionStatus {
     pub backlog_puts: u64,
     /// Removals of persistent messages that recovery lacks: at most so many would come again.
     pub backlog_removals: u64,
-    /// Age of the oldest commit that it lacks, microseconds. Live, while that is not known: how
-    /// long it has not been, at least. Recovery: as live said it a moment ago.
+    /// Age of the oldest commit that it lacks, microseconds. Live, while that is not known: for how
+    /// long it has not been. Recovery: as live said it a moment ago.
     pub backlog_age_us: u64,
     /// Recovery, while live is not connected: for how long it has not been heard, milliseconds.
     /// What it commits meanwhile is not known here.

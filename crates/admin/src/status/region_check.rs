@@ -184,7 +184,7 @@ fn objective(other: &OtherRegionStatus) -> String {
 fn covered(covers: bool) -> &'static str {
     match covers {
         true => "recovery has all that was acknowledged",
-        false => "it is not known to have all that was acknowledged",
+        false => "recovery is not known to have all that was acknowledged",
     }
 }
 
