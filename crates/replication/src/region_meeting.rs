@@ -361,9 +361,9 @@ mod tests {
     #[test]
     fn a_log_that_ends_before_its_newest_history_begins_is_none() {
         let [mut live, _] = both(0, &[1, 2], &[]);
-        live.position.last.end = Lsn(5_000);
+        (live.position.last.lsn, live.position.last.end) = (Lsn(5_000), Lsn(5_000));
         assert_eq!(RegionSaid::decode(&live.encode()), Ok(live.clone()));
-        live.position.last.end = Lsn(4_999);
+        (live.position.last.lsn, live.position.last.end) = (Lsn(4_999), Lsn(4_999));
         let why = RegionSaid::decode(&live.encode()).unwrap_err();
         assert!(why.contains("begins at <0:0:0:5000> in it"), "{why}");
     }
