@@ -8,16 +8,19 @@
 //!   8   4  CRC-32C of what follows    12   -  the chain (`towline_types::Histories::to_bytes`)
 //! ```
 //!
+//! A group that becomes live takes nothing more of that log: what its own one does not have is cut
+//! off the chain then. It would be taken for a part of what this group decides behind it.
+//!
 //! Not here: what two chains say of two logs (`towline_types::Standing`). Invariants: the file is
 //! replaced as a whole, and is on the disk before the caller goes on; a chain is never replaced by
-//! one that is only its beginning.
+//! one that is only its beginning, unless its group became live.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use towline_os::fs::{self, File};
 use towline_os::sync::Mutex;
-use towline_types::Histories;
+use towline_types::{Histories, History, HistoryId};
 
 const NAME: &str = "followed-histories";
 const NEW: &str = "followed-histories.new";
@@ -59,15 +62,43 @@ impl FollowedHistories {
         if is_beginning(chain, &kept) {
             return Ok(false);
         }
+        self.write(chain)?;
+        *kept = chain.clone();
+        Ok(true)
+    }
+
+    /// This group became live: what is behind the newest history that has begun in its own log is
+    /// not in that.
+    ///
+    /// # Errors
+    /// What the disk said. In this process it is cut all the same.
+    pub(crate) fn cut(&self, has_begun: impl Fn(HistoryId) -> bool) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        let stays = kept.iter().rposition(|history| has_begun(history.id)).map_or(0, |at| at + 1);
+        if stays == kept.iter().len() {
+            return Ok(());
+        }
+        let chain: Vec<History> = kept.iter().take(stays).cloned().collect();
+        let folded = if chain.is_empty() { 0 } else { kept.folded() };
+        // It goes on from history to history as before.
+        *kept = Histories::of(folded, chain).unwrap_or_default();
+        self.write(&kept)
+    }
+
+    /// Whether another history has gone on from this one in the log that is followed.
+    pub(crate) fn goes_on_from(&self, history: HistoryId) -> bool {
+        let kept = self.kept.lock();
+        kept.get(history).is_some() && kept.newest().is_some_and(|newest| newest.id != history)
+    }
+
+    fn write(&self, chain: &Histories) -> io::Result<()> {
         let bytes = encode(chain);
         let file =
             File::options().create(true).truncate(true).write(true).open(self.folder.join(NEW))?;
         fs::FileExt::write_all_at(&file, &bytes, 0)?;
         file.sync_all()?;
         fs::rename(self.folder.join(NEW), self.folder.join(NAME))?;
-        File::open(&self.folder)?.sync_all()?;
-        *kept = chain.clone();
-        Ok(true)
+        File::open(&self.folder)?.sync_all()
     }
 }
 
@@ -79,8 +110,8 @@ fn is_beginning(one: &Histories, other: &Histories) -> bool {
     }
 }
 
-/// What an instance says of its histories that has applied `applied`, follows a log with `followed`
-/// and has bytes up to `end`.
+/// What a recovery instance says of its histories that has applied `applied`, follows a log with
+/// `followed` and has bytes up to `end`.
 pub(crate) fn said(applied: Histories, followed: &Histories, end: towline_types::Lsn) -> Histories {
     let followed = followed.up_to(end);
     if followed.count() > applied.count() && is_beginning(&applied, &followed) {
@@ -144,6 +175,24 @@ mod tests {
         assert!(!followed.keep(&chain(&[0])).unwrap(), "it is the beginning of what is kept");
         let again = FollowedHistories::read(folder.path()).unwrap();
         assert_eq!(again.chain(), chain(&[0, 500]));
+    }
+
+    #[test]
+    fn a_group_that_becomes_live_keeps_what_its_own_log_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let followed = FollowedHistories::read(folder.path()).unwrap();
+        assert!(followed.keep(&chain(&[0, 500, 900])).unwrap());
+        let id = |number| HistoryId([number; 16]);
+        assert!(followed.goes_on_from(id(2)) && !followed.goes_on_from(id(3)));
+        assert!(!followed.goes_on_from(id(9)), "it is not known");
+        followed.cut(|history| history != id(3)).unwrap();
+        assert_eq!(followed.chain(), chain(&[0, 500]));
+        let again = FollowedHistories::read(folder.path()).unwrap();
+        assert_eq!(again.chain(), chain(&[0, 500]), "also after a start");
+        again.cut(|_| true).unwrap();
+        assert_eq!(again.chain(), chain(&[0, 500]));
+        again.cut(|_| false).unwrap();
+        assert!(FollowedHistories::read(folder.path()).unwrap().chain().is_empty());
     }
 
     #[test]

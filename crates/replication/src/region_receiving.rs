@@ -251,8 +251,12 @@ impl Receiving {
         match arrival {
             Arrival::Opened(link, histories, is_awaited) => {
                 self.ends(relayed);
-                if let Err(error) = self.driver.follow(&histories) {
-                    return link.close(&format!("its histories cannot be kept here: {error}"));
+                match self.driver.follow(&histories) {
+                    Ok(true) => {}
+                    Ok(false) => return link.close(&Refusal::Promoted.to_string()),
+                    Err(error) => {
+                        return link.close(&format!("its histories cannot be kept here: {error}"));
+                    }
                 }
                 self.state.lock().view.connected = true;
                 *relayed = Some(Relayed {

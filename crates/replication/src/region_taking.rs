@@ -21,7 +21,7 @@ use towline_log::{Disk, LinuxDisk};
 use towline_logging::log as say;
 use towline_os::sync::Mutex;
 use towline_os::thread::Builder;
-use towline_region::RecoveryPoint;
+use towline_region::{RecoveryPoint, Refusal};
 use towline_types::{BatchPlace, Histories};
 
 use crate::copy::READ_BYTES;
@@ -194,7 +194,9 @@ impl Taking {
         let told = [head.bytes(), point.done].map(|bytes| bytes.to_string());
         say(&REBASE_COMES, &[&self.group, &told[0], &told[1]]);
         // Before anything of the log can be believed.
-        driver.follow(histories).map_err(words)?;
+        if !driver.follow(histories).map_err(words)? {
+            return Err(Refusal::Promoted.to_string());
+        }
         self.comes(&folder, (&head, point), &mut stream)?;
         let acknowledged = RebaseAnswer::Whole.say(&mut stream);
         if let Err(error) = acknowledged {

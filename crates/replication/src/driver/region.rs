@@ -7,7 +7,9 @@
 //! bytes are of (`followed_histories`).
 //!
 //! Not here: the link between regions (`region_part`). Invariants: nothing here waits for the other
-//! region; a peer gets no relayed batch before the chain that belongs to it.
+//! region; a peer gets no relayed batch before the chain that belongs to it; a member that takes
+//! part in elections says only the histories that it has applied, and keeps none that a live group
+//! says; none becomes live in a history of which it has heard that it is over.
 
 use std::io;
 use std::path::Path;
@@ -17,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use towline_group::{Input, Mode, Shipment, ShippedAnswer};
 use towline_link::{FrameBody, Peer};
-use towline_os::sync::OnceLock;
-use towline_types::{Batch, BatchPlace, Histories, Lsn};
+use towline_os::sync::{Mutex, MutexGuard, OnceLock};
+use towline_types::{Batch, BatchPlace, Histories, HistoryId, Lsn};
 
 use super::returning::ReturnOrders;
 use super::{Core, Driver};
@@ -41,6 +43,9 @@ pub trait RegionEvents: Send + Sync {
 pub(crate) struct DriverRegion {
     events: OnceLock<Arc<dyn RegionEvents>>,
     followed: FollowedHistories,
+    /// Held while a chain is kept, and while this member changes its part: taken before the lock of
+    /// the driver, and never under it.
+    changes_part: Mutex<()>,
     /// The live group ships to this instance.
     relays: AtomicBool,
     /// By peer: it was not sent the chain on its newest connection.
@@ -59,7 +64,8 @@ impl DriverRegion {
         let owed = (0..members).map(|_| AtomicBool::new(true)).collect();
         let (events, relays) = (OnceLock::new(), AtomicBool::new(false));
         let returning = ReturnOrders::beside(file, members)?;
-        Ok(DriverRegion { events, followed, relays, owed, returning })
+        let changes_part = Mutex::new(());
+        Ok(DriverRegion { events, followed, changes_part, relays, owed, returning })
     }
 
     pub(crate) fn answers(&self, answer: ShippedAnswer) {
@@ -71,6 +77,24 @@ impl DriverRegion {
     pub(crate) fn committed(&self) {
         if let Some(events) = self.events.get() {
             events.committed();
+        }
+    }
+
+    /// No chain is kept meanwhile.
+    pub(super) fn changes_part(&self) -> MutexGuard<'_, ()> {
+        self.changes_part.lock()
+    }
+
+    /// Whether the live group has said that another history has gone on from this one.
+    pub(super) fn is_over(&self, history: HistoryId) -> bool {
+        self.followed.goes_on_from(history)
+    }
+
+    /// This group is live from here on. Under [`DriverRegion::changes_part`].
+    pub(super) fn follows_no_more(&self, has_begun: impl Fn(HistoryId) -> bool) {
+        if let Err(error) = self.followed.cut(has_begun) {
+            // One that votes does not say it anyway.
+            tracing::warn!(%error, "histories that are followed no more cannot be forgotten");
         }
     }
 
@@ -177,30 +201,53 @@ impl Driver {
         read.first().map(|batch| of(&batch.payload))
     }
 
-    /// The log that is about to come has these histories: kept, durably.
+    /// The log that is about to come from the live group has these histories: kept, durably. False:
+    /// this member takes part in elections by now, and takes no such log.
     ///
     /// # Errors
     /// What the disk said.
-    pub fn follow(&self, chain: &Histories) -> io::Result<()> {
+    pub fn follow(&self, chain: &Histories) -> io::Result<bool> {
+        let _as_it_is = self.region.changes_part();
+        let takes_it = self.mode() == Mode::Recovery;
+        if takes_it {
+            self.keep_followed(chain)?;
+        }
+        Ok(takes_it)
+    }
+
+    fn keep_followed(&self, chain: &Histories) -> io::Result<()> {
         if self.region.followed.keep(chain)? {
             (0..self.names.len()).for_each(|peer| self.region.connected(peer));
         }
         Ok(())
     }
 
-    /// A relay said which histories the log has that it sends.
+    /// A relay said which histories the log has that it sends. One that votes still was away when
+    /// its group became one of recovery: it takes that log, and says none of these before its own
+    /// log has said so. One that is being promoted takes nothing more of it.
     ///
     /// # Errors
     /// They cannot be read, or not be kept.
     pub(crate) fn takes_histories(&self, body: &Bytes) -> Result<(), String> {
         let chain = Histories::from_bytes(body).map_err(|error| error.to_string())?;
-        self.follow(&chain).map_err(|error| format!("histories cannot be kept: {error}"))
+        let _as_it_is = self.region.changes_part();
+        match self.mode() {
+            Mode::Promoting => Ok(()),
+            Mode::Voting | Mode::Recovery => self
+                .keep_followed(&chain)
+                .map_err(|error| format!("histories cannot be kept: {error}")),
+        }
     }
 
-    /// The histories of this log, of which `applied` are applied.
+    /// The histories of this log, of which `applied` are applied. What a member that votes, or is
+    /// being promoted, has behind them is its own, and of no history that a live group said: where
+    /// it stands does not make it so.
     pub fn histories_said(&self, applied: Histories) -> Histories {
-        let end = self.look(|core| core.member.last().end);
-        followed_histories::said(applied, &self.region.followed.chain(), end)
+        let (end, mode) = self.look(|core| (core.member.last().end, core.member.mode()));
+        match mode {
+            Mode::Recovery => followed_histories::said(applied, &self.region.followed.chain(), end),
+            Mode::Voting | Mode::Promoting => applied,
+        }
     }
 
     /// Says the chain to a peer, if it must get that before the next message. False: it could not

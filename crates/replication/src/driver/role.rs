@@ -228,15 +228,27 @@ impl Driver {
 
     /// The batch at `at` is applied, and with it a history begins in which this group is live
     /// (`lives`), or not. To be called before a later batch is applied. False: none may be.
+    ///
+    /// One that follows does not become live in a history of which the live group has said that
+    /// another one went on from it: that one is on its way, and this group would serve beside it.
     pub fn becomes(&self, lives: bool, history: HistoryId, at: BatchPlace) -> bool {
         let mode = if lives { Mode::Voting } else { Mode::Recovery };
+        let changes_part = self.region.changes_part();
         let mut core = self.core.lock();
         let before = core.member.mode();
-        self.run(&mut core, Input::Become { mode, history: history.0, at });
+        let is_past = lives && before == Mode::Recovery && self.region.is_over(history);
+        if !is_past {
+            self.run(&mut core, Input::Become { mode, history: history.0, at });
+        }
         let after = core.member.mode();
         let is_over = after == Mode::Recovery && core.member.role() == Role::Leader;
         let goes_on = core.lifecycle.goes_on() && !(is_over && before != Mode::Recovery);
         drop(core);
+        if lives && after == Mode::Voting {
+            let begun = self.begun();
+            self.region.follows_no_more(|id| id == history || begun.contains(&id));
+        }
+        drop(changes_part);
         match (before == after, after) {
             (true, _) | (_, Mode::Promoting) => {}
             (false, Mode::Voting) => say(&REGION_LIVE_NOW, &[&history.to_string()]),

@@ -1,5 +1,6 @@
+use towline_group::Shipment;
 use towline_log::{Disk, MemoryDisk};
-use towline_types::Lsn;
+use towline_types::{Batch, Histories, History, Lsn};
 
 use super::super::tests::{LONG, one_of};
 use super::*;
@@ -194,5 +195,83 @@ fn a_group_of_one_is_promoted_and_its_leader_restarts_when_the_other_group_is_li
     assert!(rig.ended.try_recv().is_err(), "its last words are on their way");
     rig.driver.tick();
     assert_eq!(rig.ended.try_recv(), Ok(EndReason::ChangesPart));
+    rig.driver.log().shutdown();
+}
+
+/// A chain: the first history, and these behind it, each from a position on.
+fn chain(behind: &[(HistoryId, u64)]) -> Histories {
+    let mut chain = Histories::default();
+    for (id, fork) in std::iter::once(&(FIRST, 0)).chain(behind) {
+        let history = History {
+            id: *id,
+            parent: chain.newest().map(|newest| newest.id),
+            fork: Lsn(*fork),
+            live: "WEST".into(),
+            began: Time(1),
+            cause: String::new(),
+        };
+        chain.push(history).unwrap();
+    }
+    chain
+}
+
+fn followed(rig: &Rig) -> Histories {
+    crate::followed_histories::FollowedHistories::read(rig.folder.path()).unwrap().chain()
+}
+
+/// The first batch that the live group ships, once it is committed.
+fn shipped(rig: &Rig) -> BatchPlace {
+    let lsn = Lsn(rig.driver.log().tail().0.next_multiple_of(4_096));
+    let batch = Batch { index: 1, term: 1, lsn, payload: Bytes::new() };
+    let (place, batches) = (batch.place(), vec![batch]);
+    let shipment = Shipment { term: 1, previous: BatchPlace::default(), batches };
+    assert!(rig.driver.ship(shipment).is_ok());
+    let is_committed = || rig.driver.committed_end() == place.end;
+    assert!(rig.driver.wait_until(LONG, is_committed), "{:?}", rig.driver.group());
+    place
+}
+
+/// A switch that is in doubt, and a fail-over of the group that ordered it: the batch that makes
+/// this group live comes later than the word that another history went on from that.
+#[test]
+fn a_group_that_has_heard_that_its_history_is_over_does_not_become_live_in_it() {
+    for (is_heard, mode) in [(true, Mode::Recovery), (false, Mode::Voting)] {
+        let rig = in_recovery(&["a"]);
+        rig.driver.histories_begun(std::iter::once(FIRST));
+        assert!(rig.driver.follow(&chain(&[])).unwrap());
+        let at = shipped(&rig);
+        let over = chain(&[(SECOND, at.lsn.0), (HistoryId([3; 16]), at.end.0)]);
+        if is_heard {
+            assert!(rig.driver.follow(&over).unwrap());
+        }
+        assert!(rig.driver.becomes(true, SECOND, at), "what comes behind it is applied");
+        assert_eq!((rig.driver.mode(), rig.kept().mode), (mode, mode));
+        assert_eq!(rig.driver.follow(&over).unwrap(), is_heard, "what votes follows none");
+        assert_eq!(followed(&rig), if is_heard { over } else { chain(&[]) });
+        rig.driver.log().shutdown();
+    }
+}
+
+/// A fail-over: the word of the live group's newer history came, and nothing of it.
+#[test]
+fn a_member_that_votes_or_is_promoted_says_only_histories_that_it_has_applied() {
+    let rig = in_recovery(&["a"]);
+    rig.driver.histories_begun(std::iter::once(FIRST));
+    let fork = rig.driver.log().tail().0;
+    let lost = chain(&[(SECOND, fork)]);
+    assert!(rig.driver.follow(&lost).unwrap());
+    let promoted = HistoryId([3; 16]);
+    assert!(rig.driver.mark(order(promoted), true));
+    let first = rig.led();
+    assert!(rig.driver.last_end().0 > fork, "its log goes on there, and with other batches");
+    assert_eq!(rig.driver.mode(), Mode::Promoting);
+    assert_eq!(rig.driver.histories_said(chain(&[])), chain(&[]));
+    let more = chain(&[(SECOND, fork), (HistoryId([4; 16]), fork)]);
+    rig.driver.takes_histories(&Bytes::from(more.to_bytes())).unwrap();
+    assert!(!rig.driver.follow(&more).unwrap());
+    assert_eq!(followed(&rig), lost, "it takes nothing more of that log");
+    assert!(rig.driver.becomes(true, promoted, first));
+    assert_eq!(followed(&rig), chain(&[]), "what is not in its own log is forgotten");
+    assert_eq!(rig.driver.histories_said(chain(&[])), chain(&[]));
     rig.driver.log().shutdown();
 }
