@@ -18,7 +18,6 @@ use towline_region::Refusal;
 use towline_region::wire::{KIND_BATCHES, KIND_CONDITION};
 
 use super::RegionPart;
-use super::other_said::OtherSaid;
 use crate::driver::RegionEvents;
 use crate::region_clients::GroupClients;
 use crate::region_meeting::{MeetingRefusal, RegionSaid, meet};
@@ -29,7 +28,6 @@ impl RegionPart {
     pub(super) fn judge(&self, incoming: bool, other: &RegionSaid) -> Result<(), MeetingRefusal> {
         let own = self.said();
         let [shipping, receiving] = if incoming { [other, &own] } else { [&own, other] };
-        self.known.lock().other = Some(OtherSaid::of(other));
         self.notes_fork(&own, other);
         let in_words = |why| MeetingRefusal { why, is_partition: false };
         if incoming && self.driver.mode() == Mode::Voting && own.agreement.is_live == Some(false) {
@@ -60,9 +58,29 @@ impl RegionPart {
         let mut known = self.known.lock();
         known.differences = differences;
         known.clients = Some(Arc::new(GroupClients::said(&other.agreement)));
-        (known.partition, known.trouble, known.needs_copy) = (None, None, false);
+        known.needs_copy = false;
+        known.is_one_with(other);
         self.forgets_fork(&mut known);
         Ok(())
+    }
+
+    /// Whether a link stands on which this side ships, or receives.
+    fn has_link(&self) -> bool {
+        let ships = self.shipping().is_some_and(|shipping| shipping.link().is_some());
+        ships || self.receiving().link().is_some()
+    }
+
+    /// An instance of the other group may have no link. While one of them has one, another that
+    /// says it is not live, or not yet, is late, or has a part in what is over: nothing it says is
+    /// at odds with that link. What one says that is live is.
+    pub(super) fn keep_refusal_of(&self, other: &RegionSaid, refusal: MeetingRefusal) {
+        if self.has_link() && other.agreement.is_live != Some(true) {
+            return;
+        }
+        let is_partition = refusal.is_partition;
+        self.known.lock().hears(other);
+        self.keep_refusal(refusal);
+        self.known.lock().partition_is_said |= is_partition;
     }
 
     /// A link may not stand.
@@ -127,8 +145,8 @@ impl RegionPart {
             link.close(&end.to_string());
             return self.keep_end(&end);
         }
-        // Both logs are one, whatever was refused on a link before.
-        self.known.lock().partition = None;
+        // Both logs are one, whatever was refused on a link before, or beside this one.
+        self.known.lock().is_one_with(other);
         if let Some(giving) = self.giving.get() {
             giving.is_not_needed();
         }
@@ -175,9 +193,8 @@ impl RegionInbox for RegionPart {
             return Err("not all instances of this group that are connected have returned".into());
         }
         if let Err(refusal) = self.judge(incoming, &other) {
-            let (why, is_partition) = (refusal.why.clone(), refusal.is_partition);
-            self.keep_refusal(refusal);
-            self.known.lock().partition_is_said |= is_partition;
+            let why = refusal.why.clone();
+            self.keep_refusal_of(&other, refusal);
             return Err(why);
         }
         let ships = self.shipping().filter(|_| !incoming);
@@ -195,6 +212,7 @@ impl RegionInbox for RegionPart {
         match RegionSaid::decode(&hello.sections) {
             Ok(other) if incoming => {
                 self.taking.is_not_needed();
+                self.known.lock().is_one_with(&other);
                 self.receiving().opened(link, other.histories, other.agreement.awaits_reports());
             }
             Ok(other) => self.ships_on(link, &other),
@@ -247,3 +265,6 @@ impl RegionInbox for RegionPart {
         self.takes_copy(hello, stream);
     }
 }
+
+#[cfg(test)]
+mod tests;

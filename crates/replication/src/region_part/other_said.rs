@@ -7,7 +7,7 @@
 
 use towline_types::{Histories, RegionLog, Standing};
 
-use super::RegionPart;
+use super::{KnownRegion, RegionPart};
 use crate::region_meeting::RegionSaid;
 
 /// What the other group said that it is.
@@ -75,6 +75,19 @@ impl OtherSaid {
         let said = RegionLog { histories: &self.histories, end: self.end };
         let fits = |it| matches!(it, Standing::Empty | Standing::Continues);
         fits(Standing::of(said, own)) || fits(Standing::of(own, said))
+    }
+}
+
+impl KnownRegion {
+    /// What an instance of the other group said of itself.
+    pub(super) fn hears(&mut self, other: &RegionSaid) {
+        self.other = Some(OtherSaid::of(other));
+    }
+
+    /// A link with it stands, or may: what was refused before is over.
+    pub(super) fn is_one_with(&mut self, other: &RegionSaid) {
+        self.hears(other);
+        (self.partition, self.trouble) = (None, None);
     }
 }
 

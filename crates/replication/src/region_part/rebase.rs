@@ -92,7 +92,7 @@ impl RegionPart {
         let (own, other) = (self.said(), RegionSaid::decode(&hello.sections)?);
         if let Err(refusal) = meet(&other, &own, &|| false) {
             let why = refusal.why.clone();
-            self.keep_refusal(refusal);
+            self.keep_refusal_of(&other, refusal);
             return Err(why);
         }
         match other.log_id == own.log_id {
