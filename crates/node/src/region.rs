@@ -3,7 +3,7 @@
 //! Not here: when one begins (the daemon), what it means (`towline_core`).
 
 use towline_admin::status::{HistoryRow, RegionStatus, RoleChangeRow};
-use towline_core::{BeginHistory, LogCounts, Refusal};
+use towline_core::{BeginHistory, LogCounts, QueueManager, Refusal};
 use towline_types::{ChangeCause, Histories, History, Time};
 
 use crate::instance::{Instance, Outbound};
@@ -40,6 +40,20 @@ impl Instance {
     pub fn close_for_switch(&mut self, to: &str) -> Result<(), Refusal> {
         self.check_not_stalled()?;
         self.rules.close_for_switch(to)
+    }
+
+    /// See [`towline_core::QueueManager::restate_level`].
+    ///
+    /// # Errors
+    /// As there; and while runs wait for the log: it would not be written now.
+    pub fn restate_level(
+        &mut self,
+        now: Time,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> Result<(), Refusal> {
+        self.check_not_stalled()?;
+        self.decide_for_process(now, journal, out, QueueManager::restate_level)
     }
 
     /// See [`towline_core::QueueManager::fence`].

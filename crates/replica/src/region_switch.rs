@@ -1,15 +1,18 @@
 //! A planned switch: the other group is to be live, and nothing is lost. It is ordered at the
 //! active instance of the live group.
 //!
-//! The backlog is shipped first, while clients are served. Then clients are let go, nothing more is
-//! decided, and when the other group has all of the log, one last batch says that it is live. Until
-//! then all of it is taken back when something fails or takes too long; from then on there is no
-//! way back, and the other group serves when it has that batch.
+//! The backlog is shipped first, while clients are served, and something is written that the other
+//! group acknowledges: a log that has stood still says nothing of whether a majority there writes
+//! still. Then clients are let go, nothing more is decided, and when the other group has all of the
+//! log, one last batch says that it is live. Until then all of it is taken back when something
+//! fails or takes too long; from then on there is no way back, and the other group serves when it
+//! has that batch.
 //!
 //! Not here: what follows on both sides (`Driver::becomes`), shipping (`towline_replication`).
 //! Invariants: the last batch is decided only when the recovery point is the end of the log, with
-//! nothing decided since; a switch that is taken back leaves the instance as it was, but for its
-//! clients, which connect again.
+//! nothing decided since, and the other group has acknowledged something that was written for this
+//! switch; no client waits for longer than [`closed_most`] for a switch that is taken back; one
+//! that is taken back leaves the instance as it was, but for its clients, which connect again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +38,15 @@ const CLOSE_BYTES_MAX: u64 = 256 * 1024;
 /// Behind the last batch its acknowledgement is waited for so long at least: there is no way back.
 const ACKNOWLEDGED_MIN: Duration = Duration::from_secs(2);
 
+/// Without clients what is on its way is waited for so long, and some round trips: the other group
+/// acknowledged something a moment before.
+const CLOSED_MOST: Duration = Duration::from_secs(5);
+/// Beside that: to hear of what was decided last, with what is lost said again.
+const CLOSED_ROUND_TRIPS: u32 = 8;
+
+/// What the other group has lacked for so long, microseconds, while it acknowledged nothing: it
+/// writes no more, and is not only slow.
+const STILL_US: u64 = 5_000_000;
 /// What the other group's relay has for so long, microseconds, and its majority has not, waits for
 /// instances that do not run.
 const NO_MAJORITY_US: u64 = 2_000_000;
@@ -150,6 +162,13 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
     {
         let why = "one instance of the other group has what a majority of it lacks: too few run";
         found.push(why.to_owned());
+    } else if shipping.still_us > STILL_US {
+        found.push(format!(
+            "the other group lacks {} bytes of the log, and has acknowledged nothing for {} s: its \
+             disks do not answer, or too few of its instances run",
+            shipping.exposure.bytes,
+            shipping.still_us / 1_000_000
+        ));
     }
     if door.look(|instance| instance.histories().is_empty()) {
         found.push("the log has no history yet: the other group was not connected".to_owned());
@@ -214,6 +233,11 @@ pub fn step_down(opened: &OpenReplica, history: HistoryId) {
     }
 }
 
+/// For how long clients wait at most for a switch that is taken back.
+fn closed_most(round_trip: Duration) -> Duration {
+    CLOSED_MOST.saturating_add(round_trip.saturating_mul(CLOSED_ROUND_TRIPS))
+}
+
 struct Switch<'a> {
     driver: &'a Driver,
     part: &'a RegionPart,
@@ -227,8 +251,9 @@ struct Switch<'a> {
 
 impl Switch<'_> {
     fn run(mut self) -> SwitchEnd {
-        if !self.wait(|it| it.backlog_is_below(CLOSE_BYTES_MAX)) {
-            let why = format!("{}; clients were served all the time", self.behind());
+        if let Err(why) = self.ship() {
+            self.step("taken_back");
+            let why = format!("{why}; it was taken back: clients were served all the time");
             return SwitchEnd::TakenBack(self.course, why);
         }
         self.step("shipped");
@@ -240,7 +265,7 @@ impl Switch<'_> {
             Err(why) => return self.take_back(&why),
         };
         self.step("decided");
-        let left = self.left().max(ACKNOWLEDGED_MIN);
+        let left = self.most.saturating_sub(self.began.elapsed()).max(ACKNOWLEDGED_MIN);
         let acknowledged = self.until_acknowledged(history, left);
         self.course.closed_ms = self.closed_ms();
         if let Err(why) = acknowledged {
@@ -261,6 +286,40 @@ impl Switch<'_> {
     /// Since clients were let go.
     fn closed_ms(&self) -> u64 {
         self.ms().saturating_sub(self.course.let_go_ms.unwrap_or(0))
+    }
+
+    /// Ships the backlog, and has the other group acknowledge what is written now, while clients
+    /// are served.
+    fn ship(&self) -> Result<(), String> {
+        if !self.wait(|it| it.backlog_is_below(CLOSE_BYTES_MAX)) {
+            return Err(self.behind());
+        }
+        let mut why = String::new();
+        let is_marked = self.wait(|it| match it.door.mark_log() {
+            Ok(()) => true,
+            Err(refused) => {
+                why = refused;
+                false
+            }
+        });
+        if !is_marked {
+            return Err(why);
+        }
+        let mark = self.driver.log().tail();
+        let mut few = None;
+        let is_heard = self.wait(|it| {
+            few = too_few(it.driver, it.part);
+            let has_mark = it.recovery_point() >= mark && it.backlog_is_below(CLOSE_BYTES_MAX);
+            has_mark || few.is_some()
+        });
+        match (is_heard, few) {
+            (_, Some(few)) => Err(few),
+            (true, None) => Ok(()),
+            (false, None) => Err(format!(
+                "{}: it has not acknowledged what was written for this switch",
+                self.behind()
+            )),
+        }
     }
 
     /// Lets clients go, and from then on nothing is decided.
@@ -365,8 +424,14 @@ impl Switch<'_> {
         }
     }
 
+    /// Until it is taken back.
     fn left(&self) -> Duration {
-        self.most.saturating_sub(self.began.elapsed())
+        let left = self.most.saturating_sub(self.began.elapsed());
+        let Some(let_go_ms) = self.course.let_go_ms else { return left };
+        let round_trip = self.part.view().link.link.round_trip_us.unwrap_or(0);
+        let most = closed_most(Duration::from_micros(round_trip));
+        let closed_until = Duration::from_millis(let_go_ms).saturating_add(most);
+        left.min(closed_until.saturating_sub(self.began.elapsed()))
     }
 
     /// Waits until `done`, for as long as is left, and while this instance leads.
@@ -388,6 +453,12 @@ impl Switch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_wait_some_seconds_and_round_trips_for_a_switch_that_is_taken_back() {
+        assert_eq!(closed_most(Duration::ZERO), Duration::from_secs(5));
+        assert_eq!(closed_most(Duration::from_millis(250)), Duration::from_secs(7));
+    }
 
     #[test]
     fn a_group_without_a_majority_takes_over_from_none() {

@@ -79,6 +79,9 @@ pub struct ShippingView {
     /// What the other region reported last, on this link or the one before; all zero before the
     /// first report.
     pub point: RecoveryPoint,
+    /// For how long it has lacked something and acknowledged nothing, microseconds; 0: it lacks
+    /// nothing.
+    pub still_us: u64,
     /// Bytes of batches sent since this instance became active, before compression.
     pub sent_bytes: u64,
     /// Frames in which they were sent.
@@ -104,6 +107,8 @@ struct ShippingState {
     open: Option<OpenLink>,
     backlog: Backlog,
     point: RecoveryPoint,
+    /// When the point moved last.
+    moved_at: Time,
     is_known: bool,
     ended: Option<ShippingEnd>,
     sent_bytes: u64,
@@ -123,6 +128,15 @@ struct OpenLink {
     unproved: Option<(BatchPlace, Option<u32>)>,
     /// The other region has reported on it.
     reports: bool,
+}
+
+impl ShippingState {
+    fn is_at(&mut self, point: RecoveryPoint, now: Time) {
+        if point.place != self.point.place {
+            self.moved_at = now;
+        }
+        (self.point, self.is_known) = (point, true);
+    }
 }
 
 /// What is to be done for a link now.
@@ -148,6 +162,7 @@ impl Shipping {
             open: None,
             backlog,
             point: RecoveryPoint::default(),
+            moved_at: now,
             is_known: false,
             ended: None,
             sent_bytes: 0,
@@ -208,7 +223,7 @@ impl Shipping {
         let mut state = self.state.lock();
         if state.open.is_none() {
             state.backlog.reported(&point, now);
-            (state.point, state.is_known) = (point, true);
+            state.is_at(point, now);
         }
     }
 
@@ -289,7 +304,7 @@ impl Shipping {
             gate.reported(there.end);
         }
         open.reports = true;
-        (state.point, state.is_known) = (point, true);
+        state.is_at(point, now);
         drop(state);
         self.wake();
         Ok(())
@@ -333,13 +348,16 @@ impl Shipping {
     /// How far the other region is.
     pub fn view(&self, now: Time) -> ShippingView {
         let state = self.state.lock();
+        let exposure = state.backlog.exposure(now);
+        let unmoved = u64::try_from(now.since(state.moved_at).as_micros()).unwrap_or(u64::MAX);
         ShippingView {
             connected: state.open.is_some(),
             is_known: state.is_known,
             reports: state.open.as_ref().is_some_and(|open| open.reports),
             ended: state.ended.clone(),
-            exposure: state.backlog.exposure(now),
+            exposure,
             point: state.point,
+            still_us: unmoved.min(exposure.age_us),
             sent_bytes: state.sent_bytes,
             sent_frames: state.sent_frames,
             sync: state.gate.as_ref().map(SyncGate::view),

@@ -429,3 +429,36 @@ fn a_switch_in_doubt_ends_when_the_link_stands_again() -> Try {
     regions.stop_all()?;
     logs_are_one(&regions, EAST, 1)
 }
+
+/// All that was written is acknowledged, and that is of before: the other group writes no more.
+fn answers_no_more(size: usize, stops: impl Fn(&mut Regions) -> Try) -> Try {
+    let mut regions = Regions::towed(&of(size))?;
+    put(&regions, WEST, 50, "before")?;
+    regions.until_towed()?;
+    let active = regions.until_active(WEST)?;
+    stops(&mut regions)?;
+    let arguments = ["region", "switch", "--yes", "--json", "--timeout", "3"];
+    let refused = regions.site(WEST, active).runs(&arguments, 1)?;
+    println!("{refused}");
+    require!(!refused.contains("in doubt"), "{refused}");
+    put(&regions, WEST, 50, "behind")?;
+    require!(regions.until_active(WEST)? == active, "it was live all the time");
+    require!(depth(&regions, WEST)? == 100, "{}", depth(&regions, WEST)?);
+    regions.stop_all()
+}
+
+#[test]
+fn no_group_hands_over_to_one_of_which_nothing_is_heard_since() -> Try {
+    answers_no_more(1, |regions| {
+        regions.order(EAST, Order::Stall(Ways::Back));
+        Ok(())
+    })
+}
+
+#[test]
+fn no_group_hands_over_to_one_that_has_just_lost_its_majority() -> Try {
+    answers_no_more(3, |regions| {
+        let relay = regions.relay_of(EAST).ok_or("nothing is shipped")?;
+        (0..3).filter(|at| *at != relay).try_for_each(|at| regions.kill(EAST, at))
+    })
+}

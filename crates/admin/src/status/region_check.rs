@@ -22,6 +22,8 @@ const CERTIFICATE_S_MIN: u64 = 30 * 86_400;
 const CLOCK_WARNING_US: u64 = 500_000;
 /// Clocks that differ by more change what expires after a switch.
 const CLOCK_MAX_US: u64 = 5_000_000;
+/// The first word of what is said of the instances of a group.
+const QUORUM: &str = "quorum";
 /// Characters of a line.
 const COLUMNS: usize = 80;
 /// Characters before the text.
@@ -50,6 +52,22 @@ pub struct RegionFinding {
     pub text: String,
     /// What to do; empty: nothing.
     pub what_to_do: String,
+}
+
+impl RegionFinding {
+    /// Whether no switch is begun with it: a group that it names cannot write, or is not heard, so
+    /// the last batch of a switch would be acknowledged by none. With the rest that stands in the
+    /// way a switch comes to its end, and the operator may have a reason.
+    #[must_use]
+    pub fn forbids_switch(&self) -> bool {
+        self.weight == FindingWeight::Stands && self.check.starts_with(QUORUM)
+    }
+
+    /// In a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{}: {}", self.check, self.text)
+    }
 }
 
 /// All that was looked at, in the order in which to mend it. `group` is as an instance of either
@@ -310,7 +328,7 @@ impl RegionFindings {
     }
 
     fn quorum(&mut self, name: &str, condition: Option<&RegionConditionStatus>) {
-        let check = format!("quorum {name}");
+        let check = format!("{QUORUM} {name}");
         let check = short(&check);
         let Some(it) = condition else { return self.not_heard(&check, name) };
         let (all, there, in_sync) = (it.configured_count, it.connected_count, it.in_sync_count);

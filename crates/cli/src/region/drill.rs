@@ -18,7 +18,7 @@ use towline_admin::region_report::{
 };
 use towline_admin::reply::ScriptReply;
 use towline_admin::status::{
-    FindingWeight, GroupStatus, OtherRegionStatus, nothing_stands, region_findings,
+    FindingWeight, GroupStatus, OtherRegionStatus, RegionFinding, nothing_stands, region_findings,
     region_findings_table,
 };
 
@@ -97,7 +97,8 @@ fn checked(
     let found = region_findings(group, now_ms).unwrap_or_default();
     let stands = found.iter().filter(|finding| finding.weight == FindingWeight::Stands);
     let mut obstacles: Vec<String> = outlook.obstacles.clone();
-    obstacles.extend(stands.map(|finding| format!("{}: {}", finding.check, finding.text)));
+    // Some of it the instance has said already.
+    obstacles.extend(stands.map(RegionFinding::line).filter(|it| !outlook.obstacles.contains(it)));
     if others.is_empty() {
         obstacles.push(
             "no address of clients of the other group is known: give --other-url, or 'clients' of \

@@ -3,7 +3,7 @@
 //! Not here: when it may be raised (`engine`, `replica`: once all programs that read the log know
 //! it), and what came with each level (`record/fields.rs`).
 
-use towline_types::{FORMAT_LEVEL, LevelRaise};
+use towline_types::{FORMAT_LEVEL, FORMAT_LEVEL_FIRST, LevelRaise};
 
 use crate::fact::{Durability, Fact};
 use crate::request::Decision;
@@ -36,5 +36,20 @@ impl QueueManager {
             out.push_logged(Fact::Level { level: to }, Durability::Forced);
         }
         Ok(LevelRaise::OnItsWay)
+    }
+
+    /// Logs the level that is in force once more. It changes nothing: whoever has acknowledged the
+    /// log behind it has done so since now.
+    ///
+    /// # Errors
+    /// The log is at the first level, which is not logged; this group is not live, or is fenced.
+    pub fn restate_level(&mut self, out: &mut Decision) -> Result<(), Refusal> {
+        self.begin(out)?;
+        if self.level == FORMAT_LEVEL_FIRST {
+            let why = "the log is still at the first format level".to_owned();
+            return Err(Refusal::NoHistory { why });
+        }
+        out.push_logged(Fact::Level { level: self.level }, Durability::Forced);
+        Ok(())
     }
 }

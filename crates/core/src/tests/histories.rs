@@ -221,6 +221,23 @@ fn a_switch_that_is_taken_back_leaves_all_as_it_was() {
     rig.core.audit();
 }
 
+/// The mark before a switch: it is in the log, and changes nothing.
+#[test]
+fn the_level_in_force_can_be_logged_once_more_while_the_group_is_live() {
+    let mut rig = live();
+    let (end, level) = (rig.log.len(), rig.core.format_level());
+    rig.core.restate_level(&mut rig.decision).unwrap();
+    rig.carry_out();
+    assert_eq!((rig.log.len(), rig.core.format_level()), (end + 1, level));
+    assert_eq!(follower(&rig, end + 1).core.format_level(), level);
+    rig.core.close_for_switch("WEST").unwrap();
+    assert_eq!(rig.core.restate_level(&mut rig.decision), Err(not_live("WEST")));
+    let mut first = Rig::new();
+    assert!(why(first.core.restate_level(&mut first.decision)).contains("first format level"));
+    assert!(first.log.is_empty());
+    rig.core.audit();
+}
+
 #[test]
 #[should_panic(expected = "the history of a switch was decided")]
 fn a_switch_whose_history_is_decided_is_never_taken_back() {

@@ -69,6 +69,19 @@ impl Door {
         })
     }
 
+    /// Writes to the log what changes nothing ([`Instance::restate_level`]): one that has the log as
+    /// it ends then has written since.
+    ///
+    /// # Errors
+    /// See there, in words.
+    pub fn mark_log(&self) -> Result<(), String> {
+        let now = self.clock.wall();
+        let journal = self.journal();
+        let marked = self
+            .with_inner(|Inner { instance, out, .. }| instance.restate_level(now, &journal, out));
+        marked.map_err(|refusal| refusal.to_string())
+    }
+
     /// A switch to the other group begins: nothing is decided any more.
     ///
     /// # Errors

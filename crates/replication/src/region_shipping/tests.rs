@@ -233,6 +233,31 @@ fn what_comes_on_an_older_link_is_not_believed() {
     assert!(!shipping.view(Time(2)).connected);
 }
 
+/// How long the other region has acknowledged nothing is not how old that is which it lacks: one
+/// that is behind, and goes on, stands in no one's way.
+#[test]
+fn one_that_lacks_something_and_reports_the_same_point_stands_still() {
+    let log = TestLog::of(5);
+    let shipping = shipping(&log, 1 << 30);
+    let link = TestLink::of(1);
+    open(&shipping, &link, 0).unwrap();
+    let reports = |upto, at| shipping.frame(LinkId(1), KIND_POINT, &point(upto), Time(at)).unwrap();
+    let still_us = |at| shipping.view(Time(at)).still_us;
+    ship_all(&shipping);
+    shipping.committed(Counts::default(), Time(10));
+    reports(3, 1_000);
+    assert_eq!((still_us(1_000), still_us(9_000)), (0, 8_000));
+    reports(3, 9_000);
+    assert_eq!(still_us(10_000), 9_000, "it has the same as before");
+    reports(4, 10_000);
+    assert_eq!(still_us(11_000), 1_000, "it goes on");
+    reports(5, 12_000);
+    assert_eq!(still_us(90_000), 0, "it lacks nothing");
+    *log.committed.lock() = 6;
+    shipping.committed(Counts::default(), Time(100_000));
+    assert_eq!(still_us(100_500), 500, "only since there is something to acknowledge");
+}
+
 #[test]
 fn a_refusal_and_a_report_that_cannot_be_end_the_link() {
     let shipping = shipping(&TestLog::of(BATCHES), 1 << 30);

@@ -26,7 +26,7 @@ const RETURN_MAX: Duration = Duration::from_secs(600);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(500);
-/// One attempt: clients are let go for as long at most.
+/// One attempt. Clients are let go for some seconds of it at most (`region_switch`).
 const ATTEMPT_MAX: Duration = Duration::from_secs(20);
 
 /// A drill that is to go back.

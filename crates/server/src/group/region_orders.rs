@@ -10,15 +10,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use towline_admin::region_report::{ReportKind, ReportOutcome};
+use towline_admin::status::{FindingWeight, RegionFinding, region_findings};
 use towline_config::GroupConfig;
+use towline_engine::GroupView;
+use towline_os::time::Instant;
 use towline_replica::failover::{self, FailoverEnd};
-use towline_replica::region_switch::{self, SwitchEnd};
+use towline_replica::region_switch::{self, SwitchEnd, SwitchOutlook};
 use towline_replica::{OpenReplica, fence_order, returning};
 use towline_replication::region_part::RegionPart;
 use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn, Time};
 
 use super::order_reports::OrderReports;
 use super::region;
+use super::status::View;
 use crate::control::{Afterwards, RegionOrder};
 use crate::run_args::RunArgs;
 
@@ -26,6 +30,11 @@ use crate::run_args::RunArgs;
 const BY_CHARS_MAX: usize = 64;
 /// The longest time that an order may take.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// What a group says of itself is half a second old, or more behind an election: what forbids a
+/// switch is looked at again for so long.
+const SAID_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// How often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct RegionOrders {
@@ -33,6 +42,8 @@ pub(super) struct RegionOrders {
     group: GroupConfig,
     region: Option<Arc<RegionPart>>,
     reports: OrderReports,
+    /// What `region check` is judged from.
+    view: Arc<View>,
     /// Held while an order is carried out.
     under_way: Mutex<()>,
 }
@@ -42,11 +53,13 @@ impl RegionOrders {
         args: &RunArgs,
         opened: &Arc<OpenReplica>,
         group: &GroupConfig,
-        region: Option<Arc<RegionPart>>,
-    ) -> RegionOrders {
+        (region, view): (Option<&Arc<RegionPart>>, &Arc<View>),
+    ) -> Arc<RegionOrders> {
         let (opened, group) = (Arc::clone(opened), group.clone());
         let reports = OrderReports::new(&args.data, &args.name, &group);
-        RegionOrders { opened, group, region, reports, under_way: Mutex::new(()) }
+        let (region, view) = (region.cloned(), Arc::clone(view));
+        let under_way = Mutex::new(());
+        Arc::new(RegionOrders { opened, group, region, reports, view, under_way })
     }
 
     /// The other group's name, and this side of the traffic with it.
@@ -131,7 +144,7 @@ impl RegionOrders {
         let (part, other) = self.other()?;
         let mut answer = self.about(other);
         if order.dry_run {
-            let found = region_switch::outlook(&self.opened, part, &self.group);
+            let found = self.outlook_of_switch(part);
             add(
                 &mut answer,
                 json!({
@@ -157,6 +170,46 @@ impl RegionOrders {
         let opened = Arc::clone(&self.opened);
         let after = move || region_switch::step_down(&opened, history);
         Ok((answer, Some(Box::new(after))))
+    }
+
+    /// What is to be expected of a switch, with what `region check` says at the active instance.
+    fn outlook_of_switch(&self, part: &RegionPart) -> SwitchOutlook {
+        let mut found = region_switch::outlook(&self.opened, part, &self.group);
+        if self.opened.door().is_some() {
+            let (forbidding, others): (Vec<_>, Vec<_>) =
+                self.findings().into_iter().partition(RegionFinding::forbids_switch);
+            found.obstacles.extend(forbidding.iter().map(RegionFinding::line));
+            let known = found.obstacles.clone();
+            let stand = others.iter().filter(|it| it.weight == FindingWeight::Stands);
+            // What the switch itself says is not repeated.
+            let stand = stand.filter(|_| known.is_empty()).map(RegionFinding::line);
+            found.notes.extend(stand.map(|line| format!("region check: {line}")));
+        }
+        found
+    }
+
+    fn findings(&self) -> Vec<RegionFinding> {
+        region_findings(&self.view.group(), self.wall().as_millis()).unwrap_or_default()
+    }
+
+    /// Waits a moment until `region check` says nothing with which no switch is begun.
+    ///
+    /// # Errors
+    /// It does still: what.
+    fn until_fit(&self, most: Duration) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            let found = self.findings();
+            let forbidding = found.iter().filter(|finding| finding.forbids_switch());
+            let why: Vec<String> = forbidding.map(RegionFinding::line).collect();
+            if why.is_empty() {
+                return Ok(());
+            }
+            if began.elapsed() >= most.min(SAID_AGAIN_MAX) || self.opened.driver.is_ending() {
+                return Err(why.join("; "));
+            }
+            self.opened.driver.pause(LOOK_INTERVAL);
+        }
     }
 
     /// See [`fence_order::order`].
@@ -204,6 +257,9 @@ impl RegionOrders {
         cause: &ChangeCause,
         most: Duration,
     ) -> Result<(HistoryId, Value), String> {
+        if self.opened.door().is_some() {
+            self.until_fit(most)?;
+        }
         let end = region_switch::switch(&self.opened, part, &self.group, (cause, most));
         let (course, history, outcome, why) = match end {
             SwitchEnd::Refused(why) => return Err(why),

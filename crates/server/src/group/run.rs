@@ -192,7 +192,7 @@ async fn serve(
         region_tasks::start(&mut tasks, (args, config), &entrance.view, &addresses, region);
     }
     let desk = of_process.control.desk();
-    let orders = Arc::new(RegionOrders::new(args, opened, group, region.clone()));
+    let orders = RegionOrders::new(args, opened, group, (region.as_ref(), &entrance.view));
     desk.runs(Arc::new(GroupControl {
         driver: Arc::clone(driver),
         opened: Arc::clone(opened),

@@ -237,3 +237,20 @@ fn replies_that_do_not_wait_as_they_are_to_are_worth_a_look_on_either_side() {
         assert_eq!(alone[0].weight, FindingWeight::Warning);
     }
 }
+
+/// A switch would come to its end with the rest of it, and with none of these.
+#[test]
+fn a_group_that_cannot_write_or_is_not_heard_forbids_a_switch() {
+    let of = |group: &GroupStatus| -> Vec<String> {
+        found(group).iter().filter(|it| it.forbids_switch()).map(RegionFinding::line).collect()
+    };
+    assert_eq!(of(&live()), [""; 0]);
+    assert_eq!(of(&with(|other| other.misses_rpo = true)), [""; 0]);
+    assert_eq!(of(&there(|there| there.in_sync_count = 2)), [""; 0], "only a warning");
+    let zero = of(&there(|there| there.in_sync_count = 0));
+    assert_eq!(zero, ["quorum EAST: 3 of 3 instances connected, 0 in sync"]);
+    assert_eq!(of(&there(|there| there.connected_count = 1)).len(), 1);
+    assert_eq!(of(&with(|other| other.here.in_sync_count = 1)).len(), 1);
+    let silent = of(&with(|other| other.there_age_ms = HEARD_MS_MAX + 1));
+    assert!(silent[0].contains("group 'EAST' has not said it"), "{silent:?}");
+}
