@@ -28,9 +28,10 @@ const FORKS_MAX: usize = 4;
 /// So many before each: also for an instance that lacks the last ones.
 const SAID: u64 = 2 * WINDOW;
 /// Batches that are asked for, and so answered, at once.
-pub const ASKED_MAX: usize = 2 * WINDOW as usize;
+pub const ASKED_MAX: usize = 64;
 /// Entries of the section: of each fork, the first one behind it too.
-const MARKS_MAX: usize = FORKS_MAX * (SAID as usize + 1) + ASKED_MAX;
+const MARKS_MAX: usize = FORKS_MAX * 65 + ASKED_MAX;
+const _: () = assert!(SAID == 64 && ASKED_MAX as u64 >= WINDOW, "a window is asked for at once");
 
 /// One batch of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
