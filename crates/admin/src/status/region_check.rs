@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GroupRole, GroupStatus, OtherRegionState, OtherRegionStatus, RegionConditionStatus};
 use crate::text::{line, printable};
+use wrapping::wrapped;
 
 /// What the other region said of itself holds for so long. It says it twice a second.
 const HEARD_MS_MAX: u64 = 5_000;
@@ -135,37 +136,6 @@ pub fn region_findings_table(findings: &[RegionFinding]) -> String {
         many => line(&mut text, &format!("{many} things stand in the way of a switch.")),
     }
     text
-}
-
-/// A text over as many lines as it needs, behind `head` and below it. Words longer than a line are
-/// cut into lines.
-fn wrapped(text: &mut String, head: &str, words: &str) {
-    let width = COLUMNS - MARGIN;
-    let mut row = String::new();
-    let mut rows = Vec::new();
-    for word in words.split_whitespace() {
-        let mut word: Vec<char> = word.chars().collect();
-        let taken = row.chars().count();
-        if taken > 0 && taken + 1 + word.len() > width {
-            rows.push(std::mem::take(&mut row));
-        }
-        while word.len() > width {
-            let rest = word.split_off(width);
-            rows.push(word.iter().collect());
-            word = rest;
-        }
-        if !row.is_empty() {
-            row.push(' ');
-        }
-        row.extend(word);
-    }
-    if !row.is_empty() || rows.is_empty() {
-        rows.push(row);
-    }
-    for (at, row) in rows.iter().enumerate() {
-        let before = if at == 0 { head.to_owned() } else { " ".repeat(MARGIN) };
-        line(text, format!("{before}{row}").trim_end());
-    }
 }
 
 /// What the other region said of itself, if that is recent.
@@ -599,6 +569,8 @@ fn numbers(version: &str) -> Vec<u64> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map(|number| number.parse().unwrap_or(0)).collect()
 }
+
+mod wrapping;
 
 #[cfg(test)]
 mod tests;
