@@ -131,10 +131,11 @@ fn the_status_shows_the_newest_history_the_chain_and_the_changes_of_roles() {
         "closed": true,
         "histories": 3,
         "chain": [row(1, first), row(2, second), row(3, third)],
-        // The newest first, and the first history is none.
+        // The newest first, and the first history is none. A group is not promoted from itself:
+        // which one was live before is not in this log any more.
         "role_changes": [
             change(3, third, "EAST", "WEST"),
-            change(2, second, "EAST", "EAST"),
+            change(2, second, "", "EAST"),
         ],
     });
     assert_eq!(*region, wanted);
