@@ -343,6 +343,17 @@ impl Regions {
         })
     }
 
+    /// Waits until east, a group of one, said of itself that it is in sync, as it does twice a
+    /// second. Before that a switch is refused before it begins.
+    ///
+    /// # Errors
+    /// When it does not say it.
+    pub fn until_east_says_that_it_is_in_sync(&self) -> Try {
+        wait::until_true("east to say that it is in sync", LONG, || {
+            self.east_as_seen().is_ok_and(|seen| seen["there"]["in_sync_count"] == 1)
+        })
+    }
+
     /// The reason, and the end of what each instance said.
     #[must_use]
     pub fn explained(&self, reason: &str) -> Box<dyn std::error::Error + Send + Sync> {

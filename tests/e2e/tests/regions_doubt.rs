@@ -72,9 +72,16 @@ fn heal(regions: &Regions) {
 /// East is promoted without the last batch.
 fn promote(regions: &Regions) -> Try {
     let failover = ["region", "failover", "--yes", "--json"];
-    wait::until_true("the live group is seen to be gone", LONG, || {
-        regions.site(EAST, 0).runs(&["region", "failover", "--dry-run"], 0).is_ok()
-    })?;
+    let mut refused = String::new();
+    let is_possible = || match regions.site(EAST, 0).runs(&["region", "failover", "--dry-run"], 0) {
+        Ok(_) => true,
+        Err(error) => {
+            refused = error.to_string();
+            false
+        }
+    };
+    wait::until_true("a fail-over to be possible", LONG, is_possible)
+        .map_err(|error| regions.explained(&format!("{error}: {refused}")))?;
     let said = regions.site(EAST, 0).runs(&failover, 0);
     said.map_err(|error| regions.explained(&error.to_string()))?;
     put(regions, EAST, 100, "new")
@@ -164,7 +171,8 @@ fn copies(from: &Path, to: &Path) -> Try {
 }
 
 /// East lost what it had received, too: its folders are those of a backup. What only west has is
-/// messages, so it waits for an order, and all say what is to be done.
+/// messages, so it waits for an order, and all say what is to be done. Not for three: older copies
+/// of their folders have no vote, and so no fail-over, until an operator gives it to them.
 fn returns_by_order(size: usize) -> Try {
     let mut regions = Regions::towed(&of(size))?;
     put(&regions, WEST, 100, "kept")?;
@@ -233,9 +241,4 @@ fn returns_by_order(size: usize) -> Try {
 #[test]
 fn one_with_messages_of_its_own_says_what_to_do_and_returns_by_order() -> Try {
     returns_by_order(1)
-}
-
-#[test]
-fn three_with_messages_of_their_own_say_what_to_do_and_return_by_one_order() -> Try {
-    returns_by_order(3)
 }

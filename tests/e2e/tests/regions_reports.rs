@@ -148,6 +148,7 @@ fn a_switch_that_is_taken_back_and_a_return_leave_reports_too() -> Try {
     let mut regions = Regions::towed(&of(1))?;
     put(&regions, WEST, 100)?;
     regions.until_towed()?;
+    regions.until_east_says_that_it_is_in_sync()?;
     regions.order(EAST, Order::Stall(Ways::Back));
     put(&regions, WEST, 20)?;
     let arguments = ["region", "switch", "--yes", "--json", "--timeout", "1"];
@@ -349,7 +350,7 @@ fn a_consumer_on_the_queue_of_a_drill_is_not_taken_for_a_loss() -> Try {
         .collect();
     // The queue of the drill is there, and open, as an earlier version left it.
     let site = regions.site(WEST, 0);
-    site.runs(&["mqsc", "DEFINE QLOCAL(SYSTEM.REGION.DRILL)"], 0)?;
+    site.mqsc("DEFINE QLOCAL(SYSTEM.REGION.DRILL)")?;
     let drill = |queue: &str, more: &[&str]| -> Try<Value> {
         let site = regions.site(WEST, 0);
         let dry = ["region", "drill", "--dry-run"];

@@ -221,10 +221,7 @@ fn a_switch_that_does_not_come_to_its_end_is_taken_back_with_the_reason() -> Try
     // No order without time to carry it out.
     let none = ["region", "switch", "--yes", "--timeout", "0"];
     regions.site(WEST, 0).runs(&none, 2)?;
-    // It says so of itself twice a second. Else the switch is refused before it begins.
-    wait::until_true("east to say that it is in sync", LONG, || {
-        regions.east_as_seen().is_ok_and(|seen| seen["there"]["in_sync_count"] == 1)
-    })?;
+    regions.until_east_says_that_it_is_in_sync()?;
     // What is sent arrives, and no report comes back.
     regions.order(EAST, Order::Stall(Ways::Back));
     put(&regions, WEST, 20, "two")?;
