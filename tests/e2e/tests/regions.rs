@@ -104,6 +104,8 @@ fn an_alarm_outlasts_the_active_instance_and_recovery_takes_silence_for_no_zero(
     let active = regions.until_active(WEST)?;
     put(&regions, active, 20, "before")?;
     regions.until_towed()?;
+    // What recovery counted it says up to half a second after it has it.
+    until_seen(&regions, "the counts of recovery", |seen| number(seen, "backlog_puts") == 0)?;
     regions.order(EAST, Order::Cut(Ways::Both));
     put(&regions, active, 2_000, &"cut".repeat(200))?;
     let seen = until_seen(&regions, "the alarm", |seen| {

@@ -408,6 +408,7 @@ fn a_switch_in_doubt_ends_when_the_link_stands_again() -> Try {
     let mut regions = Regions::towed(&of(1))?;
     put(&regions, WEST, 100, "one")?;
     regions.until_towed()?;
+    regions.until_east_says_that_it_is_in_sync()?;
     // Reports arrive late enough for the process to be killed behind its last batch.
     regions.order(EAST, Order::Delay(Ways::There, Duration::from_millis(1_000)));
     let arguments = ["region", "switch", "--yes", "--json"];
