@@ -411,7 +411,8 @@ fn a_switch_in_doubt_ends_when_the_link_stands_again() -> Try {
     regions.until_east_says_that_it_is_in_sync()?;
     // Reports arrive late enough for the process to be killed behind its last batch.
     regions.order(EAST, Order::Delay(Ways::There, Duration::from_millis(1_000)));
-    let arguments = ["region", "switch", "--yes", "--json"];
+    // The command waits so long for the other group to serve.
+    let arguments = ["region", "switch", "--yes", "--json", "--timeout", "15"];
     let mut command = regions.site(WEST, 0).towline(&arguments)?;
     let mut switch = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     wait::until_true("the last batch to be decided", LONG, || {
