@@ -172,9 +172,10 @@ pub(crate) fn last_upto(log: &dyn ShippedLog, (gone, last): (u64, u64), position
 
 #[cfg(test)]
 mod tests {
-    use towline_types::{Batch, History, HistoryId, Time};
+    use towline_types::Batch;
 
     use super::*;
+    use crate::followed_histories::tests::chain_of;
 
     /// A log of which the batches up to `gone` are not there any more.
     struct TestLog {
@@ -212,20 +213,8 @@ mod tests {
 
     /// Histories of which each one but the first begins behind one of these batches.
     fn begun_behind(batches: &[u64]) -> Histories {
-        let mut chain = Histories::default();
         let forks = batches.iter().map(|index| Lsn(index * 4_096).after(100));
-        for (number, fork) in (1..).zip([Lsn::ZERO].into_iter().chain(forks)) {
-            let history = History {
-                id: HistoryId([number; 16]),
-                parent: chain.newest().map(|newest| newest.id),
-                fork,
-                live: "WEST".into(),
-                began: Time(7),
-                cause: String::new(),
-            };
-            chain.push(history).unwrap();
-        }
-        chain
+        chain_of([Lsn::ZERO].into_iter().chain(forks))
     }
 
     #[test]

@@ -143,19 +143,24 @@ fn decode(bytes: &[u8]) -> io::Result<Histories> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use towline_types::{History, HistoryId, Lsn, Time};
 
     use super::*;
 
     fn chain(forks: &[u64]) -> Histories {
+        chain_of(forks.iter().copied().map(Lsn))
+    }
+
+    /// Histories that begin at these positions.
+    pub(crate) fn chain_of(forks: impl IntoIterator<Item = Lsn>) -> Histories {
         let mut chain = Histories::default();
         for (number, fork) in (1..).zip(forks) {
             let parent = chain.newest().map(|newest| newest.id);
             let history = History {
                 id: HistoryId([number; 16]),
                 parent,
-                fork: Lsn(*fork),
+                fork,
                 live: "WEST".into(),
                 began: Time(7),
                 cause: String::new(),

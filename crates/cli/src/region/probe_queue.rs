@@ -193,7 +193,7 @@ mod tests {
         let before = counts(0, 0);
         let lost = |after, taken| lost_of(3, (before, after), taken, false);
         assert_eq!(lost(counts(0, 10), 7), None, "three left it");
-        assert_eq!(lost(counts(0, 7), 7), Some(3), "nothing left it, and nobody got from it");
+        assert_eq!(lost(counts(0, 7), 7), Some(3), "nothing left it, and no consumer got from it");
         let used = QueueCounts { consumers: 1, ..counts(0, 7) };
         assert_eq!(lost(used, 7), None, "somebody gets from it");
     }

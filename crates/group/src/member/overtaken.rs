@@ -36,9 +36,9 @@ impl Member {
             return false;
         }
         let committed = raft.raft_log.committed;
-        let is_old = |place: u64| timeline_of(place) < timeline_of(inner.term);
+        let newer = timeline_of(inner.term);
         let concerns = inner.index < committed
-            && self.place(committed).is_some_and(|place| is_old(place.term));
+            && self.place(committed).is_some_and(|place| timeline_of(place.term) < newer);
         if !concerns {
             self.overtaken_since = None;
             return false;
