@@ -266,7 +266,8 @@ impl RegionPart {
     /// There is no thread.
     pub fn start(self: &Arc<Self>, links: Arc<dyn RegionDialler>) -> std::io::Result<()> {
         assert!(self.links.set(links).is_ok(), "the links to the other region are set once");
-        self.driver.set_region(Arc::clone(self) as Arc<dyn RegionEvents>);
+        let events = Arc::clone(self) as Arc<dyn RegionEvents>;
+        self.driver.set_region(&events);
         let receives = Arc::clone(self);
         let body = move || receives.receiving().run();
         Builder::new().name("region-receive".into()).spawn(body)?;

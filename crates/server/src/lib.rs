@@ -28,6 +28,7 @@ mod run;
 mod run_args;
 mod shell;
 mod signals;
+mod small_pages;
 
 pub use check::{CheckResult, Verdict, check, check_listeners};
 pub use control::names::control_sockets;

@@ -24,6 +24,7 @@ use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run_args::{RunArgs, of_file, with_command_line};
 use crate::signals::Signals;
+use crate::small_pages;
 use towline_access::Attempts;
 use towline_config::Config;
 use towline_engine::Door;
@@ -43,6 +44,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let clock = Clock::start();
     towline_logging::start().map_err(RunError::Environment)?;
     tell_of_panics(&args.name);
+    small_pages::only();
     let descriptors = descriptors::raise();
     let refused = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     let file = of_file(args)?;

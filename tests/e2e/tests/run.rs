@@ -204,6 +204,22 @@ fn an_empty_start_accepts_the_first_put_soon() -> Try {
     Ok(())
 }
 
+/// A first write into a huge page stops all clients of a thread while it is cleared.
+#[test]
+fn memory_never_comes_in_huge_pages() -> Try {
+    let site = Site::open()?;
+    let daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "DEV.QUEUE.1")?;
+    for delivery in 0..64 {
+        peer.put(0, delivery, &[7; 64 << 10])?;
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.pid()))?;
+    let huge = maps.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    require!(huge.is_some_and(|size| size.trim() == "0 kB"), "{maps}");
+    daemon.stop()
+}
+
 #[test]
 fn auto_define_is_off_by_default_and_goes_by_pattern() -> Try {
     let mut site = Site::closed()?;

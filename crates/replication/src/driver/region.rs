@@ -13,8 +13,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use towline_group::{Input, Mode, Shipment, ShippedAnswer};
@@ -42,7 +42,8 @@ pub trait RegionEvents: Send + Sync {
 
 /// What a driver has of the other region.
 pub(crate) struct DriverRegion {
-    events: OnceLock<Arc<dyn RegionEvents>>,
+    /// Not owned: what hears of them owns the driver.
+    events: OnceLock<Weak<dyn RegionEvents>>,
     followed: FollowedHistories,
     /// Held while a chain is kept, and while this member changes its part: taken before the lock of
     /// the driver, and never under it.
@@ -72,13 +73,13 @@ impl DriverRegion {
     }
 
     pub(crate) fn answers(&self, answer: ShippedAnswer) {
-        if let Some(events) = self.events.get() {
+        if let Some(events) = self.events.get().and_then(Weak::upgrade) {
             events.answers(answer);
         }
     }
 
     pub(crate) fn committed(&self) {
-        if let Some(events) = self.events.get() {
+        if let Some(events) = self.events.get().and_then(Weak::upgrade) {
             events.committed();
         }
     }
@@ -108,9 +109,12 @@ impl DriverRegion {
 }
 
 impl Driver {
-    /// Sets what hears of shipments and commits.
-    pub fn set_region(&self, events: Arc<dyn RegionEvents>) {
-        assert!(self.region.events.set(events).is_ok(), "a member has one other region");
+    /// Sets what hears of shipments and commits, as long as it is there.
+    pub fn set_region(&self, events: &Arc<dyn RegionEvents>) {
+        assert!(
+            self.region.events.set(Arc::downgrade(events)).is_ok(),
+            "a member has one other region"
+        );
     }
 
     /// Whether something here connects to another region.

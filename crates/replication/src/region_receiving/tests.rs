@@ -7,6 +7,7 @@ use towline_region::Counts;
 use towline_types::{Batch, BatchPlace, History, HistoryId};
 
 use super::*;
+use crate::driver::RegionEvents;
 use crate::driver::tests::{LONG, one_of};
 
 /// A link that keeps what is sent on it.
@@ -63,6 +64,8 @@ impl RegionConnection for TestLink {
 struct Rig {
     driver: Arc<Driver>,
     receiving: Arc<Receiving>,
+    /// Its driver does not own them.
+    events: Arc<dyn RegionEvents>,
     refused: Arc<Mutex<Vec<Refusal>>>,
     /// What its queues have counted.
     counted: Arc<Mutex<CountedLog>>,
@@ -73,7 +76,7 @@ struct Rig {
 
 struct Events(Arc<Receiving>);
 
-impl crate::driver::RegionEvents for Events {
+impl RegionEvents for Events {
     fn answers(&self, answer: ShippedAnswer) {
         self.0.answers(answer);
     }
@@ -102,11 +105,12 @@ impl Rig {
         };
         let receiving = Receiving::new(Arc::clone(&driver), ReportPolicy::default(), host);
         let receiving = Arc::new(receiving);
-        driver.set_region(Arc::new(Events(Arc::clone(&receiving))));
+        let events = Arc::new(Events(Arc::clone(&receiving))) as Arc<dyn RegionEvents>;
+        driver.set_region(&events);
         let runs = Arc::clone(&receiving);
         let thread = Some(std::thread::spawn(move || runs.run()));
         let first = driver.log().tail().0.next_multiple_of(4_096);
-        Rig { driver, receiving, refused, counted, thread, first, folder }
+        Rig { driver, receiving, events, refused, counted, thread, first, folder }
     }
 
     fn batch(&self, index: u64, bytes: usize) -> Batch {

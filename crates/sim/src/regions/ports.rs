@@ -5,7 +5,9 @@
 //! `closed` follows each `opened`, once; frames of one connection arrive in order; of the
 //! connections that came in, one at a time carries frames, the newest.
 
-use std::sync::Arc;
+use std::future::ready;
+use std::io::ErrorKind;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex as Plain;
@@ -71,7 +73,7 @@ impl RegionPorts {
         spawn("region-accept", move || of_accept.accept(callers));
         let of_dial = Arc::clone(&ports);
         spawn("region-dial", move || of_dial.keep());
-        PortsDialler(ports)
+        PortsDialler(Arc::downgrade(&ports))
     }
 
     fn hello(&self) -> RegionHello {
@@ -314,23 +316,38 @@ impl RegionPorts {
 }
 
 /// The same, as the part of an instance in the traffic uses it.
-pub(super) struct PortsDialler(Arc<RegionPorts>);
+/// Its threads own it: that part owns this, and they call that part.
+pub(super) struct PortsDialler(Weak<RegionPorts>);
+
+impl PortsDialler {
+    /// None when the process has ended.
+    fn ports(&self) -> Option<Arc<RegionPorts>> {
+        self.0.upgrade()
+    }
+}
 
 impl RegionDialler for PortsDialler {
     fn dial(&self, on: bool) {
-        self.0.dialling.send_replace(on);
+        if let Some(ports) = self.ports() {
+            ports.dialling.send_replace(on);
+        }
     }
 
     fn kick(&self) {
-        self.0.kicks.notify_one();
+        if let Some(ports) = self.ports() {
+            ports.kicks.notify_one();
+        }
     }
 
     fn open_stream(&self) -> OpeningCopy {
-        Box::pin(Arc::clone(&self.0).open())
+        match self.ports() {
+            Some(ports) => Box::pin(ports.open()),
+            None => Box::pin(ready(Err(ErrorKind::NotConnected.into()))),
+        }
     }
 
     fn state(&self) -> RegionLinkState {
-        self.0.state.lock().clone()
+        self.ports().map(|ports| ports.state.lock().clone()).unwrap_or_default()
     }
 
     fn certificate_expires_s(&self) -> u64 {
@@ -342,8 +359,10 @@ impl RegionDialler for PortsDialler {
     }
 
     fn stop(&self) {
-        self.0.dialling.send_replace(false);
-        self.0.wires.ended(self.0.end, true);
+        if let Some(ports) = self.ports() {
+            ports.dialling.send_replace(false);
+            ports.wires.ended(ports.end, true);
+        }
     }
 }
 
