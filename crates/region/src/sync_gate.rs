@@ -126,6 +126,12 @@ impl SyncGate {
         self.reported = self.reported.max(end);
     }
 
+    /// The other region says, on no link that ships or in words that cannot be compared, that it
+    /// has no more than this.
+    pub fn has_at_most(&mut self, end: Lsn) {
+        self.has = self.has.min(end);
+    }
+
     /// Up to where replies may go; [`u64::MAX`]: all may.
     #[must_use]
     pub fn released(&self) -> Lsn {

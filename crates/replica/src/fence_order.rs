@@ -92,8 +92,7 @@ pub fn outlook(
     }
     if found.reached.len() <= all / 2 {
         found.notes.push(format!(
-            "only {} of {all} instances answer: the group serves no client now, and the others hear \
-             when they come",
+            "only {} of {all} instances answer: the others may serve clients until they hear of it",
             found.reached.len()
         ));
     } else if !silent.is_empty() {

@@ -37,6 +37,8 @@ const QUEUED_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const GATHER: Duration = Duration::from_millis(1);
 /// How often the thread looks when there is no news.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// An instance of the other region reports within a round trip of a new link, if its group can.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 
 /// Why a link cannot be used, or is used no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +139,9 @@ struct OpenLink {
     unproved: Option<(BatchPlace, Option<u32>)>,
     /// The other region has reported on it.
     reports: bool,
+    /// What the instance at the other end said when the link opened, when what is behind that was
+    /// committed, and when it said so; until it reports, or that was taken for what it has.
+    said: Option<(RecoveryPoint, Option<Time>, Time)>,
 }
 
 impl ShippingState {
@@ -145,6 +150,30 @@ impl ShippingState {
             self.moved_at = now;
         }
         (self.point, self.is_known) = (point, true);
+    }
+
+    /// An instance of the other region said what that has, and did not report it on a link.
+    fn takes_word(&mut self, point: RecoveryPoint, behind_at: Option<Time>, now: Time) {
+        self.backlog.reported(&point, now);
+        self.backlog.began_behind_point(behind_at);
+        if let Some(gate) = &mut self.gate {
+            gate.has_at_most(point.place.end);
+        }
+        self.is_at(point, now);
+    }
+
+    /// An instance with which a link stands has not reported for [`SILENT_MAX`], and had less when
+    /// the link opened than was reported before: its group may have lost it. One that has no
+    /// majority reports nothing.
+    fn doubts_silence(&mut self, now: Time) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.reports) else { return };
+        let is_silent = |at: Time| now.since(at) >= SILENT_MAX;
+        let Some((point, behind_at, _)) = open.said.take_if(|(.., at)| is_silent(*at)) else {
+            return;
+        };
+        if point.place.end < self.point.place.end {
+            self.takes_word(point, behind_at, now);
+        }
     }
 }
 
@@ -210,15 +239,16 @@ impl Shipping {
     pub fn opened(
         &self,
         link: RegionLink,
-        (position, sums): (&RegionPosition, PositionSums),
+        (position, sums, point): (&RegionPosition, PositionSums, Option<RecoveryPoint>),
         now: Time,
     ) -> Result<(), ShippingEnd> {
         let behind = self.start(position)?;
+        let said = point.map(|point| (point, self.time_behind(&point), now));
         let mut shipper = Shipper::begin(self.window_bytes, behind);
         shipper.committed(self.log.committed(), now);
         let sum = if behind == position.last { sums.last } else { sums.committed };
         let unproved = Some((behind, sum));
-        let open = OpenLink { link, shipper, unproved, reports: false };
+        let open = OpenLink { link, shipper, unproved, reports: false, said };
         let mut state = self.state.lock();
         state.ended = None;
         if let Some(before) = state.open.replace(open) {
@@ -234,9 +264,7 @@ impl Shipping {
     pub fn knows(&self, point: RecoveryPoint, behind_at: Option<Time>, now: Time) {
         let mut state = self.state.lock();
         if state.open.is_none() {
-            state.backlog.reported(&point, now);
-            state.backlog.began_behind_point(behind_at);
-            state.is_at(point, now);
+            state.takes_word(point, behind_at, now);
         }
     }
 
@@ -277,6 +305,7 @@ impl Shipping {
         let place = self.log.committed();
         let mut state = self.state.lock();
         state.backlog.committed(place.end, counts, now);
+        state.doubts_silence(now);
         if let Some(open) = &mut state.open {
             open.shipper.committed(place, now);
         }
@@ -335,8 +364,10 @@ impl Shipping {
         backlog.reported(&point, now);
         backlog.began_behind_point(behind_at);
         // One that is not known here any more is far behind what replies wait for.
-        if let (Some(gate), Some(there)) = (gate, there) {
-            gate.reported(there.end);
+        match (gate, there) {
+            (Some(gate), Some(there)) => gate.reported(there.end),
+            (Some(gate), None) => gate.has_at_most(point.place.end),
+            (None, _) => {}
         }
         open.reports = true;
         state.is_at(point, now);

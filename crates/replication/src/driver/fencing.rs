@@ -24,7 +24,7 @@ use towline_logging::log as say;
 use towline_os::sync::Mutex;
 use towline_types::{HistoryId, Lsn, Time};
 
-use super::Driver;
+use super::{Driver, MemberStand};
 use crate::fence::{
     BY_ITSELF, FenceMark, FenceOrder, NO_HISTORY, RegionFence, Supersession, newest_of,
 };
@@ -52,7 +52,20 @@ struct FencingState {
     /// Clients would be let in here.
     wants_clients: bool,
     owed: Vec<bool>,
+    /// Of what is durable here.
+    noted: FenceMark,
+    /// By peer: it said that it has what is kept, durably, and that it was in no later term than
+    /// this member then. Before it votes in one, whoever it votes for hears of it.
+    bound: Vec<bool>,
     said_at: Time,
+}
+
+impl FencingState {
+    /// No peer is known to have what is kept from now on.
+    fn keeps(&mut self, kept: RegionFence) {
+        self.kept = kept;
+        self.bound.fill(false);
+    }
 }
 
 impl Fencing {
@@ -64,7 +77,14 @@ impl Fencing {
         let kept = RegionFence::kept(file.parent().unwrap_or(file))?;
         let owes = AtomicBool::new(kept != RegionFence::default());
         let owed = vec![true; members];
-        let state = FencingState { kept, wants_clients: false, owed, said_at: Time::ZERO };
+        let state = FencingState {
+            noted: kept.mark(),
+            kept,
+            wants_clients: false,
+            bound: vec![false; members],
+            owed,
+            said_at: Time::ZERO,
+        };
         let (turn, is_on) = (Mutex::default(), AtomicBool::new(false));
         let awaits_word = AtomicBool::new(false);
         Ok(Fencing { turn, is_on, owes, awaits_word, state: Mutex::new(state) })
@@ -137,13 +157,14 @@ impl Driver {
         if now == before {
             return true;
         }
-        self.fencing.state.lock().kept = now.clone();
+        self.fencing.state.lock().keeps(now.clone());
         self.carry_out_fence(mode, &begun);
         let written = now.keep(self.folder());
         if let Err(error) = &written {
             say(&REGION_FENCE_NOT_KEPT, &[&error.to_string()]);
         }
         if written.is_ok() {
+            self.fencing.state.lock().noted = now.mark();
             self.owe_fence();
             self.say_fence_at(self.now());
         }
@@ -160,11 +181,12 @@ impl Driver {
             Mode::Recovery | Mode::Promoting => before.clone(),
         };
         if now != before {
-            self.fencing.state.lock().kept = now.clone();
+            self.fencing.state.lock().keeps(now.clone());
             if let Err(error) = now.keep(self.folder()) {
                 // What is kept is over, and known as that.
                 tracing::warn!(%error, "a fence that is over is kept");
             }
+            self.fencing.state.lock().noted = now.mark();
         }
         self.carry_out_fence(mode, &begun);
     }
@@ -258,17 +280,33 @@ impl Driver {
     }
 
     /// Whether this instance serves no client because of a fence, and nothing that was decided
-    /// waits for the log or for the others.
+    /// waits for the log or for the others. Of the active one: nor does another one serve any, now
+    /// or later.
     pub fn is_still(&self) -> bool {
         self.is_fenced()
             && match self.active() {
-                Some(active) => active.is_still() && self.committed_end() >= self.log().tail(),
+                Some(active) => {
+                    self.binds_majority()
+                        && active.is_still()
+                        && self.committed_end() >= self.log().tail()
+                }
                 None => !self.leads(),
             }
     }
 
+    /// Whether a majority has the fence, and this member leads it: the fence of one that was cut
+    /// off binds nobody but itself.
+    fn binds_majority(&self) -> bool {
+        let state = self.fencing.state.lock();
+        let peers = state.bound.iter().filter(|is_bound| **is_bound).count();
+        let has_it = state.noted == state.kept.mark() && peers + 1 > state.bound.len() / 2;
+        drop(state);
+        has_it && self.leads()
+    }
+
+    /// What is durable here.
     pub(super) fn fence_mark(&self) -> FenceMark {
-        self.fencing.state.lock().kept.mark()
+        self.fencing.state.lock().noted
     }
 
     fn owe_fence(&self) {
@@ -276,12 +314,19 @@ impl Driver {
         self.fencing.owes.store(true, Ordering::SeqCst);
     }
 
-    /// A peer said what it has, and its mode.
-    pub(super) fn notes_fence(&self, peer: Peer, mode: &str, mark: FenceMark) {
+    /// A peer said what it has, its mode, and its term.
+    pub(super) fn notes_fence(&self, peer: Peer, stand: &MemberStand) {
+        let term = self.look(|core| core.member.hard_state().term);
+        let is_voting = stand.mode == "voting";
         let mut state = self.fencing.state.lock();
-        let is_owed = mode == "voting" && mark != state.kept.mark();
+        let has_it = stand.fence == state.kept.mark();
+        let is_bound = is_voting && has_it && stand.term <= term;
+        let is_owed = is_voting && !is_bound;
         if let Some(owed) = state.owed.get_mut(peer) {
             *owed = is_owed;
+        }
+        if let Some(bound) = state.bound.get_mut(peer) {
+            *bound = is_bound;
         }
         drop(state);
         if is_owed {

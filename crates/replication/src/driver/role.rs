@@ -450,6 +450,8 @@ impl Driver {
     }
 
     pub(super) fn stand(&self) -> MemberStand {
+        // Before its term: what it votes in a later one is said behind that.
+        let fence = self.fence_mark();
         let (kept, last) = self.look(|core| (core.member.hard_state(), core.member.last()));
         let newest = self.role.state.lock().begun.last().map(|newest| newest.0).unwrap_or_default();
         let mode = match kept.mode {
@@ -471,7 +473,7 @@ impl Driver {
             returns: self.is_to_return(),
             returned: self.returned_for(kept.mode),
             newest,
-            fence: self.fence_mark(),
+            fence,
             is_still: self.is_still(),
             live: self.live_heard(),
         }
@@ -511,7 +513,7 @@ impl Driver {
                 self.answers_stand(peer, question);
             }
             RoleFrame::Stand { question, stand } => {
-                self.notes_fence(peer, &stand.mode, stand.fence);
+                self.notes_fence(peer, &stand);
                 self.notes_return(peer, &stand);
                 self.takes_stand(peer, question, stand);
             }

@@ -450,9 +450,10 @@ fn a_copy_of_a_newer_leader_takes_part_in_its_term_and_has_no_vote_left_there() 
     driver.log().shutdown();
 }
 
-/// Notes how far it hears that the group has committed.
+/// Notes how far it hears that the group has committed, and up to where replies may go that wait
+/// for the other region.
 #[derive(Default)]
-struct Serving(AtomicU64);
+pub(crate) struct Serving(AtomicU64, pub(crate) AtomicU64);
 
 impl ActiveInstance for Serving {
     fn committed(&self, upto: Lsn) {
@@ -483,7 +484,9 @@ impl ActiveInstance for Serving {
         LevelRaise::Refused
     }
 
-    fn region_has(&self, _upto: Lsn) {}
+    fn region_has(&self, upto: Lsn) {
+        self.1.store(upto.0, Ordering::SeqCst);
+    }
 
     fn region_news(&self) {}
 

@@ -162,7 +162,7 @@ impl RegionPart {
             self.known.lock().awaits_history = Some(link);
             return;
         }
-        let at = (&other.position, other.sums);
+        let at = (&other.position, other.sums, other.point);
         if let Err(end) = shipping.opened(Arc::clone(&link), at, self.driver.now()) {
             link.close(&end.to_string());
             return self.keep_end(&end);
@@ -286,11 +286,13 @@ impl RegionInbox for RegionPart {
         if kind == KIND_BATCHES {
             return Ok(self.receiving().frame(link, body, cost));
         }
-        if let Some(shipping) = self.shipping()
-            && let Err(end) = shipping.frame(link, kind, &body, self.driver.now())
-        {
-            self.keep_end(&end);
-            return Err(end.to_string());
+        if let Some(shipping) = self.shipping() {
+            if let Err(end) = shipping.frame(link, kind, &body, self.driver.now()) {
+                self.keep_end(&end);
+                return Err(end.to_string());
+            }
+            // At once: the thread that ships looks a few times a second.
+            self.releases(&shipping);
         }
         Ok(Intake::More)
     }

@@ -117,7 +117,16 @@ fn open(shipping: &Shipping, link: &Arc<TestLink>, last: u64) -> Result<(), Ship
     let position = RegionPosition { blank: false, last, committed: last };
     let sum = Some(sum_of(position.last.index));
     let sums = PositionSums { last: sum, committed: sum };
-    shipping.opened(Arc::clone(link) as _, (&position, sums), Time(1))
+    shipping.opened(Arc::clone(link) as _, (&position, sums, None), Time(1))
+}
+
+/// The same, of one that says what its group has; at `now`.
+fn open_with(shipping: &Shipping, link: &Arc<TestLink>, point: RecoveryPoint, now: Time) {
+    let last = point.place;
+    let position = RegionPosition { blank: false, last, committed: last };
+    let sum = Some(sum_of(last.index));
+    let sums = PositionSums { last: sum, committed: sum };
+    shipping.opened(Arc::clone(link) as _, (&position, sums, Some(point)), now).unwrap();
 }
 
 fn ship_all(shipping: &Shipping) {
@@ -182,7 +191,7 @@ fn nothing_is_shipped_behind_a_batch_that_is_another_one_there() {
     for (sum, is_shipped) in [(other, false), (None, true), (Some(sum_of(7)), true)] {
         let link = TestLink::of(1);
         let sums = PositionSums { last: sum, committed: other };
-        shipping.opened(Arc::clone(&link) as _, (&position, sums), Time(1)).unwrap();
+        shipping.opened(Arc::clone(&link) as _, (&position, sums, None), Time(1)).unwrap();
         ship_all(&shipping);
         assert_eq!(!link.read().is_empty(), is_shipped, "{sum:?}");
         let why = link.closed.lock().clone().unwrap_or_default();
@@ -433,4 +442,67 @@ fn the_age_of_what_recovery_lost_again_is_asked_from_the_log() {
     shipping.knows(RecoveryPoint::default(), shipping.time_behind(&known_point(0, 0)), Time(9_000));
     assert_eq!(shipping.view(Time(9_000)).exposure.age_us, 8_000);
     assert_eq!(asked.lock().len(), 1);
+}
+
+/// All folders of the other region were lost, and one instance is back: it has no majority, so it
+/// reports nothing.
+#[test]
+fn one_that_is_back_with_less_and_reports_nothing_is_believed_after_a_second() {
+    let shipping = shipping(&TestLog::of(5), 1 << 30);
+    let gate = SyncGate::new(SyncPolicy::Strict, Duration::from_secs(5), Time(0));
+    shipping.waits_by(Some(gate));
+    shipping.answered_alone(batch(4).end());
+    open(&shipping, &TestLink::of(1), 0).unwrap();
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(2)).unwrap();
+    let seen = |at: u64| {
+        shipping.committed(Counts::default(), Time(at));
+        let view = shipping.view(Time(at));
+        (view.exposure.bytes > 0, view.sync.unwrap().covers)
+    };
+    assert_eq!(seen(3), (false, true));
+    shipping.closed(LinkId(1));
+    open_with(&shipping, &TestLink::of(2), RecoveryPoint::default(), Time(10));
+    assert_eq!(seen(999_000), (false, true), "it reports within a round trip, if it can");
+    assert_eq!(seen(1_000_010), (true, false), "what it said counts");
+    assert_eq!(told(&shipping), Some(batch(5).end()), "what was released stays so");
+}
+
+/// One instance of three that was away says less than its group has: that reports at once.
+#[test]
+fn what_one_instance_said_counts_for_nothing_once_its_group_has_reported() {
+    let shipping = shipping(&TestLog::of(5), 1 << 30);
+    open(&shipping, &TestLink::of(1), 0).unwrap();
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(2)).unwrap();
+    shipping.closed(LinkId(1));
+    open_with(&shipping, &TestLink::of(2), known_point(2, 7), Time(10));
+    ship_all(&shipping);
+    shipping.frame(LinkId(2), KIND_POINT, &point(5), Time(20)).unwrap();
+    shipping.committed(Counts::default(), Time(2_000_000));
+    assert_eq!(shipping.view(Time(2_000_000)).exposure.bytes, 0);
+}
+
+/// It gets a copy: what it can be promoted with meanwhile is less than what was answered.
+#[test]
+fn what_is_said_without_a_link_takes_back_that_all_answered_is_there() {
+    let shipping = shipping(&TestLog::of(5), 1 << 30);
+    let gate = SyncGate::new(SyncPolicy::Strict, Duration::from_secs(5), Time(0));
+    shipping.waits_by(Some(gate));
+    shipping.answered_alone(batch(4).end());
+    open(&shipping, &TestLink::of(1), 0).unwrap();
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(2)).unwrap();
+    let covers = || shipping.view(Time(3)).sync.unwrap().covers;
+    assert!(covers());
+    shipping.closed(LinkId(1));
+    shipping.knows(known_point(2, 7), None, Time(3));
+    assert!(!covers());
+    open(&shipping, &TestLink::of(2), 0).unwrap();
+    ship_all(&shipping);
+    let nothing = RecoveryPoint::default().encode();
+    shipping.frame(LinkId(2), KIND_POINT, &nothing.into(), Time(4)).unwrap();
+    assert!(!covers(), "it reports that it has nothing");
+    shipping.frame(LinkId(2), KIND_POINT, &point(5), Time(5)).unwrap();
+    assert!(covers());
 }

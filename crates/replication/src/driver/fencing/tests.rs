@@ -221,7 +221,7 @@ fn it_is_said_to_each_that_votes_until_that_one_has_it() {
     };
     let answer = |peer, mode: &str, fence| {
         let stand = MemberStand { mode: mode.into(), fence, ..MemberStand::default() };
-        rig.driver.notes_fence(peer, &stand.mode, stand.fence);
+        rig.driver.notes_fence(peer, &stand);
     };
     rig.driver.supersede(superseded());
     assert_eq!(owes(), [1, 2]);
@@ -232,5 +232,49 @@ fn it_is_said_to_each_that_votes_until_that_one_has_it() {
     assert_eq!(owes(), [0; 0]);
     rig.driver.order_fence(order(1, true)).unwrap();
     assert_eq!(owes(), [1, 2]);
+    rig.driver.log().shutdown();
+}
+
+/// The active instance was cut off when it was fenced: nobody else has heard of it, and the others
+/// elect one that serves.
+#[test]
+fn a_fence_binds_when_a_majority_has_it_and_was_in_no_later_term() {
+    let rig = voting();
+    rig.driver.order_fence(order(1, true)).unwrap();
+    let bound = || {
+        let state = rig.driver.fencing.state.lock();
+        state.bound.iter().filter(|it| **it).count()
+    };
+    let term = rig.driver.stand().term;
+    let answer = |mode: &str, fence, term| {
+        let stand = MemberStand { mode: mode.into(), fence, term, ..MemberStand::default() };
+        rig.driver.notes_fence(1, &stand);
+    };
+    let mark = rig.driver.fence_mark();
+    answer("voting", FenceMark::default(), term);
+    answer("recovery", mark, term);
+    answer("voting", mark, term + 1);
+    assert_eq!(bound(), 0, "it has voted for another one, maybe before it had the fence");
+    assert!(rig.driver.fencing.state.lock().owed[1], "it is asked again");
+    answer("voting", mark, term);
+    assert_eq!(bound(), 1);
+    rig.driver.order_fence(order(2, true)).unwrap();
+    assert_eq!(bound(), 0, "that was another order");
+    rig.driver.log().shutdown();
+}
+
+#[test]
+fn one_that_serves_is_still_only_when_its_fence_binds() {
+    let (rig, _served) = serving();
+    assert!(!rig.driver.is_still());
+    rig.driver.order_fence(order(1, true)).unwrap();
+    assert!(rig.driver.is_still(), "it is its own majority");
+    // As of three of which none has answered.
+    rig.driver.fencing.state.lock().bound.resize(3, false);
+    assert!(!rig.driver.is_still(), "it may be alone with it");
+    rig.driver.fencing.state.lock().bound[2] = true;
+    assert!(rig.driver.is_still());
+    rig.driver.fencing.state.lock().noted = FenceMark::default();
+    assert!(!rig.driver.is_still(), "not durable here");
     rig.driver.log().shutdown();
 }

@@ -1,14 +1,19 @@
+use std::sync::atomic::Ordering;
+
 use towline_group::HardState;
 use towline_link::{FrameBody, RegionConnection};
 use towline_log::{Disk, MemoryDisk};
-use towline_region::CountedLog;
-use towline_types::{Histories, History, HistoryId, Lsn, Time};
+use towline_region::wire::KIND_POINT;
+use towline_region::{CountedLog, Counts, RecoveryPoint, SyncGate, SyncPolicy};
+use towline_types::{BatchPlace, Histories, History, HistoryId, Lsn, Time};
 
 use super::*;
 use crate::copy::CopySource;
-use crate::driver::tests::one_of;
+use crate::driver::tests::{LONG, Serving, one_of};
 use crate::region_agreement::tests::{agreement_of, configuration};
 use crate::region_part::{OtherRole, RegionHost, RegionTerms};
+use crate::region_position::{PositionSums, RegionPosition};
+use crate::region_shipping::Shipping;
 
 /// The queues of an instance that has applied nothing.
 struct EmptyQueues;
@@ -90,9 +95,12 @@ struct Rig {
 
 /// The only instance of group `east`, which follows group `west` and has nothing of its log yet.
 fn in_recovery() -> Rig {
+    in_mode(Mode::Recovery)
+}
+
+fn in_mode(mode: Mode) -> Rig {
     let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
     let folder = tempfile::tempdir().unwrap();
-    let mode = Mode::Recovery;
     let hard_state = HardState { may_vote: true, knows_term: true, mode, ..HardState::default() };
     let (driver, _ends) = one_of(&["a"], hard_state, &disk, folder.path());
     let config = configuration("east", "west", "");
@@ -161,4 +169,32 @@ fn what_one_instance_says_that_is_not_live_changes_nothing_while_another_one_shi
     assert_eq!(rig.seen().0, OtherRole::Recovery, "there is no link any more");
     rig.opens(2);
     assert_eq!(rig.seen(), (OtherRole::Live, None));
+}
+
+/// They waited for the next look of the thread that ships, up to 200 ms with each put.
+#[test]
+fn replies_go_when_the_other_region_reports_and_not_at_the_next_look() {
+    const NOT_TOLD: u64 = 7;
+    let rig = in_mode(Mode::Voting);
+    let driver = &rig.part.driver;
+    let leads = || {
+        driver.look_again();
+        driver.committed_end() > Lsn::ZERO
+    };
+    assert!(driver.wait_until(LONG, leads), "{:?}", driver.group());
+    let served = Arc::new(Serving::default());
+    served.1.store(NOT_TOLD, Ordering::SeqCst);
+    driver.set_active(served.clone());
+    let nothing = (Counts::default(), BatchPlace::default());
+    let shipping = Shipping::new(Arc::clone(driver) as _, 1 << 30, nothing, driver.now());
+    let wait = Duration::from_secs(5);
+    shipping.waits_by(Some(SyncGate::new(SyncPolicy::Strict, wait, driver.now())));
+    let empty = RegionPosition { blank: true, ..RegionPosition::default() };
+    let at = (&empty, PositionSums::default(), None);
+    shipping.opened(Arc::new(TestLink(1)), at, driver.now()).unwrap();
+    rig.part.shipping.lock().shipping = Some(Arc::new(shipping));
+    let point = RecoveryPoint::default().encode();
+    rig.part.frame(LinkId(1), KIND_POINT, point.into(), FrameCost::default()).unwrap();
+    assert_eq!(served.1.load(Ordering::SeqCst), 0, "no thread looked here");
+    driver.log().shutdown();
 }
