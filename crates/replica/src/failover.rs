@@ -16,7 +16,7 @@ use towline_config::GroupConfig;
 use towline_group::may_begin_behind;
 use towline_link::{Peer, Where};
 use towline_os::time::Instant;
-use towline_replication::driver::{Driver, LiveSync, MemberStand, PromotionOrder};
+use towline_replication::driver::{Driver, HeardLive, LiveSync, MemberStand, PromotionOrder};
 use towline_types::{ChangeCause, ChangeKind, HistoryId, Lsn};
 
 use crate::open::OpenReplica;
@@ -38,7 +38,7 @@ pub struct FailoverOutlook {
     /// End of what this group keeps, as far as it is known.
     pub kept: Lsn,
     /// End of what the live group said to have committed; zero: it said nothing to those that
-    /// answered, since they started.
+    /// answered, since they started, and none of their group reported anything of it to them.
     pub live: Lsn,
     /// How old that is, milliseconds.
     pub heard_ms: u64,
@@ -185,18 +185,15 @@ fn of_stands(
         let why = "this group has not received the log of the live group up to its first history";
         found.obstacles.push(why.to_owned());
     }
+    let serves = known().any(|(_, stand)| stand.serves);
+    // One that serves already is not gone on with, also if it is not done everywhere.
     found.under_way = known()
+        .filter(|_| !serves)
         .find(|(_, stand)| stand.mode == "promoting")
         .map(|(_, stand)| HistoryId(stand.marked_for));
     found.kept = Lsn(known().map(|(_, stand)| stand.last_end).max().unwrap_or(0));
-    let heard = known().map(|(_, stand)| stand.live).filter(|live| live.committed > 0);
-    if let Some(newest) = heard.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
-        (found.live, found.heard_ms) = (Lsn(newest.committed), newest.age_ms);
-        (found.live_is_still, found.still_ms) = (newest.is_still, newest.still_ms);
-    }
-    let said = known().filter_map(|(_, stand)| Some((stand.live.sync, stand.live.sync_age_ms?)));
-    // The newest word counts, also if it says less.
-    found.sync = said.min_by_key(|(_, age_ms)| *age_ms).unwrap_or_default();
+    found.hears(stands);
+    found.notes.extend(note_of_relay(&found.reached, stands));
     found.notes.extend(sync_note(found.sync));
     found.notes.push(note_of_loss(&found));
     found
@@ -211,6 +208,43 @@ fn with_later(stands: &[Option<MemberStand>], knows: impl Fn(HistoryId) -> bool)
     stands.iter().position(|stand| {
         let newest = stand.as_ref().map(|stand| stand.newest).unwrap_or_default();
         newest != [0; 16] && !knows(HistoryId(newest)) && !is_marked(newest)
+    })
+}
+
+impl FailoverOutlook {
+    /// What the members that answered know of the live group.
+    fn hears(&mut self, stands: &[Option<MemberStand>]) {
+        let known = || stands.iter().flatten();
+        // Of a relay that answers no more, what it reported to the others before counts.
+        let told = known().filter_map(|stand| stand.told.as_ref()).map(|told| told.live);
+        let heard: Vec<HeardLive> = known().map(|stand| stand.live).chain(told).collect();
+        let ends = heard.iter().filter(|live| live.committed > 0);
+        if let Some(newest) = ends.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
+            (self.live, self.heard_ms) = (Lsn(newest.committed), newest.age_ms);
+            (self.live_is_still, self.still_ms) = (newest.is_still, newest.still_ms);
+        }
+        let said = heard.iter().filter_map(|live| Some((live.sync, live.sync_age_ms?)));
+        // The newest word counts, also if it says less.
+        self.sync = said.min_by_key(|(_, age_ms)| *age_ms).unwrap_or_default();
+    }
+}
+
+/// The instance to which the live group shipped, if it does not answer: it may have heard more than
+/// it reported to those that do.
+fn note_of_relay(reached: &[String], stands: &[Option<MemberStand>]) -> Option<String> {
+    let told = stands.iter().flatten().filter_map(|stand| stand.told.as_ref());
+    let newest = told.min_by_key(|told| told.live.age_ms)?;
+    let own = stands.iter().flatten().map(|stand| stand.live).filter(|live| live.committed > 0);
+    if own.map(|live| live.age_ms).min().is_some_and(|age_ms| age_ms <= newest.live.age_ms) {
+        // It was one before, and another one is it since then.
+        return None;
+    }
+    (!reached.contains(&newest.by)).then(|| {
+        format!(
+            "instance '{}', to which the live group shipped, does not answer: of the live group is \
+             known what it reported to the others of this group",
+            newest.by
+        )
     })
 }
 
@@ -394,6 +428,8 @@ fn in_doubt(driver: &Driver, order: &PromotionOrder, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use towline_replication::driver::ToldLive;
+
     use super::*;
 
     /// It was marked alone, for a history that began behind one that was over, and took nothing of
@@ -409,6 +445,30 @@ mod tests {
         assert_eq!(with_later(&[stand(1, 0), None, stand(2, 0)], knows), Some(2));
         let begun = [stand(1, 2), None, stand(2, 0)];
         assert_eq!(with_later(&begun, knows), None, "it is marked for that one");
+    }
+
+    #[test]
+    fn what_a_lost_relay_reported_to_the_others_is_known_of_the_live_group() {
+        let (sync, sync_age_ms) = (LiveSync::Strict, Some(1_300));
+        let live =
+            HeardLive { committed: 900, age_ms: 1_259, sync, sync_age_ms, ..Default::default() };
+        let told = |by: &str| Some(ToldLive { by: by.into(), live });
+        let stand = |told, live| Some(MemberStand { told, live, ..MemberStand::default() });
+        let stands =
+            [None, stand(told("a"), HeardLive::default()), stand(None, HeardLive::default())];
+        let mut found = FailoverOutlook { kept: Lsn(850), ..Default::default() };
+        found.hears(&stands);
+        assert_eq!((found.live, found.heard_ms, found.lost_bytes()), (Lsn(900), 1_259, 50));
+        assert_eq!(found.sync, (LiveSync::Strict, 1_300));
+        let reached = ["b".to_owned(), "c".to_owned()];
+        assert!(note_of_relay(&reached, &stands).unwrap().starts_with("instance 'a', to which"));
+        let all = [reached.as_slice(), &["a".to_owned()]].concat();
+        assert_eq!(note_of_relay(&all, &stands), None, "it answers");
+        let newer = HeardLive { committed: 950, age_ms: 70, ..HeardLive::default() };
+        let then = [None, stand(told("a"), newer), stand(None, HeardLive::default())];
+        found.hears(&then);
+        assert_eq!((found.live, found.heard_ms), (Lsn(950), 70), "live shipped to 'b' since then");
+        assert_eq!(note_of_relay(&reached, &then), None);
     }
 
     #[test]

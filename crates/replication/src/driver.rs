@@ -36,6 +36,7 @@ pub use log_ids::MadeIds;
 pub use region::RegionEvents;
 pub use role::{HeardLive, LiveSync, MemberStand, PromotionOrder};
 pub use surroundings::{Heartbeat, Surroundings};
+pub use told_live::ToldLive;
 use towline_link::{Connections, FrameBody, Peer, Standing, Where};
 use towline_logging::log as say;
 
@@ -72,6 +73,7 @@ pub struct Driver {
     pictured: Mutex<Progress>,
     region: region::DriverRegion,
     role: role::RoleOrders,
+    told_live: told_live::ToldLiveNote,
     fencing: fencing::Fencing,
 }
 
@@ -164,6 +166,7 @@ impl Driver {
             pictured,
             region,
             role,
+            told_live: told_live::ToldLiveNote::default(),
             fencing,
         })
     }
@@ -589,6 +592,7 @@ mod shipped_room;
 mod starts;
 mod surroundings;
 mod term_wait;
+mod told_live;
 mod waiting;
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use towline_os::sync::Mutex;
 use towline_types::limits::HISTORY_CAUSE_BYTES_MAX;
 use towline_types::{BatchPlace, HistoryId, Lsn, Time};
 
+use super::told_live::ToldLive;
 use super::{Core, Driver};
 use crate::fence::{FenceMark, RegionFence};
 use crate::frames::KIND_ROLE;
@@ -112,6 +113,10 @@ pub struct MemberStand {
     pub live: HeardLive,
     /// The newest history that has begun in its log, as applied; all zero: none.
     pub newest: [u8; 16],
+    /// What another instance, to which the live group shipped, reported to it of that; `None`:
+    /// none did, or it is of an older version.
+    #[serde(default)]
+    pub told: Option<ToldLive>,
     /// What it has of a fence.
     pub fence: FenceMark,
     /// Whether it serves no client because of that, and nothing that was decided waits.
@@ -473,6 +478,7 @@ impl Driver {
             returns: self.is_to_return(),
             returned: self.returned_for(kept.mode),
             newest,
+            told: self.told_live(),
             fence,
             is_still: self.is_still(),
             live: self.live_heard(),

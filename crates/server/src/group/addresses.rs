@@ -28,7 +28,7 @@ use towline_group::Mode;
 use towline_link::{FrameBody, Peer};
 use towline_node::{Elsewhere, TurnedAway};
 use towline_replication::agreement::listener_schemes;
-use towline_replication::driver::Driver;
+use towline_replication::driver::{Driver, HeardLive};
 use towline_replication::frames::KIND_LIVE;
 use towline_replication::no_active;
 use towline_replication::region_clients::{ClientAddress, GroupClients};
@@ -47,6 +47,8 @@ struct OtherReport {
     /// Its active instance, if it is live.
     instance: String,
     clients: GroupClients,
+    /// What that said of itself, if it is live: of an older version nothing.
+    live: HeardLive,
     /// What the status of that instance says.
     other: OtherRegionStatus,
 }
@@ -223,6 +225,7 @@ impl ClientAddresses {
             is_live: live.is_some(),
             instance: live.unwrap_or_default(),
             clients: clients.map(|it| GroupClients::clone(&it)).unwrap_or_default(),
+            live: self.driver.live_heard(),
             other: other.clone(),
         };
         let Ok(head) = serde_json::to_vec(&report) else { return };
@@ -239,6 +242,9 @@ impl ClientAddresses {
         match serde_json::from_slice::<OtherReport>(body) {
             Ok(report) => {
                 self.notes_point(&report);
+                if report.is_live {
+                    self.driver.told_of_live(peer, report.live);
+                }
                 *self.told.lock() = Some(ToldReport { from: peer, at: Instant::now(), report });
             }
             Err(error) => tracing::warn!(%error, peer, "what is said of the other group"),

@@ -159,6 +159,26 @@ fn an_answer_of_one_that_is_marked_or_votes_ends_what_is_said_to_it() {
     rig.driver.log().shutdown();
 }
 
+/// The relay and the live group were lost together, and what it had reported was known to none.
+#[test]
+fn where_one_stands_is_said_with_what_another_one_reported_of_live() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    assert_eq!(rig.driver.stand().told, None);
+    rig.driver.told_of_live(1, HeardLive::default());
+    assert_eq!(rig.driver.stand().told, None, "that one has not heard it");
+    rig.driver.told_of_live(1, HeardLive { committed: 90, age_ms: 700, ..HeardLive::default() });
+    let stand = rig.driver.stand();
+    let told = stand.told.clone().unwrap();
+    assert_eq!((told.by.as_str(), told.live.committed), ("b", 90));
+    assert!(told.live.age_ms >= 700);
+    assert_eq!(stand.live.committed, 0, "it did not hear that itself");
+    let mut said = serde_json::to_value(&stand).unwrap();
+    assert_eq!(serde_json::from_value::<MemberStand>(said.clone()).unwrap(), stand);
+    said.as_object_mut().unwrap().remove("told");
+    assert_eq!(serde_json::from_value::<MemberStand>(said).unwrap().told, None, "an older version");
+    rig.driver.log().shutdown();
+}
+
 #[test]
 fn what_live_said_of_itself_counts_while_its_log_is_the_same() {
     let rig = in_recovery(&["a", "b", "c"]);
