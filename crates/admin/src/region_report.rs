@@ -187,6 +187,9 @@ pub struct ReportWay {
     /// For so long no client could be served, milliseconds (RTO).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_ms: Option<u64>,
+    /// How exactly that is known.
+    #[serde(skip_serializing_if = "FigureBound::is_exact")]
+    pub rto_is: FigureBound,
     /// What measured that: `instance`, `command` (from the status), `probe` (a client between two
     /// confirmed puts); or since when it counts: `last_heard` (the live group was heard last),
     /// `fence` (it said that it serves no client).
@@ -316,7 +319,6 @@ impl RegionReport {
         let risk = way.at_risk.clone().unwrap_or_default();
         let (rpo_ms, rto_ms) = (self.rpo_s.saturating_mul(1_000), self.rto_s.saturating_mul(1_000));
         let age_ms = risk.age_us.map(|us| us / 1_000);
-        let exact = FigureBound::Exact;
         judgement.judge(
             &format!("{from} to {to}: RPA in bytes"),
             (risk.bytes, risk.bytes_are),
@@ -324,7 +326,14 @@ impl RegionReport {
         );
         let name = format!("{from} to {to}: RPA in time");
         judgement.judge(&name, (age_ms, risk.age_is), (rpo_ms, "ms"));
-        judgement.judge(&format!("{from} to {to}: RTO"), (way.rto_ms, exact), (rto_ms, "ms"));
+        let name = format!("{from} to {to}: RTO");
+        match (way.rto_ms, way.rto_is) {
+            // It is seen late that the other group serves: that shows nothing of an objective.
+            (Some(most), FigureBound::AtMost) if rto_ms > 0 && most > rto_ms => {
+                judgement.is_open(format!("{name} at most {most} ms, objective {rto_ms}"));
+            }
+            rto => judgement.judge(&name, rto, (rto_ms, "ms")),
+        }
         if let Some(loss) = &way.loss
             && matches!(self.kind, ReportKind::Switch | ReportKind::Drill | ReportKind::DrillReturn)
         {
@@ -389,8 +398,7 @@ impl Judgement {
             _ if most == 0 => self.lines.push(format!("{says}, no objective")),
             // What is more than that is not known.
             FigureBound::AtLeast if figure <= most => {
-                self.unknown += 1;
-                self.lines.push(format!("{says}, objective {most}: not known whether met"));
+                self.is_open(format!("{says}, objective {most}"));
             }
             FigureBound::AtMost if figure > most => {
                 self.says(false, format!("{says}, objective {most}, and nothing shows less"));
@@ -399,6 +407,11 @@ impl Judgement {
                 self.says(figure <= most, format!("{says}, objective {most}"));
             }
         }
+    }
+
+    fn is_open(&mut self, line: String) {
+        self.unknown += 1;
+        self.lines.push(format!("{line}: not known whether met"));
     }
 
     fn says(&mut self, is_met: bool, line: String) {

@@ -43,10 +43,9 @@ fn way_lines(text: &mut String, way: &ReportWay) {
         line(text, &format!("  {name:<16}{}", printable(&risk_words(risk))));
     }
     if let Some(ms) = way.rto_ms {
-        line(
-            text,
-            &format!("  no put for     {ms:>10} ms ({})", printable(rto_words(&way.rto_by))),
-        );
+        let figure = format!("{}{ms}", way.rto_is.words());
+        let by = printable(rto_words(&way.rto_by));
+        line(text, &format!("  no put for     {figure:>10} ms ({by})"));
     }
 }
 

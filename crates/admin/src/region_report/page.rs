@@ -130,7 +130,7 @@ fn way_of(out: &mut String, way: &ReportWay) {
         cells(
             out,
             "No client served (RTO)",
-            &format!("{ms} ms, measured by: {}", rto_words(&way.rto_by)),
+            &format!("{}{ms} ms, measured by: {}", way.rto_is.words(), rto_words(&way.rto_by)),
         );
     }
     if let Some(clients) = way.clients {

@@ -128,6 +128,16 @@ fn what_is_known_only_as_a_bound_is_met_or_missed_only_if_the_bound_says_so() {
         text.contains("  at risk         at least 900 bytes of log, the oldest 20 ms"),
         "{text}"
     );
+    let served = |rto_is, rto_ms| {
+        judged(|it| (it.ways[0].rto_is, it.ways[0].rto_ms) = (rto_is, Some(rto_ms)))
+    };
+    let unseen = served(least, 4);
+    assert_eq!(unseen.verdict, ReportVerdict::NotJudged, "when the other one serves is later");
+    assert!(report_lines(&unseen).contains("  no put for     at least 4 ms"));
+    assert!(page(&unseen).contains("at least 4 ms, measured by"));
+    assert_eq!(served(most, 999).verdict, ReportVerdict::Met);
+    assert_eq!(served(most, 1_001).verdict, ReportVerdict::NotJudged, "it was seen late");
+    assert_eq!(served(least, 1_001).verdict, ReportVerdict::Missed);
     let heard = judged(|it| it.ways[0].rto_by = "last_heard".into());
     assert!(report_lines(&heard).contains("400 ms (since the live group was last heard)"));
 }

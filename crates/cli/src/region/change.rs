@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use towline_admin::region_report::{RegionReport, ReportStep};
+use towline_admin::region_report::{FigureBound, RegionReport, ReportStep, ReportWay};
 use towline_admin::status::GroupStatus;
 
 use super::report::{self, KeptReport};
@@ -139,8 +139,7 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
     result.steps.push(followed);
     if let Some(report) = &mut result.report {
         report.took_ms = result.took_ms;
-        let step = ReportStep { step: "followed".into(), ms: result.took_ms };
-        report.ways.iter_mut().for_each(|way| way.steps.push(step.clone()));
+        report.ways.iter_mut().for_each(|way| served_at(way, result.took_ms));
         result.kept = report::complete(&arguments.here.data, report).or_else(result.kept);
     }
     shown(arguments, &result, || {
@@ -151,6 +150,17 @@ pub(super) fn switch(arguments: &RegionChange) -> Result<(), Failure> {
             result.closed_ms.unwrap_or(0)
         )
     })
+}
+
+/// The other group was seen to serve when it shipped to this one, so many milliseconds after the
+/// order: no client was served for at most as long as since the last step before they were let go.
+fn served_at(way: &mut ReportWay, ms: u64) {
+    let shipped = way.steps.iter().find(|step| step.step == "shipped").map(|step| step.ms);
+    if let Some(shipped) = shipped.filter(|_| way.rto_ms.is_some()) {
+        (way.rto_ms, way.rto_is) = (Some(ms.saturating_sub(shipped)), FigureBound::AtMost);
+        "command".clone_into(&mut way.rto_by);
+    }
+    way.steps.push(ReportStep { step: "followed".into(), ms });
 }
 
 /// What there is to say of a switch without an acknowledgement of its last batch.
@@ -215,7 +225,8 @@ fn failover_lines(outlook: &Outlook) -> Vec<String> {
     let loss = outlook.loss.as_ref();
     lines.push(match loss.filter(|loss| loss.is_known) {
         None => {
-            "  lost: not known: no instance here has heard the live group since it started".into()
+            "  lost: not known: no instance that answered has heard of live since its start"
+                .into()
         }
         Some(Loss { bytes: 0, live_is_still: true, live_lsn, heard_ms, .. }) => format!(
             "  lost: nothing: live is fenced, its log ends at {live_lsn}, and that is here; it said so \
@@ -329,4 +340,24 @@ fn shown(
 pub(super) fn user() -> String {
     let named = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_without_a_live_group_at_most_until_the_other_one_ships_to_this_one() {
+        let step = |step: &str, ms| ReportStep { step: step.into(), ms };
+        let (rto_ms, rto_is) = (Some(4), FigureBound::AtLeast);
+        let steps = vec![step("shipped", 10), step("acknowledged", 14)];
+        let mut way = ReportWay { rto_ms, rto_is, steps, ..ReportWay::default() };
+        served_at(&mut way, 7_100);
+        assert_eq!((way.rto_ms, way.rto_is), (Some(7_090), FigureBound::AtMost));
+        assert_eq!(way.rto_by, "command");
+        assert_eq!(way.steps.last(), Some(&step("followed", 7_100)));
+        let mut unknown = ReportWay::default();
+        served_at(&mut unknown, 7_100);
+        assert_eq!(unknown.rto_ms, None, "clients were not let go, or it is not known");
+    }
 }

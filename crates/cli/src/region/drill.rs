@@ -257,6 +257,7 @@ impl Drill<'_> {
             way.steps.push(ReportStep { step: "first_put".into(), ms: first_put });
             way.steps.sort_by_key(|step| step.ms);
             (way.rto_ms, way.rto_by) = (Some(ms(gap)), "probe".to_owned());
+            way.rto_is = FigureBound::Exact;
         }
         self.probe.begins();
     }

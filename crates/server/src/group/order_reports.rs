@@ -62,6 +62,14 @@ impl OrderReports {
             at_risk: Some(at_risk),
             loss,
             rto_ms: (is_over && was_let_go).then_some(course.closed_ms),
+            // That the other group has all is known here, and not when it serves.
+            rto_is: match outcome {
+                ReportOutcome::Done => FigureBound::AtLeast,
+                ReportOutcome::TakenBack
+                | ReportOutcome::UnderWay
+                | ReportOutcome::InDoubt
+                | ReportOutcome::NotBack => FigureBound::Exact,
+            },
             rto_by: "instance".into(),
             clients: was_let_go.then_some(found.clients),
             non_persistent: (outcome == ReportOutcome::Done).then_some(found.non_persistent),
@@ -184,7 +192,9 @@ impl OrderReports {
 /// What is lost by a fail-over, as far as the recovery group knows.
 fn risk_of(found: &FailoverOutlook) -> ReportRisk {
     if found.live.0 == 0 {
-        let note = "not known: the live group was not heard since the start".to_owned();
+        let note =
+            "not known: no instance that answered has heard of the live group since its start"
+                .to_owned();
         return ReportRisk { note, ..ReportRisk::default() };
     }
     let (lost, heard_ms) = (found.lost_bytes(), found.heard_ms);
@@ -220,6 +230,7 @@ fn took(report: RegionReport, steps: &[(&'static str, u64)]) -> RegionReport {
 
 #[cfg(test)]
 mod tests {
+    use towline_admin::region_report::ReportVerdict;
     use towline_types::Lsn;
 
     use super::*;
@@ -238,6 +249,27 @@ mod tests {
         assert_eq!((risk.bytes, risk.bytes_are), (Some(40), FigureBound::AtLeast));
         assert_eq!(risk.age_is, FigureBound::AtLeast, "that was committed before");
         assert_eq!(risk_of(&found(0, 60, false)).bytes, None);
+    }
+
+    /// The other group stood still for seconds before it served, and "no put for 4 ms" was said.
+    #[test]
+    fn when_clients_were_served_by_the_other_group_is_not_known_where_a_switch_was_ordered() {
+        let group = GroupConfig::default();
+        let reports = OrderReports::new(Path::new("/nowhere"), "QM1", &group);
+        let steps = vec![("shipped", 10), ("closed", 11), ("acknowledged", 14)];
+        let (let_go_ms, closed_ms) = (Some(10), 4);
+        let course = SwitchCourse { steps, let_go_ms, closed_ms, ..SwitchCourse::default() };
+        let of = |outcome| {
+            let mut report = reports.of_switch((ReportKind::Switch, None), &course, (outcome, ""));
+            report.rto_s = 1;
+            report.judge();
+            let way = &report.ways[0];
+            (way.rto_ms, way.rto_is, report.verdict)
+        };
+        let done = (Some(4), FigureBound::AtLeast, ReportVerdict::NotJudged);
+        assert_eq!(of(ReportOutcome::Done), done);
+        assert_eq!(of(ReportOutcome::TakenBack).1, FigureBound::Exact, "it serves again");
+        assert_eq!(of(ReportOutcome::InDoubt).0, None);
     }
 
     #[test]
