@@ -132,6 +132,11 @@ impl TlsIdentity {
         self.own.own()
     }
 
+    /// When it begins to be valid, seconds since 1970.
+    pub(super) fn begins_s(&self) -> u64 {
+        self.own.begins_s()
+    }
+
     /// When it expires.
     pub(super) fn expires(&self) -> &ExpiryTime {
         &self.expires

@@ -4,6 +4,7 @@
 //!
 //! Not here: when it is reported, and what follows from it (`disk_watch`).
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use towline_os::time::Instant;
@@ -29,6 +30,8 @@ pub struct DiskCondition {
     /// When the certificate expires that it shows to the other region, seconds since 1970; 0: it
     /// shows none.
     pub region_certificate_s: u64,
+    /// When that begins to be valid; 0: it shows none, or is of an earlier version.
+    pub region_certificate_begins_s: u64,
     /// Whether it takes part in elections: it did not lose log, or has caught up. `None`: an
     /// earlier version does not say.
     pub votes: Option<bool>,
@@ -41,6 +44,7 @@ pub struct DiskConditions {
     /// Those of this instance.
     address_refused: AtomicBool,
     region_certificate_s: AtomicU64,
+    region_certificate_begins_s: AtomicU64,
 }
 
 impl DiskConditions {
@@ -54,14 +58,22 @@ impl DiskConditions {
         self.address_refused.load(Ordering::Relaxed)
     }
 
-    /// When the certificate expires that this instance shows to the other region.
-    pub fn shows_certificate(&self, expires_s: u64) {
+    /// When the certificate that this instance shows to the other region begins to be valid, and
+    /// expires.
+    pub fn shows_certificate(&self, valid_s: RangeInclusive<u64>) {
+        let (begins_s, expires_s) = valid_s.into_inner();
+        self.region_certificate_begins_s.store(begins_s, Ordering::Relaxed);
         self.region_certificate_s.store(expires_s, Ordering::Relaxed);
     }
 
-    /// The same; 0: it shows none.
+    /// When it expires; 0: it shows none.
     pub fn region_certificate_s(&self) -> u64 {
         self.region_certificate_s.load(Ordering::Relaxed)
+    }
+
+    /// When it begins to be valid; 0: it shows none.
+    pub fn region_certificate_begins_s(&self) -> u64 {
+        self.region_certificate_begins_s.load(Ordering::Relaxed)
     }
 
     /// Whether clients at the floating address would find no instance when this peer is active,

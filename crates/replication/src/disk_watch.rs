@@ -41,6 +41,7 @@ pub fn own(driver: &Driver) -> DiskCondition {
         sync_overdue_ms: overdue.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX)),
         address_refused: driver.conditions().address_refused(),
         region_certificate_s: driver.conditions().region_certificate_s(),
+        region_certificate_begins_s: driver.conditions().region_certificate_begins_s(),
         votes: None,
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
+use crate::certificate::shown;
+
 /// Why a connection failed.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
@@ -15,11 +17,15 @@ pub(crate) fn words(error: &Error) -> String {
     use AlertDescription as Alert;
     use CertificateError as Bad;
     match error {
-        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            format!("the certificate has expired ({error})")
+        // What rustls says has the time of day in it: the same reason would be another text, and
+        // news, each second.
+        Error::InvalidCertificate(Bad::Expired) => "the certificate has expired".into(),
+        Error::InvalidCertificate(Bad::ExpiredContext { not_after, .. }) => {
+            format!("the certificate has expired since ({})", shown(*not_after))
         }
-        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
-            format!("the certificate is not valid yet ({error})")
+        Error::InvalidCertificate(Bad::NotValidYet) => "the certificate is not valid yet".into(),
+        Error::InvalidCertificate(Bad::NotValidYetContext { not_before, .. }) => {
+            format!("the certificate is not valid yet ({})", shown(*not_before))
         }
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
             "the certificate is of an authority that we do not trust; the certificate of that \
@@ -28,8 +34,9 @@ pub(crate) fn words(error: &Error) -> String {
                 .into()
         }
         Error::NoCertificatesPresented => "it showed no certificate".into(),
+        // TLS has one alert for both.
         Error::AlertReceived(Alert::CertificateExpired) => {
-            "it says that our certificate has expired".into()
+            "it says that our certificate has expired, or is not valid yet".into()
         }
         // The second one is for an authority of the same name with another key.
         Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
@@ -38,5 +45,34 @@ pub(crate) fn words(error: &Error) -> String {
                 .into()
         }
         other => format!("TLS: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustls::pki_types::UnixTime;
+
+    use super::*;
+
+    /// It was logged each second, as something new.
+    #[test]
+    fn a_certificate_out_of_its_dates_has_the_same_reason_at_each_time() {
+        let at = |second| UnixTime::since_unix_epoch(Duration::from_secs(1_795_817_000 + second));
+        let early = |second| {
+            let (time, not_before) = (at(second), at(9_000));
+            words(&CertificateError::NotValidYetContext { time, not_before }.into())
+        };
+        assert_eq!(early(1), early(2));
+        assert!(early(1).starts_with("the certificate is not valid yet (Nov 27 "), "{}", early(1));
+        let late = |second| {
+            let (time, not_after) = (at(second), at(0));
+            words(&CertificateError::ExpiredContext { time, not_after }.into())
+        };
+        assert_eq!(late(1), late(2));
+        assert!(late(1).starts_with("the certificate has expired since (Nov 27 "), "{}", late(1));
+        let alert = words(&Error::AlertReceived(AlertDescription::CertificateExpired));
+        assert!(alert.ends_with("our certificate has expired, or is not valid yet"), "{alert}");
     }
 }

@@ -55,6 +55,12 @@ impl Identity {
         certificate::expires(&self.own).ok_or_else(|| self.certificate.error(FileFault::NotX509))
     }
 
+    /// When the certificate of this side begins to be valid, seconds since 1970.
+    #[must_use]
+    pub fn begins_s(&self) -> u64 {
+        certificate::begins(&self.own).unwrap_or(0)
+    }
+
     /// Whether the files have other bytes now.
     ///
     /// # Errors

@@ -246,6 +246,11 @@ pub struct RegionConditionStatus {
     pub certificate_expires_s: u64,
     /// That instance; empty: itself.
     pub certificate_of: String,
+    /// When the certificate begins to be valid of the instance of which it begins last; 0: not
+    /// known.
+    pub certificate_begins_s: u64,
+    /// That instance.
+    pub certificate_begins_of: String,
     /// Bytes that its log takes.
     pub log_bytes: u64,
     /// Bytes that are free in the file system of its log.

@@ -411,6 +411,17 @@ impl RegionFindings {
         );
         let what_to_do = "put new certificate files in place; they are used without a restart";
         match left {
+            // The other region says only that it has expired: TLS has one word for both.
+            _ if it.certificate_begins_s > now_s => self.stands(
+                &check,
+                format!(
+                    "that of instance '{}' for the link is not valid yet, by the clock here: it \
+                     will be in {} s",
+                    it.certificate_begins_of,
+                    it.certificate_begins_s - now_s
+                ),
+                "issue it again, or set the clock of this machine, if that is wrong",
+            ),
             _ if it.certificate_expires_s == 0 => {
                 self.warns(&check, format!("instance '{instance}' does not say"), "");
             }

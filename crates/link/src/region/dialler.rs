@@ -30,6 +30,9 @@ pub trait RegionDialler: Send + Sync {
     /// When the certificate in force expires, seconds since 1970.
     fn certificate_expires_s(&self) -> u64;
 
+    /// When it begins to be valid, seconds since 1970.
+    fn certificate_begins_s(&self) -> u64;
+
     /// Where streams are served.
     fn streams(&self) -> Handle;
 
@@ -56,6 +59,10 @@ impl RegionDialler for RegionLinks {
 
     fn certificate_expires_s(&self) -> u64 {
         RegionLinks::certificate_expires_s(self)
+    }
+
+    fn certificate_begins_s(&self) -> u64 {
+        RegionLinks::certificate_begins_s(self)
     }
 
     fn streams(&self) -> Handle {

@@ -315,6 +315,11 @@ impl RegionLinks {
         self.shared.identity.in_force().expires().unix_seconds()
     }
 
+    /// When it begins to be valid, seconds since 1970.
+    pub fn certificate_begins_s(&self) -> u64 {
+        self.shared.identity.in_force().begins_s()
+    }
+
     /// The runtime of the thread that serves streams.
     pub fn streams(&self) -> &Handle {
         &self.shared.streams

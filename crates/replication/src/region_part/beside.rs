@@ -124,6 +124,11 @@ impl RegionPart {
         self.links.get().map_or(0, |links| links.certificate_expires_s())
     }
 
+    /// When it begins to be valid, seconds since 1970.
+    pub fn certificate_begins_s(&self) -> u64 {
+        self.links.get().map_or(0, |links| links.certificate_begins_s())
+    }
+
     /// The instance of the live group that ships to this one; `None`: none does.
     pub fn live_instance(&self) -> Option<Arc<str>> {
         let state = self.links.get().filter(|_| self.receiving().view().connected)?.state();

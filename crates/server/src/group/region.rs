@@ -302,6 +302,7 @@ pub(super) fn condition(
     let sync = other.map(|other| other.sync.clone()).unwrap_or_default();
     let ships = other.filter(|_| driver.mode() == Mode::Voting);
     let (certificate_expires_s, certificate_of) = first_to_expire(part, driver);
+    let (certificate_begins_s, certificate_begins_of) = last_to_begin(part, driver);
     RegionConditionStatus {
         role: group.group_role.clone(),
         backlog_age_us: ships.map_or(0, |other| other.backlog_age_us),
@@ -313,6 +314,8 @@ pub(super) fn condition(
         connected_count: group.instances.iter().filter(|row| row.connected_here).count() as u64,
         in_sync_count: group.in_sync_count,
         certificate_expires_s,
+        certificate_begins_s,
+        certificate_begins_of,
         log_bytes: stats.bytes_in_use,
         log_bytes_max: if stats.bytes_max == u64::MAX { 0 } else { stats.bytes_max },
         log_full: driver.lacks_room_for_shipped(),
@@ -334,6 +337,16 @@ fn first_to_expire(part: &RegionPart, driver: &Driver) -> (u64, String) {
     };
     let known = (0..driver.names().len()).map(|peer| (of(peer), peer)).filter(|(at, _)| *at > 0);
     known.min().map_or_else(Default::default, |(at, peer)| (at, driver.name(peer).to_owned()))
+}
+
+/// Of the same certificates: when the last one begins to be valid, and whose it is.
+fn last_to_begin(part: &RegionPart, driver: &Driver) -> (u64, String) {
+    let of = |peer| match peer == driver.this() {
+        true => part.certificate_begins_s(),
+        false => driver.conditions().of(peer).unwrap_or_default().region_certificate_begins_s,
+    };
+    let known = (0..driver.names().len()).map(|peer| (of(peer), peer)).filter(|(at, _)| *at > 0);
+    known.max().map_or_else(Default::default, |(at, peer)| (at, driver.name(peer).to_owned()))
 }
 
 /// Why this group serves no client, if it is fenced.

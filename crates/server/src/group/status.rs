@@ -167,10 +167,11 @@ impl View {
         self.ready_printed.store(true, Ordering::SeqCst);
     }
 
-    /// Notes when the certificate expires that this instance shows to the other region.
+    /// Notes when the certificate that this instance shows to the other region is valid.
     pub(super) fn note_certificate(&self) {
         if let Some(part) = self.region.get() {
-            self.driver.conditions().shows_certificate(part.certificate_expires_s());
+            let valid_s = part.certificate_begins_s()..=part.certificate_expires_s();
+            self.driver.conditions().shows_certificate(valid_s);
         }
     }
 
@@ -425,6 +426,12 @@ impl View {
         other.here = here;
         if let Some(reported) = self.addresses.reported() {
             other = reported;
+        } else if let Some(told) = self.driver.told_live()
+            && group.group_role == "recovery"
+        {
+            // Of what live had this is known still when the one that reported it is gone.
+            let own = other.live_lsn.parse().unwrap_or(Lsn::ZERO);
+            other.live_lsn = own.max(Lsn(told.live.committed)).to_string();
         }
         let histories = part.histories();
         other.advertised = self.addresses.advertised();

@@ -354,6 +354,10 @@ impl RegionDialler for PortsDialler {
         u64::MAX
     }
 
+    fn certificate_begins_s(&self) -> u64 {
+        0
+    }
+
     fn streams(&self) -> Handle {
         Handle::current()
     }

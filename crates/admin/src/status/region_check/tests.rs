@@ -322,6 +322,21 @@ fn a_live_group_that_is_fenced_stands_in_the_way_at_recovery_too() {
     assert!(one.what_to_do.contains("unfence") && one.what_to_do.contains("failover"), "{one:?}");
 }
 
+/// It was said to have expired, and only by the other region.
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_found() {
+    let begins = |at, of: &str| {
+        there(|it| (it.certificate_begins_s, it.certificate_begins_of) = (at, of.into()))
+    };
+    let now_s = NOW_MS / 1_000;
+    let wrong_there = wrong(&begins(now_s + 259_200, "b"));
+    assert_eq!(wrong_there[0].check, "certificate EAST");
+    assert_eq!(wrong_there[0].weight, FindingWeight::Stands);
+    assert!(wrong_there[0].text.contains("'b' for the link is not valid yet"), "{wrong_there:?}");
+    assert!(wrong_there[0].text.ends_with("in 259200 s"), "{wrong_there:?}");
+    assert!(wrong(&begins(now_s, "b")).is_empty(), "it is valid now");
+}
+
 #[test]
 fn the_certificate_that_expires_first_is_looked_at_whichever_instance_shows_it() {
     let soon = NOW_MS / 1_000 + 7_300;
