@@ -139,8 +139,9 @@ entries! {
                                      let go.",
         "From here on nothing is decided by this group. TWL4435I or TWL4436W follows.";
     REGION_SWITCHED = "TWL4435I" "Group '{group}' has all of the log, and is live in history \
-                                 {history}. Clients waited {ms} ms.",
-        "This instance re-executes itself as one of a recovery group.";
+                                 {history}. Clients were let go {ms} ms before it had all.",
+        "This instance re-executes itself as one of a recovery group. Clients are served when an \
+         instance of the other group says that it is ready: that is later.";
     REGION_SWITCH_BACK = "TWL4436W" "The switch to group '{group}' was taken back: {reason}. This \
                                     group serves clients as before.",
         "Nothing was changed. 'towline region switch --dry-run' lists what stands in the way.";
@@ -219,7 +220,8 @@ entries! {
                                         {position} has begun: ordered by {by}.",
         "A queue manager of its own, for one check, reads the log and the pages where they are. \
          What it needs of them is kept meanwhile; the log of the live group is received as ever.";
-    REGION_REHEARSAL_ENDED = "TWL4482I" "The rehearsal has ended: {reason}. Nothing of it is left.",
-        "What was kept for it is let go. When this instance needs its log, or its group is \
+    REGION_REHEARSAL_ENDED = "TWL4482I" "The rehearsal has ended: {reason}. Its log is let go.",
+        "Nothing of it is left in the data folder. What still runs of it, if the reason says so, \
+         has a folder of its own: end it. When this instance needs its log, or its group is \
          promoted, it ends the rehearsal by itself.";
 }

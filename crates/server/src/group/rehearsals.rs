@@ -103,12 +103,10 @@ impl Rehearsals {
             // reads that the log is let go. The queue manager has the connection open, too: it is
             // closed when both have ended.
             crate::control::last_word(stream, &json!({ "ended": why }), LAST_WORD_MAX);
-            if !until_closed(stream, LET_GO_MAX) {
-                tracing::warn!("a rehearsal that is over goes on; its log is let go");
-            }
+            let is_closed = until_closed(stream, LET_GO_MAX);
             drop(held);
             clear_up(&opened);
-            say(&REGION_REHEARSAL_ENDED, &[&why]);
+            say(&REGION_REHEARSAL_ENDED, &[&ended(why, is_closed)]);
             drop(alone);
         };
         Ok((answer, Box::new(beside)))
@@ -118,6 +116,15 @@ impl Rehearsals {
 fn clear_up(opened: &OpenReplica) {
     if let Err(error) = rehearsal_folder::clear_up(opened.driver.data()) {
         tracing::warn!(%error, "what a rehearsal left cannot be removed");
+    }
+}
+
+/// Why it has ended, and whether more of it than its log is left.
+fn ended(why: String, is_closed: bool) -> String {
+    match is_closed {
+        true => why,
+        // Such as a command that was stopped: it would have killed its queue manager.
+        false => format!("{why}; its command, or its queue manager, still runs"),
     }
 }
 
@@ -190,5 +197,7 @@ mod tests {
         assert!(!until_closed(&here, brief), "the queue manager has not ended");
         drop(of_queue_manager);
         assert!(until_closed(&here, Duration::from_secs(60)));
+        assert_eq!(ended("promoted".into(), true), "promoted");
+        assert!(ended("promoted".into(), false).ends_with("still runs"), "it was said to be gone");
     }
 }
