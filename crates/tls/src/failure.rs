@@ -61,7 +61,7 @@ mod tests {
     fn a_certificate_out_of_its_dates_has_the_same_reason_at_each_time() {
         let at = |second| UnixTime::since_unix_epoch(Duration::from_secs(1_795_817_000 + second));
         let early = |second| {
-            let (time, not_before) = (at(second), at(9_000));
+            let (time, not_before) = (at(second), at(5_000));
             words(&CertificateError::NotValidYetContext { time, not_before }.into())
         };
         assert_eq!(early(1), early(2));

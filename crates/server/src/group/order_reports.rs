@@ -55,21 +55,15 @@ impl OrderReports {
         // In doubt it is not known when, or whether, the other group has all.
         let is_over = matches!(outcome, ReportOutcome::Done | ReportOutcome::TakenBack);
         let was_let_go = course.let_go_ms.is_some();
+        let (rto_ms, rto_is) = rto_of(outcome, course);
         let loss = is_over.then(|| ReportRisk { bytes: Some(0), ..ReportRisk::default() });
         let way = ReportWay {
             history: history.map(|it| it.to_string()).unwrap_or_default(),
             steps: steps(&course.steps),
             at_risk: Some(at_risk),
             loss,
-            rto_ms: (is_over && was_let_go).then_some(course.closed_ms),
-            // That the other group has all is known here, and not when it serves.
-            rto_is: match outcome {
-                ReportOutcome::Done => FigureBound::AtLeast,
-                ReportOutcome::TakenBack
-                | ReportOutcome::UnderWay
-                | ReportOutcome::InDoubt
-                | ReportOutcome::NotBack => FigureBound::Exact,
-            },
+            rto_ms,
+            rto_is,
             rto_by: "instance".into(),
             clients: was_let_go.then_some(found.clients),
             non_persistent: (outcome == ReportOutcome::Done).then_some(found.non_persistent),
@@ -189,6 +183,19 @@ impl OrderReports {
     }
 }
 
+/// For how long no client was served by a switch, as far as the instance knows that carried it out.
+fn rto_of(outcome: ReportOutcome, course: &SwitchCourse) -> (Option<u64>, FigureBound) {
+    let closed_ms = course.let_go_ms.map(|_| course.closed_ms);
+    match outcome {
+        // That the other group has all is known here, and not when it serves.
+        ReportOutcome::Done => (closed_ms, FigureBound::AtLeast),
+        ReportOutcome::TakenBack => (closed_ms, FigureBound::Exact),
+        ReportOutcome::UnderWay | ReportOutcome::InDoubt | ReportOutcome::NotBack => {
+            (None, FigureBound::Exact)
+        }
+    }
+}
+
 /// What is lost by a fail-over, as far as the recovery group knows.
 fn risk_of(found: &FailoverOutlook) -> ReportRisk {
     if found.live.0 == 0 {
@@ -230,7 +237,6 @@ fn took(report: RegionReport, steps: &[(&'static str, u64)]) -> RegionReport {
 
 #[cfg(test)]
 mod tests {
-    use towline_admin::region_report::ReportVerdict;
     use towline_types::Lsn;
 
     use super::*;
@@ -254,22 +260,15 @@ mod tests {
     /// The other group stood still for seconds before it served, and "no put for 4 ms" was said.
     #[test]
     fn when_clients_were_served_by_the_other_group_is_not_known_where_a_switch_was_ordered() {
-        let group = GroupConfig::default();
-        let reports = OrderReports::new(Path::new("/nowhere"), "QM1", &group);
-        let steps = vec![("shipped", 10), ("closed", 11), ("acknowledged", 14)];
         let (let_go_ms, closed_ms) = (Some(10), 4);
-        let course = SwitchCourse { steps, let_go_ms, closed_ms, ..SwitchCourse::default() };
-        let of = |outcome| {
-            let mut report = reports.of_switch((ReportKind::Switch, None), &course, (outcome, ""));
-            report.rto_s = 1;
-            report.judge();
-            let way = &report.ways[0];
-            (way.rto_ms, way.rto_is, report.verdict)
-        };
-        let done = (Some(4), FigureBound::AtLeast, ReportVerdict::NotJudged);
-        assert_eq!(of(ReportOutcome::Done), done);
-        assert_eq!(of(ReportOutcome::TakenBack).1, FigureBound::Exact, "it serves again");
-        assert_eq!(of(ReportOutcome::InDoubt).0, None);
+        let course = SwitchCourse { let_go_ms, closed_ms, ..SwitchCourse::default() };
+        let done = rto_of(ReportOutcome::Done, &course);
+        assert_eq!(done, (Some(4), FigureBound::AtLeast));
+        let back = rto_of(ReportOutcome::TakenBack, &course);
+        assert_eq!(back, (Some(4), FigureBound::Exact), "it serves again");
+        assert_eq!(rto_of(ReportOutcome::InDoubt, &course).0, None);
+        let served = SwitchCourse { let_go_ms: None, ..course };
+        assert_eq!(rto_of(ReportOutcome::TakenBack, &served).0, None, "clients were not let go");
     }
 
     #[test]
