@@ -126,8 +126,8 @@ const METRICS: &[RegionMetric] = &[
     RegionMetric {
         name: "live_unheard_seconds",
         kind: Gauge,
-        help: "For how long a recovery group that is not connected has not heard the live one: what \
-               that commits meanwhile it lacks.",
+        help: "For how long the live group has not said how far it is, in a recovery group that does \
+               not know it: what live commits meanwhile is not known.",
         value: |group, other| {
             let is_unheard = group.group_role == "recovery" && !other.is_known;
             is_unheard.then_some(Microseconds(other.unheard_ms.saturating_mul(1_000)))

@@ -111,6 +111,11 @@ impl Queue {
         drop(dropped);
     }
 
+    /// Whether there is a connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.inner.lock().open
+    }
+
     /// Bytes that wait.
     pub(super) fn bytes(&self) -> usize {
         self.inner.lock().bytes

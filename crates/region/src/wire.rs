@@ -20,7 +20,8 @@
 //! 3 refused, recovery to live: the link ends, and the next one starts where recovery then is
 //!   0  1  why: 1 a gap, 2 not yet, 3 promoted, 4 another batch stands at an index
 //!   1  8  the index to send from (1), or of the batch (4); else 0
-//! 20 condition, both ways: what a group says of itself beside its log, as JSON
+//! 20 condition, both ways: what a group says of itself beside its log, as JSON. It goes before
+//!    batches that wait: the end of the log that it says may be ahead of them
 //! ```
 //!
 //! Bytes that a later version adds to the end of a point or a refusal are skipped.

@@ -40,26 +40,28 @@ pub struct FailoverOutlook {
     /// End of what the live group said to have committed; zero: it said nothing to those that
     /// answered, since they started, and none of their group reported anything of it to them.
     pub live: Lsn,
-    /// How old that is, milliseconds.
+    /// How old that is, milliseconds: at least.
     pub heard_ms: u64,
+    /// At most: what live had committed that long ago is before `live`. `None`: that is not known.
+    pub heard_most_ms: Option<u64>,
     /// The live group said that it is fenced, and that this is the end of its log.
     pub live_is_still: bool,
     /// For how long it has said so, milliseconds.
     pub still_ms: u64,
-    /// Whether this group has all that live answered, as live said last; and how old that is,
-    /// milliseconds.
-    pub sync: (LiveSync, u64),
+    /// Whether this group has all that live answered, as live said last; and how old that is at
+    /// most, milliseconds; `None`: that is not known.
+    pub sync: (LiveSync, Option<u64>),
     /// The promotion that is under way already.
     pub under_way: Option<HistoryId>,
 }
 
 impl FailoverOutlook {
-    /// For how long the live group may have served no client, milliseconds: since it was heard
-    /// last, or since it said that it is fenced. `None`: it was not heard.
+    /// For how long the live group may have served no client, milliseconds: since it said last how
+    /// it is, or since it said that it is fenced. `None`: that is not known.
     #[must_use]
     pub fn away_ms(&self) -> Option<u64> {
-        let since = if self.live_is_still { self.still_ms } else { self.heard_ms };
-        (self.live > Lsn::ZERO).then_some(since)
+        let since = if self.live_is_still { Some(self.still_ms) } else { self.heard_most_ms };
+        since.filter(|_| self.live > Lsn::ZERO)
     }
 
     /// Bytes of log that live said to have committed, and that this group does not have. More may
@@ -221,11 +223,13 @@ impl FailoverOutlook {
         let ends = heard.iter().filter(|live| live.committed > 0);
         if let Some(newest) = ends.max_by_key(|live| (live.committed, u64::MAX - live.age_ms)) {
             (self.live, self.heard_ms) = (Lsn(newest.committed), newest.age_ms);
+            self.heard_most_ms = newest.age_most_ms;
             (self.live_is_still, self.still_ms) = (newest.is_still, newest.still_ms);
         }
-        let said = heard.iter().filter_map(|live| Some((live.sync, live.sync_age_ms?)));
+        let said = heard.iter().filter(|live| live.sync_age_ms.is_some());
         // The newest word counts, also if it says less.
-        self.sync = said.min_by_key(|(_, age_ms)| *age_ms).unwrap_or_default();
+        let newest = said.min_by_key(|live| live.sync_age_ms).copied().unwrap_or_default();
+        self.sync = (newest.sync, newest.sync_age_most_ms);
     }
 }
 
@@ -266,17 +270,21 @@ fn note_of_loss(found: &FailoverOutlook) -> String {
 }
 
 /// What replies that wait for this group promise (SyncReplication).
-fn sync_note((sync, age_ms): (LiveSync, u64)) -> Option<String> {
-    let ago = age_ms / 1_000;
+fn sync_note((sync, age_most_ms): (LiveSync, Option<u64>)) -> Option<String> {
+    let ago = match age_most_ms {
+        // Never less than it is: what was ordered meanwhile is not in it.
+        Some(ms) => format!("at most {} s ago", ms.div_ceil(1_000)),
+        None => "at a time that is not known here".to_owned(),
+    };
     match sync {
         LiveSync::Not => None,
         LiveSync::Strict => Some(format!(
-            "sync_replication, strict: live said {ago} s ago that this group has all that it \
+            "sync_replication, strict: live said {ago} that this group has all that it \
              acknowledged, and it acknowledges nothing without this group. Nothing acknowledged is \
              lost, unless it was configured otherwise, or ordered to go on alone, since then"
         )),
         LiveSync::Eventual => Some(format!(
-            "sync_replication, eventual: live said {ago} s ago that this group has all that it \
+            "sync_replication, eventual: live said {ago} that this group has all that it \
              acknowledged. It goes on alone once this group has been away for sync_wait_ms: what it \
              acknowledged from then on is lost"
         )),
@@ -450,8 +458,16 @@ mod tests {
     #[test]
     fn what_a_lost_relay_reported_to_the_others_is_known_of_the_live_group() {
         let (sync, sync_age_ms) = (LiveSync::Strict, Some(1_300));
-        let live =
-            HeardLive { committed: 900, age_ms: 1_259, sync, sync_age_ms, ..Default::default() };
+        let (age_ms, age_most_ms, sync_age_most_ms) = (1_259, Some(1_270), Some(1_310));
+        let live = HeardLive {
+            committed: 900,
+            age_ms,
+            age_most_ms,
+            sync,
+            sync_age_ms,
+            sync_age_most_ms,
+            ..HeardLive::default()
+        };
         let told = |by: &str| Some(ToldLive { by: by.into(), live });
         let stand = |told, live| Some(MemberStand { told, live, ..MemberStand::default() });
         let stands =
@@ -459,7 +475,8 @@ mod tests {
         let mut found = FailoverOutlook { kept: Lsn(850), ..Default::default() };
         found.hears(&stands);
         assert_eq!((found.live, found.heard_ms, found.lost_bytes()), (Lsn(900), 1_259, 50));
-        assert_eq!(found.sync, (LiveSync::Strict, 1_300));
+        assert_eq!(found.sync, (LiveSync::Strict, Some(1_310)));
+        assert_eq!(found.heard_most_ms, Some(1_270));
         let reached = ["b".to_owned(), "c".to_owned()];
         assert!(note_of_relay(&reached, &stands).unwrap().starts_with("instance 'a', to which"));
         let all = [reached.as_slice(), &["a".to_owned()]].concat();
@@ -473,15 +490,31 @@ mod tests {
 
     #[test]
     fn clients_are_without_a_live_group_since_it_was_heard_or_since_its_fence() {
-        let away = |live, live_is_still| {
-            let (heard_ms, still_ms) = (3_401, 9_000);
-            let live = Lsn(live);
-            FailoverOutlook { live, live_is_still, heard_ms, still_ms, ..Default::default() }
-                .away_ms()
+        let found = FailoverOutlook {
+            live: Lsn(100),
+            heard_ms: 3_300,
+            heard_most_ms: Some(3_401),
+            still_ms: 9_000,
+            ..Default::default()
         };
-        assert_eq!(away(100, false), Some(3_401));
-        assert_eq!(away(100, true), Some(9_000), "it is heard all the time");
-        assert_eq!(away(0, false), None);
+        assert_eq!(found.away_ms(), Some(3_401));
+        let still = FailoverOutlook { live_is_still: true, ..found.clone() };
+        assert_eq!(still.away_ms(), Some(9_000), "it is heard all the time");
+        let unbounded = FailoverOutlook { heard_most_ms: None, ..found.clone() };
+        assert_eq!(unbounded.away_ms(), None, "what was heard may have waited for any time");
+        assert_eq!(FailoverOutlook { live: Lsn(0), ..found }.away_ms(), None);
+    }
+
+    /// It had been ordered to go on alone 6 s before, and its word was called 0 s old.
+    #[test]
+    fn what_live_said_of_its_replies_is_never_called_younger_than_it_is() {
+        let note = |sync, age_most_ms| sync_note((sync, age_most_ms)).unwrap_or_default();
+        assert!(note(LiveSync::Strict, Some(5_001)).contains("said at most 6 s ago that"));
+        assert!(note(LiveSync::Eventual, Some(999)).contains("said at most 1 s ago that"));
+        assert!(
+            note(LiveSync::Strict, None).contains("said at a time that is not known here that")
+        );
+        assert_eq!(note(LiveSync::Not, Some(1)), "");
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn obstacles(view: &RegionView, door: &Door) -> Vec<String> {
 fn too_few(driver: &Driver, part: &RegionPart) -> Option<String> {
     let heard = part.condition()?;
     let counts = (heard.condition.configured_count, heard.condition.connected_count);
-    too_few_of(counts, driver.now().since(heard.at))
+    too_few_of(counts, driver.now().since(heard.said.oldest()))
 }
 
 fn too_few_of((all, connected): (u64, u64), age: Duration) -> Option<String> {

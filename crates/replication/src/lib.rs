@@ -78,6 +78,7 @@ pub mod repair_queue;
 pub mod retention;
 pub mod retention_watch;
 pub mod return_order;
+pub mod said_times;
 pub mod ticker;
 pub mod trusted_log;
 pub mod vote;

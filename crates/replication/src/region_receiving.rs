@@ -53,10 +53,13 @@ pub struct ReceivingHost {
 pub struct ReceivingView {
     /// Whether a link stands on which the live group ships to this instance.
     pub connected: bool,
-    /// End of what the live group had committed when it sent its newest frame.
+    /// End of what the live group had committed, as it said with its log or beside it: what is
+    /// here may be less.
     pub live_committed: Lsn,
-    /// When it had, by its clock.
+    /// When it had, by its clock, as it said with its log.
     pub live_committed_at: Time,
+    /// When log came on the link; `None`: none has.
+    pub log_came_at: Option<Time>,
     /// What was reported last.
     pub point: RecoveryPoint,
 }
@@ -127,6 +130,9 @@ impl Receiving {
     pub fn opened(&self, link: RegionLink, histories: Histories, is_awaited: bool) {
         let mut state = self.state.lock();
         state.forget_frames();
+        // It says it again: a group that was promoted meanwhile may have less.
+        state.view.live_committed = Lsn::ZERO;
+        state.view.log_came_at = None;
         state.newest = Some(Arc::clone(&link));
         state.arrivals.push_back(Arrival::Opened(link, histories, is_awaited));
         self.wake(&mut state);
@@ -134,10 +140,12 @@ impl Receiving {
 
     /// A frame with batches came.
     pub fn frame(&self, link: LinkId, body: Bytes, cost: FrameCost) -> Intake {
+        let now = self.driver.now();
         let mut state = self.state.lock();
         let Some(newest) = state.newest.clone().filter(|newest| newest.id() == link) else {
             return Intake::More;
         };
+        state.view.log_came_at = Some(now);
         state.waiting_bytes += body.len();
         state.arrivals.push_back(Arrival::Frame(body, cost));
         self.wake(&mut state);
@@ -304,7 +312,9 @@ impl Receiving {
         let Batches { term, previous, committed, committed_at, batches } = batches;
         let mut state = self.state.lock();
         let view = &mut state.view;
-        (view.live_committed, view.live_committed_at) = (committed, committed_at);
+        // What it said beside its log came earlier, and may say more.
+        view.live_committed = committed.max(view.live_committed);
+        view.live_committed_at = committed_at;
         drop(state);
         self.driver.heard_live(committed, None);
         relayed.pending = Some(Shipment { term, previous, batches });

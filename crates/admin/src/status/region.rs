@@ -90,7 +90,8 @@ pub struct OtherRegionStatus {
     /// INSYNC: whether it has all that is committed.
     pub in_sync: bool,
     /// Whether the backlog is known. Live: recovery has reported how far it is, to this instance or
-    /// to the one that was active a moment before. Recovery: live is connected.
+    /// to the one that was active a moment before. Recovery: live said how far it is within the last
+    /// seconds.
     pub is_known: bool,
     /// BACKLOG, in bytes of log: committed here, and not on the disks of a majority there. Live,
     /// while that is not known: all of the log.
@@ -103,8 +104,8 @@ pub struct OtherRegionStatus {
     /// Age of the oldest commit that it lacks, microseconds. Live, while that is not known: for how
     /// long it has not been. Recovery: as live said it a moment ago.
     pub backlog_age_us: u64,
-    /// Recovery, while live is not connected: for how long it has not been heard, milliseconds.
-    /// What it commits meanwhile is not known here.
+    /// Recovery, while that is not known: for how long live has not said it, milliseconds. What it
+    /// commits meanwhile is not known here.
     pub unheard_ms: u64,
     /// Objective: bytes that may be at risk; 0: none.
     pub rpo_bytes: u64,
@@ -124,7 +125,8 @@ pub struct OtherRegionStatus {
     pub received_lsn: String,
     /// Up to where the live group had committed it when it said so last.
     pub live_lsn: String,
-    /// LIVETIME: when it had, by its clock, milliseconds since the Unix epoch.
+    /// LIVETIME: when it had committed the newest of it that came, by its clock, milliseconds since
+    /// the Unix epoch.
     pub live_at: u64,
     /// Persistent messages that recovery has counted as put, ever.
     pub recovery_puts: u64,
@@ -162,10 +164,10 @@ pub struct OtherRegionStatus {
     /// How the other group is, as it said last; none: it has not said it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub there: Option<RegionConditionStatus>,
-    /// How long ago that was, milliseconds.
+    /// How long ago that was, milliseconds: at most, where that is known.
     pub there_age_ms: u64,
-    /// By how many microseconds the time of day there was ahead of the one here then, as far as
-    /// half a round trip can be known.
+    /// By how many microseconds the time of day there was ahead of the one here when it said so, as
+    /// far as half a round trip can be known.
     pub clock_ahead_us: i64,
     /// Addresses of the first listener that clients are given, in order; empty: none are.
     pub advertised: Vec<String>,

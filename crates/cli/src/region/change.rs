@@ -50,6 +50,8 @@ struct Loss {
     kept_lsn: String,
     bytes: u64,
     heard_ms: u64,
+    /// Live said so at most so long ago; otherwise it is at least that.
+    heard_is_bound: bool,
     live_is_still: bool,
 }
 
@@ -234,11 +236,13 @@ fn failover_lines(outlook: &Outlook) -> Vec<String> {
             heard_ms / 1_000
         ),
         Some(loss) => format!(
-            "  lost: {} of log that live was known to have ({}), and what it committed in the last \
-             {} s",
+            "  lost: {} of log that live was known to have ({}), and what it committed {}",
             shown_bytes(loss.bytes as f64),
             loss.live_lsn,
-            loss.heard_ms / 1_000
+            match loss.heard_is_bound {
+                true => format!("in the last {} s", loss.heard_ms.div_ceil(1_000)),
+                false => "since it said so, which may have been long ago".to_owned(),
+            }
         ),
     });
     if let Some(loss) = loss {

@@ -1,8 +1,8 @@
 //! One connection between two regions while it stands: frames and pings both ways.
 //!
 //! Both directions run on the thread of frames. What waits to be written waits in a queue of ours,
-//! because the system's buffers cannot be overtaken: they are kept small, and pings and their
-//! answers go between two frames. Nothing is written and awaited; how much may be on the way is the
+//! because the system's buffers cannot be overtaken: they are kept small, and pings, their answers
+//! and what its user wants to go first go between two frames. Nothing is written and awaited; how much may be on the way is the
 //! sender's decision above.
 //!
 //! A receiver that is full stops the reading, and the window of TCP the other end. So there is no
@@ -11,8 +11,9 @@
 //! ends the connection. While it does not read on purpose it waits for nothing.
 //!
 //! Not here: how a connection comes about (`dial`, `listen`). Invariants: `closed` follows each
-//! `opened`, once; the queue is open exactly in between; a ping that was not answered yet is
-//! forgotten for the next one, so that a flood of them takes no memory.
+//! `opened`, once; the queue is open exactly in between; a ping that was not answered yet, and a
+//! frame that goes first and has not gone, is forgotten for the next one, so that a flood of them
+//! takes no memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,7 +39,7 @@ use crate::frame::{
 };
 use crate::handshakes::part_from;
 use crate::patience::{Patience, broken};
-use crate::queue::Queue;
+use crate::queue::{Queue, Waiting};
 use crate::reading::reserve_for_next_read;
 use crate::text::{beginning, printable};
 use crate::writing::write_pieces;
@@ -86,6 +87,8 @@ pub(super) struct OpenLink {
     resumed: Notify,
     /// The ping to answer.
     ping: Mutex<Option<Bytes>>,
+    /// See [`RegionConnection::send_newest`].
+    newest: Mutex<Option<Waiting>>,
     /// Why this side ends it.
     closing: watch::Sender<Option<Arc<str>>>,
     /// Something is to be written before what waits in the queue.
@@ -105,6 +108,17 @@ impl RegionConnection for OpenLink {
             shared.counters.dropped();
         }
         taken
+    }
+
+    fn send_newest(&self, kind: u8, body: FrameBody) -> bool {
+        assert!(body.len() <= BODY_BYTES_MAX, "a frame of {} bytes", body.len());
+        assert!(!OWN_KINDS.contains(&kind), "kind {kind} is the links' own");
+        if !self.queue.is_open() {
+            return false;
+        }
+        *self.newest.lock() = Some(Waiting { kind, body });
+        self.urgent.notify_one();
+        true
     }
 
     fn queued_bytes(&self) -> usize {
@@ -202,6 +216,7 @@ pub(super) async fn serve(
         queue: Queue::default(),
         resumed: Notify::new(),
         ping: Mutex::default(),
+        newest: Mutex::default(),
         closing: watch::Sender::new(None),
         urgent: Notify::new(),
     });
@@ -445,8 +460,10 @@ async fn write(
             let now = u64::try_from(shared.began.elapsed().as_micros()).unwrap_or(u64::MAX);
             encoder.encode(PING, FrameBody::from(now.to_be_bytes().to_vec()), &mut pieces);
         }
-        let (frames, mut bytes, mut wire_bytes) = (waiting.len(), 0, 0);
-        for waiting in waiting.drain(..) {
+        let newest = link.newest.lock().take();
+        let frames = waiting.len() + usize::from(newest.is_some());
+        let (mut bytes, mut wire_bytes) = (0, 0);
+        for waiting in newest.into_iter().chain(waiting.drain(..)) {
             bytes += waiting.body.len();
             wire_bytes += encoder.encode(waiting.kind, waiting.body, &mut pieces);
         }

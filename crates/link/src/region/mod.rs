@@ -129,6 +129,14 @@ pub trait RegionConnection: Send + Sync {
     /// [`OWN_KINDS`](crate::OWN_KINDS).
     fn send(&self, kind: u8, body: FrameBody) -> bool;
 
+    /// Gives it a frame that is written before all that waits. One that was given in this way, and
+    /// has not gone yet, is replaced: memory has space for one. Never waits. False, and the frame
+    /// is dropped, when the connection has ended.
+    ///
+    /// # Panics
+    /// As [`RegionConnection::send`].
+    fn send_newest(&self, kind: u8, body: FrameBody) -> bool;
+
     /// Bytes of frames that wait to be written.
     fn queued_bytes(&self) -> usize;
 

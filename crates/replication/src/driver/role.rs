@@ -31,6 +31,7 @@ use crate::fence::{FenceMark, RegionFence};
 use crate::frames::KIND_ROLE;
 use crate::lifecycle::{EndReason, Lifecycle};
 use crate::return_order::ReturnOrder;
+use crate::said_times::SaidTime;
 
 /// What a peer has not answered is said again after this.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -67,8 +68,12 @@ pub enum LiveSync {
 pub struct HeardLive {
     /// End of what it had committed then; zero: it said nothing to this process.
     pub committed: u64,
-    /// Age of that news, milliseconds.
+    /// Age of that news, milliseconds: at least.
     pub age_ms: u64,
+    /// At most: all that it had committed that long ago is before `committed`. `None`: it may have
+    /// been on its way for any time.
+    #[serde(default)]
+    pub age_most_ms: Option<u64>,
     /// It said that it is fenced, and that this is the end of its log.
     pub is_still: bool,
     /// For how long it has said so, milliseconds.
@@ -76,9 +81,12 @@ pub struct HeardLive {
     /// Of what it answered.
     #[serde(default)]
     pub sync: LiveSync,
-    /// Age of that, milliseconds; `None`: it was never said to this process.
+    /// Age of that, milliseconds, at least; `None`: it was never said to this process.
     #[serde(default)]
     pub sync_age_ms: Option<u64>,
+    /// At most; `None`: it may have been on its way for any time.
+    #[serde(default)]
+    pub sync_age_most_ms: Option<u64>,
 }
 
 /// Where a member stands, as it answers another one.
@@ -174,10 +182,10 @@ struct RoleState {
     ordered_at: Time,
     /// The newest that began, as far as is known here, in order.
     begun: Vec<HistoryId>,
-    live: (Lsn, Time),
+    live: (Lsn, SaidTime),
     live_is_still: bool,
     live_still_at: Time,
-    sync: Option<(LiveSync, Time)>,
+    sync: Option<(LiveSync, SaidTime)>,
     /// Number of the newest question, and the answers to it by peer.
     question: u64,
     answers: Vec<Option<MemberStand>>,
@@ -197,7 +205,7 @@ impl RoleOrders {
             said_at: Time::ZERO,
             ordered_at: Time::ZERO,
             begun: Vec::new(),
-            live: (Lsn::ZERO, Time::ZERO),
+            live: (Lsn::ZERO, SaidTime::default()),
             live_is_still: false,
             live_still_at: Time::ZERO,
             sync: None,
@@ -416,23 +424,28 @@ impl Driver {
         stands
     }
 
-    /// The live group said how far it is; `is_still`: and whether it is fenced, so that this is the
-    /// end of its log. `None`: it did not say, and what it said before counts while its log is the
-    /// same.
-    pub(crate) fn heard_live(&self, committed: Lsn, is_still: Option<bool>) {
+    /// The live group said how far it is; `said`: and whether it is fenced, so that this is the end
+    /// of its log, and when. `None`: with its log, which may have waited for any time; what it said
+    /// beside that counts while its log is the same.
+    pub(crate) fn heard_live(&self, committed: Lsn, said: Option<(bool, SaidTime)>) {
+        let now = self.now();
         let mut role = self.role.state.lock();
-        let was_still = role.live_is_still && committed <= role.live.0;
-        let is_still = is_still.unwrap_or(was_still);
+        let (known, before) = role.live;
+        let was_still = role.live_is_still && committed <= known;
+        // What goes on behind the end that was said was committed since that was said.
+        let is_news = committed > known || before.earliest.is_none();
+        let of_log = if is_news { SaidTime { latest: now, ..before } } else { before };
+        let (is_still, at) = said.unwrap_or((was_still, of_log));
         if is_still && !role.live_is_still {
-            role.live_still_at = self.now();
+            role.live_still_at = at.oldest();
         }
         role.live_is_still = is_still;
-        role.live = (committed.max(role.live.0), self.now());
+        role.live = (committed.max(known), at);
     }
 
-    /// The live group said whether this one has all that it answered.
-    pub(crate) fn heard_sync(&self, sync: LiveSync) {
-        self.role.state.lock().sync = Some((sync, self.now()));
+    /// The live group said at a time whether this one has all that it answered.
+    pub(crate) fn heard_sync(&self, sync: LiveSync, at: SaidTime) {
+        self.role.state.lock().sync = Some((sync, at));
     }
 
     /// What the live group said last of itself to this process.
@@ -443,14 +456,19 @@ impl Driver {
         drop(role);
         let now = self.now();
         let ms = |at: Time| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        // Nothing is called younger than it is.
+        let most_ms =
+            |at: SaidTime| at.earliest.map(|at| now.0.saturating_sub(at.0).div_ceil(1_000));
         let (sync, said_at) = said.unzip();
         HeardLive {
             committed: live.0,
-            age_ms: ms(heard_at),
+            age_ms: ms(heard_at.latest),
+            age_most_ms: most_ms(heard_at),
             is_still,
             still_ms: if is_still { ms(still_at) } else { 0 },
             sync: sync.unwrap_or_default(),
-            sync_age_ms: said_at.map(ms),
+            sync_age_ms: said_at.map(|at| ms(at.latest)),
+            sync_age_most_ms: said_at.and_then(most_ms),
         }
     }
 

@@ -33,8 +33,10 @@ impl HeardLive {
     fn later(self, ms: u64) -> HeardLive {
         HeardLive {
             age_ms: self.age_ms.saturating_add(ms),
+            age_most_ms: self.age_most_ms.map(|age_ms| age_ms.saturating_add(ms)),
             still_ms: if self.is_still { self.still_ms.saturating_add(ms) } else { self.still_ms },
             sync_age_ms: self.sync_age_ms.map(|age_ms| age_ms.saturating_add(ms)),
+            sync_age_most_ms: self.sync_age_most_ms.map(|age_ms| age_ms.saturating_add(ms)),
             ..self
         }
     }

@@ -14,7 +14,7 @@ use towline_types::{Histories, Time};
 use super::RegionPart;
 use crate::driver::LiveSync;
 use crate::region_clients::GroupClients;
-use crate::region_condition::{self, HeardCondition};
+use crate::region_condition::{HeardCondition, SayingTime};
 
 impl RegionPart {
     /// Where clients find the other group, as it said when it was connected last.
@@ -22,32 +22,37 @@ impl RegionPart {
         self.known.lock().clients.clone()
     }
 
-    /// Says to the other group how this one is, if a link stands.
-    pub fn tell(&self, condition: &RegionConditionStatus) {
+    /// The time at which something is said to the other group: to be taken before it is looked at.
+    pub fn saying_time(&self) -> SayingTime {
+        SayingTime { now: self.driver.now(), wall: self.host.wall() }
+    }
+
+    /// Says to the other group how this one was at a time, if a link stands, before the log that
+    /// waits.
+    pub fn tell(&self, condition: &RegionConditionStatus, at: SayingTime) {
         let shipping = self.shipping().and_then(|shipping| shipping.link());
         let Some(link) = shipping.or_else(|| self.receiving().link()) else { return };
-        if let Some(body) = region_condition::frame(condition, self.host.wall()) {
+        if let Some(body) = self.conditions.frame(link.id(), condition, at) {
             // One that is not taken is followed by the next.
-            link.send(KIND_CONDITION, body);
+            link.send_newest(KIND_CONDITION, body);
         }
     }
 
     /// The other group said how it is.
     pub(super) fn hears_condition(&self, link: LinkId, body: &[u8]) {
-        self.conditions.hears(body, self.driver.now(), self.host.wall());
-        // Of a live group that puts nothing no batch comes: it is heard of all the same.
-        let is_of_live = self.receiving().link().is_some_and(|of_live| of_live.id() == link);
-        if let Some(heard) = self.condition().filter(|_| is_of_live) {
-            let RegionConditionStatus { committed_lsn, is_still, .. } = &heard.condition;
-            if let Ok(committed) = committed_lsn.parse() {
-                self.driver.heard_live(committed, Some(*is_still));
-                // What live sends is read no more meanwhile, and would say it.
-                if self.driver.lacks_room_for_shipped() {
-                    self.receiving().hears_live(committed);
-                }
-            }
-            self.driver.heard_sync(sync_of(&heard.condition));
+        let here = self.saying_time();
+        let Some(heard) = self.conditions.hears(link, body, here) else { return };
+        if !self.receiving().link().is_some_and(|of_live| of_live.id() == link) {
+            return;
         }
+        // Of a live group that puts nothing no batch comes, and those of one that puts much come
+        // later than this: it is heard of all the same.
+        let RegionConditionStatus { committed_lsn, is_still, .. } = &heard.condition;
+        if let Ok(committed) = committed_lsn.parse() {
+            self.driver.heard_live(committed, Some((*is_still, heard.said)));
+            self.receiving().hears_live(committed);
+        }
+        self.driver.heard_sync(sync_of(&heard.condition), heard.said);
     }
 
     /// Whether the live group ships to this instance.
@@ -61,7 +66,8 @@ impl RegionPart {
         let heard = self.driver.live_heard();
         let since_start = self.driver.now().since(self.began).as_millis();
         let since_start = u64::try_from(since_start).unwrap_or(u64::MAX);
-        if heard.committed > 0 { heard.age_ms } else { since_start }
+        let age_ms = heard.age_most_ms.unwrap_or(heard.age_ms);
+        if heard.committed > 0 { age_ms } else { since_start }
     }
 
     /// Whether the log of this instance has no space for what live ships to it.

@@ -87,7 +87,7 @@ impl RegionPart {
         let (bytes, max) = (stats.bytes_in_use, heard.condition.log_bytes_max);
         let fits = copy_fits(bytes, max, self.driver.log().extent_bytes());
         let Some(link) = shipping.link().filter(|_| view.connected && fits) else { return };
-        if now.since(heard.at) >= HEARD_MAX || self.giving.get().is_none() {
+        if now.since(heard.said.oldest()) >= HEARD_MAX || self.giving.get().is_none() {
             return;
         }
         let committed = self.driver.group().committed.index;

@@ -47,6 +47,10 @@ impl RegionConnection for TestLink {
         true
     }
 
+    fn send_newest(&self, kind: u8, body: FrameBody) -> bool {
+        self.send(kind, body)
+    }
+
     fn queued_bytes(&self) -> usize {
         0
     }
@@ -200,6 +204,12 @@ fn what_is_shipped_is_followed_and_reported_and_its_histories_are_kept_before() 
         rig.receiving.hears_live(further);
         assert_eq!(rig.receiving.view().live_committed, Lsn(9_000_000), "it does not go back");
     }
+    // What was sent before that was said comes behind it, and is all that is here.
+    rig.arrives(&link, rig.frame(rig.place(3), vec![rig.batch(4, 0)]));
+    rig.until("what came", || reported().received == rig.place(4).end);
+    assert_eq!(reported().place, rig.place(4));
+    assert_eq!(rig.receiving.view().live_committed, Lsn(9_000_000));
+    assert!(rig.receiving.view().log_came_at.is_some());
     rig.receiving.closed(link.id());
     rig.until("the end", || !rig.receiving.view().connected && !rig.driver.relays());
 }

@@ -96,6 +96,10 @@ impl towline_link::RegionConnection for TestLink {
         taken
     }
 
+    fn send_newest(&self, kind: u8, body: FrameBody) -> bool {
+        self.send(kind, body)
+    }
+
     fn queued_bytes(&self) -> usize {
         self.sent.lock().iter().map(Bytes::len).sum()
     }

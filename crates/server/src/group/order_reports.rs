@@ -213,18 +213,22 @@ fn risk_of(found: &FailoverOutlook) -> ReportRisk {
         );
         return ReportRisk { bytes: Some(0), age_us: Some(0), note, ..ReportRisk::default() };
     }
-    let note = format!(
-        "with what live committed in the {heard_ms} ms since it was last heard, if anything"
-    );
-    ReportRisk {
-        bytes: Some(lost),
-        bytes_are: FigureBound::AtLeast,
-        age_us: Some(heard_ms.saturating_mul(1_000)),
-        // What is known to be lost was committed before live was last heard, all else later.
-        age_is: if lost == 0 { FigureBound::AtMost } else { FigureBound::AtLeast },
-        note,
-        ..ReportRisk::default()
-    }
+    let note = match found.heard_most_ms {
+        Some(ms) => format!(
+            "with what live committed in the {ms} ms since it said last how far it is, if anything"
+        ),
+        None => {
+            "with what live committed since it said last how far it is, if anything; when that \
+                 was is not known"
+                .to_owned()
+        }
+    };
+    // What is known to be lost was committed before live said so, all else later.
+    let age_is = if lost == 0 { FigureBound::AtMost } else { FigureBound::AtLeast };
+    let age_ms = if lost == 0 { found.heard_most_ms } else { Some(heard_ms) };
+    let age_us = age_ms.map(|ms| ms.saturating_mul(1_000));
+    let (bytes, bytes_are) = (Some(lost), FigureBound::AtLeast);
+    ReportRisk { bytes, bytes_are, age_us, age_is, note, ..ReportRisk::default() }
 }
 
 fn steps(steps: &[(&'static str, u64)]) -> Vec<ReportStep> {
@@ -243,7 +247,8 @@ mod tests {
 
     fn found(live: u64, kept: u64, live_is_still: bool) -> FailoverOutlook {
         let (live, kept) = (Lsn(live), Lsn(kept));
-        FailoverOutlook { live, kept, live_is_still, heard_ms: 3_401, ..Default::default() }
+        let (heard_ms, heard_most_ms) = (3_300, Some(3_401));
+        FailoverOutlook { live, kept, live_is_still, heard_ms, heard_most_ms, ..Default::default() }
     }
 
     #[test]
@@ -254,6 +259,13 @@ mod tests {
         let risk = risk_of(&found(100, 60, false));
         assert_eq!((risk.bytes, risk.bytes_are), (Some(40), FigureBound::AtLeast));
         assert_eq!(risk.age_is, FigureBound::AtLeast, "that was committed before");
+        assert_eq!(risk.age_us, Some(3_300_000), "what live said may be as young as that");
+        // Of what may have waited in a queue for any time no age is a bound.
+        let unbounded = FailoverOutlook { heard_most_ms: None, ..found(100, 100, false) };
+        let risk = risk_of(&unbounded);
+        assert_eq!((risk.bytes, risk.bytes_are), (Some(0), FigureBound::AtLeast));
+        assert_eq!(risk.age_us, None);
+        assert!(risk.note.ends_with("is not known"), "{}", risk.note);
         assert_eq!(risk_of(&found(0, 60, false)).bytes, None);
     }
 

@@ -3,6 +3,7 @@
 //! Not here: what goes over the link (`towline_replication::region_part`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use towline_admin::catalogue::{GROUP_FOLLOWS_REGION, GROUP_STARTS_FENCED};
 use towline_admin::status::{
@@ -118,13 +119,14 @@ pub(super) fn status(
         true => view.promotable,
         false => (*received, None),
     };
+    let is_known = is_known_there(&view.receiving, heard.as_ref(), now);
     let in_sync = match receives {
-        true => connected && point.place.end >= view.receiving.live_committed,
+        true => is_known && point.place.end >= view.receiving.live_committed,
         // What is at risk was counted by positions, as if both logs were one.
         false => ships.is_known && ships.exposure.bytes == 0 && view.partition.is_none(),
     };
     let round_trip_us = view.link.link.round_trip_us.unwrap_or(0);
-    let known = (connected, unheard_ms);
+    let known = (is_known, unheard_ms);
     let risk = match receives {
         true => risk_there(&view, recovery, (said, in_sync), known),
         false => risk_here(&ships, view.misses_rpo),
@@ -219,16 +221,28 @@ fn risk_here(ships: &ShippingView, misses_rpo: bool) -> RegionRisk {
     RegionRisk { is_known: ships.is_known, bytes, age_us, unheard_ms: 0, misses_rpo }
 }
 
-/// As recovery knows it: what live commits while it is not connected, it does not.
+/// Whether recovery knows how far live is: live is connected, and said it a moment ago. What is not
+/// known to be that young (of a version before stamps, or before both ends have heard each other)
+/// may have waited, while log comes.
+fn is_known_there(receiving: &ReceivingView, heard: Option<&HeardCondition>, now: Time) -> bool {
+    /// Longest time that anything waits for a line that carries something.
+    const WAITING_MAX: Duration = Duration::from_secs(60);
+    let Some(heard) = heard.filter(|heard| age_ms(heard, now) <= SAID_MS_MAX) else { return false };
+    let came_at = receiving.log_came_at;
+    let may_have_waited =
+        heard.said.earliest.is_none() && came_at.is_some_and(|at| now.since(at) < WAITING_MAX);
+    receiving.connected && receiving.live_committed > Lsn::ZERO && !may_have_waited
+}
+
+/// As recovery knows it: what live commits while it is not heard, it does not.
 fn risk_there(
     view: &RegionView,
     recovery: &RecoveryConfig,
     (said, in_sync): (Option<&RegionConditionStatus>, bool),
-    (connected, unheard_ms): (bool, u64),
+    (is_known, unheard_ms): (bool, u64),
 ) -> RegionRisk {
     let ReceivingView { live_committed, point, .. } = view.receiving;
     let bytes = live_committed.0.saturating_sub(point.place.end.0);
-    let is_known = connected && live_committed > Lsn::ZERO;
     if !is_known {
         let misses_rpo = misses_there(recovery, None, unheard_ms.saturating_mul(1_000));
         return RegionRisk { is_known, bytes, age_us: 0, unheard_ms, misses_rpo };
@@ -279,12 +293,16 @@ pub(super) fn sync_status(part: &RegionPart) -> RegionSyncStatus {
     }
 }
 
+/// How old what was said is: at most, where that is known.
 fn age_ms(heard: &HeardCondition, now: Time) -> u64 {
-    u64::try_from(now.since(heard.at).as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(now.since(heard.said.oldest()).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time of day was said half a round trip ago.
+/// Where it is not known when the time of day was said, that was half a round trip before it came.
 fn ahead_us(heard: &HeardCondition, round_trip_us: u64) -> i64 {
+    if heard.said.earliest.is_some() {
+        return heard.clock_ahead_us;
+    }
     let way_us = i64::try_from(round_trip_us / 2).unwrap_or(i64::MAX);
     heard.clock_ahead_us.saturating_add(way_us)
 }
@@ -435,6 +453,8 @@ fn reason(view: &RegionView, full: Option<String>, connected: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use towline_replication::said_times::SaidTime;
+
     use super::*;
 
     #[test]
@@ -449,6 +469,36 @@ mod tests {
         assert!(misses(10, 0, None, 10_000_001) && !misses(10, 0, None, 10_000_000));
         assert!(!misses(0, 0, None, u64::MAX), "no objective");
     }
+
+    /// For 24 s behind a slow line recovery called itself in sync, and knew of nothing that it
+    /// lacked: by the end that came with the log, which had waited for 18 s.
+    #[test]
+    fn recovery_is_in_sync_only_by_a_word_of_live_that_is_known_to_be_young() {
+        let now = Time(100_000_000);
+        let ago = |ms: u64| Time(now.0 - ms * 1_000);
+        let receiving = ReceivingView {
+            connected: true,
+            live_committed: Lsn(9_000),
+            log_came_at: Some(ago(10)),
+            ..ReceivingView::default()
+        };
+        let known = |receiving: &ReceivingView, latest, earliest| {
+            let condition = RegionConditionStatus::default();
+            let said = SaidTime { latest, earliest };
+            let heard = HeardCondition { condition, said, clock_ahead_us: 0 };
+            is_known_there(receiving, Some(&heard), now)
+        };
+        assert!(known(&receiving, ago(400), Some(ago(450))));
+        assert!(!known(&receiving, ago(18_000), Some(ago(18_100))), "it waited");
+        assert!(!known(&receiving, ago(0), None), "it may have waited behind the log");
+        let idle = ReceivingView { log_came_at: Some(ago(60_000)), ..receiving };
+        assert!(known(&idle, ago(0), None), "of a version before, with nothing before it");
+        assert!(!is_known_there(&idle, None, now));
+        let silent = ReceivingView { live_committed: Lsn::ZERO, ..receiving };
+        let away = ReceivingView { connected: false, ..receiving };
+        assert!([silent, away].iter().all(|it| !known(it, ago(0), Some(ago(0)))));
+    }
+
     #[test]
     fn a_link_that_stands_has_no_reason_why_another_one_was_refused() {
         let why = || Some("group 'WEST' has taken over".to_owned());

@@ -22,12 +22,14 @@ pub(super) async fn say(part: Arc<RegionPart>, view: Arc<View>, addresses: Arc<C
         // A disk that hangs may keep it waiting.
         let told = tokio::task::spawn_blocking(move || {
             view.note_certificate();
+            // It is as old as its oldest part.
+            let at = part.saying_time();
             let group = view.group();
             if part.receives() {
                 view.tell();
             }
             if let Some(other) = &group.other_region {
-                part.tell(&other.here);
+                part.tell(&other.here, at);
                 addresses.tell(other);
             }
         });

@@ -210,12 +210,13 @@ async fn tell(part: Arc<RegionPart>, opened: Arc<OpenReplica>, group: GroupConfi
         let driver = &opened.driver;
         let connected =
             (0..all).filter(|peer| *peer == driver.this() || driver.is_connected(*peer));
-        part.tell(&RegionConditionStatus {
+        let condition = RegionConditionStatus {
             instance: group.instance.clone(),
             configured_count: all as u64,
             connected_count: connected.count() as u64,
             ..RegionConditionStatus::default()
-        });
+        };
+        part.tell(&condition, part.saying_time());
     }
 }
 

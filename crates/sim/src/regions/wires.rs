@@ -234,6 +234,22 @@ impl LineSide {
         lane.pieces.push_back((lane.last_us, piece));
     }
 
+    /// Puts a frame before those that are sent after its time, in place of an earlier one of its
+    /// kind among them.
+    fn push_newest(&self, state: &mut LineState, kind: u8, body: Bytes) {
+        let at_us = now_us() + u64::try_from(self.wires.delay().as_micros()).unwrap_or(0);
+        let lane = &mut state.lanes[1 - self.side];
+        lane.last_us = lane.last_us.max(at_us);
+        lane.bytes += body.len();
+        let first = lane.pieces.partition_point(|(piece_us, _)| *piece_us <= at_us);
+        let is_same = |piece: &LinePiece| matches!(piece, LinePiece::Frame(it, _) if *it == kind);
+        let before = (first..lane.pieces.len()).find(|at| is_same(&lane.pieces[*at].1));
+        if let Some((_, LinePiece::Frame(_, body))) = before.and_then(|at| lane.pieces.remove(at)) {
+            lane.bytes -= body.len();
+        }
+        lane.pieces.insert(first, (at_us, LinePiece::Frame(kind, body)));
+    }
+
     /// The queue of this side, without what is in the system's buffers.
     pub(super) fn queued(state: &LineState, side: usize) -> usize {
         /// Of a socket, and of what is on its way.
@@ -259,6 +275,21 @@ impl RegionConnection for LineSide {
             watch(self.line.ends[self.side], kind, &bytes);
         }
         self.push(&mut state, LinePiece::Frame(kind, bytes));
+        drop(state);
+        self.line.changed.notify_all();
+        true
+    }
+
+    fn send_newest(&self, kind: u8, body: FrameBody) -> bool {
+        let bytes = Bytes::from([body.head, body.parts.concat()].concat());
+        let mut state = self.line.state.lock();
+        if state.ended[self.side].is_some() {
+            return false;
+        }
+        if let Some(watch) = self.wires.watch.get() {
+            watch(self.line.ends[self.side], kind, &bytes);
+        }
+        self.push_newest(&mut state, kind, bytes);
         drop(state);
         self.line.changed.notify_all();
         true

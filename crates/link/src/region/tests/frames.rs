@@ -136,6 +136,40 @@ fn a_full_queue_takes_no_more_and_says_when_there_is_space_again() {
     assert!(link.send(1, large()));
 }
 
+/// Behind 4 MiB at 2 Mbit/s what the live group said of itself was 18 s old when it came.
+#[test]
+fn the_newest_frame_that_goes_first_overtakes_what_waits_and_memory_has_space_for_one() {
+    const ORDINARY: usize = 40;
+    let (_bench, [(_west, of_west), (_east, of_east)]) = RegionBench::pair_with(0);
+    let (link, there) = (of_west.link(1), of_east.link(1));
+    *of_east.full.lock() = true;
+    let large = || FrameBody { head: vec![], parts: vec![Bytes::from(vec![1; MIB])] };
+    assert!((0..ORDINARY).all(|_| link.send(1, large())));
+    let waiting = link.queued_bytes();
+    for number in 0..1_000_u32 {
+        assert!(link.send_newest(9, FrameBody::from(number.to_be_bytes().to_vec())));
+    }
+    assert!(link.queued_bytes() <= waiting, "they do not wait behind each other");
+    *of_east.full.lock() = false;
+    there.resume();
+    let newest = |events: &[RegionEvent]| {
+        let last = Bytes::from(999_u32.to_be_bytes().to_vec());
+        let is_last =
+            |event: &RegionEvent| matches!(event, RegionEvent::Frame(_, 9, body) if *body == last);
+        events.iter().any(is_last).then_some(())
+    };
+    of_east.until("the newest", newest);
+    let ordinary = |event: &RegionEvent| matches!(event, RegionEvent::Frame(_, 1, _));
+    of_east.count("what waited", ORDINARY, ordinary);
+    let kinds: Vec<u8> = of_east.frames(ORDINARY + 1).iter().map(|(kind, _)| *kind).collect();
+    let last = kinds.iter().rposition(|kind| *kind == 9).unwrap();
+    assert!(kinds.len() - last > ORDINARY / 4, "it came at {last} of {}", kinds.len());
+    assert!(kinds.len() < ORDINARY + 100, "those that had not gone were replaced");
+    link.close("done");
+    of_west.end(1);
+    assert!(!link.send_newest(9, FrameBody::default()), "it has ended");
+}
+
 #[test]
 fn a_receiver_that_is_full_reads_one_frame_for_each_resumption_and_is_not_taken_for_dead() {
     let bench = RegionBench::new();

@@ -179,8 +179,36 @@ fn where_one_stands_is_said_with_what_another_one_reported_of_live() {
     rig.driver.log().shutdown();
 }
 
+/// A fail-over of a live group that was killed behind a slow line said that what it lost had been
+/// put within a second, as old as the newest batch to come; that had waited for 18 s.
+#[test]
+fn what_live_said_is_as_old_as_its_word_and_not_as_the_log_that_comes() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    let ago = |ms: u64| Time(rig.driver.now().0 - ms * 1_000);
+    rig.driver.heard_live(Lsn(100), None);
+    let heard = rig.driver.live_heard();
+    assert_eq!((heard.age_most_ms, heard.sync_age_ms), (None, None), "it may have waited");
+    let at = SaidTime { latest: ago(17_000), earliest: Some(ago(18_000)) };
+    rig.driver.heard_live(Lsn(900), Some((false, at)));
+    rig.driver.heard_sync(LiveSync::Strict, at);
+    rig.driver.heard_live(Lsn(200), None);
+    let heard = rig.driver.live_heard();
+    assert_eq!(heard.committed, 900);
+    assert!((17_000..18_000).contains(&heard.age_ms), "{heard:?}");
+    assert!(heard.age_most_ms >= Some(18_000), "{heard:?}");
+    assert_eq!(heard.sync_age_most_ms, heard.age_most_ms);
+    // It was committed since the other was said, so that is no older; it may be new.
+    rig.driver.heard_live(Lsn(950), None);
+    let heard = rig.driver.live_heard();
+    assert!(heard.age_ms < 17_000 && heard.age_most_ms >= Some(18_000), "{heard:?}");
+    rig.driver.heard_sync(LiveSync::Strict, SaidTime { latest: ago(0), earliest: None });
+    assert_eq!(rig.driver.live_heard().sync_age_most_ms, None, "of a version before stamps");
+    rig.driver.log().shutdown();
+}
+
 #[test]
 fn what_live_said_of_itself_counts_while_its_log_is_the_same() {
+    let said = |is_still| Some((is_still, SaidTime::default()));
     let rig = in_recovery(&["a", "b", "c"]);
     let heard = || {
         let live = rig.driver.stand().live;
@@ -188,13 +216,15 @@ fn what_live_said_of_itself_counts_while_its_log_is_the_same() {
     };
     rig.driver.heard_live(Lsn(100), None);
     assert_eq!(heard(), (100, false));
-    rig.driver.heard_live(Lsn(100), Some(true));
+    rig.driver.heard_live(Lsn(100), said(true));
     rig.driver.heard_live(Lsn(100), None);
     assert_eq!(heard(), (100, true), "a frame of before says nothing of it");
     rig.driver.heard_live(Lsn(120), None);
     assert_eq!(heard(), (120, false), "it goes on");
-    rig.driver.heard_live(Lsn(120), Some(true));
-    rig.driver.heard_live(Lsn(120), Some(false));
+    rig.driver.heard_live(Lsn(120), said(true));
+    rig.driver.heard_live(Lsn(110), None);
+    assert_eq!(heard(), (120, true), "what was sent before it comes behind it");
+    rig.driver.heard_live(Lsn(120), said(false));
     assert_eq!(heard(), (120, false), "it was unfenced");
     rig.driver.log().shutdown();
 }
