@@ -291,8 +291,10 @@ impl Drill<'_> {
                 let is_known =
                     |other: &&OtherRegionStatus| group.group_role == "recovery" && other.is_known;
                 let recovery = group.other_region.as_ref().filter(is_known);
-                if recovery.is_some_and(|other| other.backlog_bytes == 0) {
-                    had_all = Instant::now();
+                if let Some(other) = recovery.filter(|other| other.backlog_bytes == 0) {
+                    // When live said how far it was.
+                    let said = Duration::from_millis(other.there_age_ms);
+                    had_all = Instant::now().checked_sub(said).unwrap_or(had_all).max(had_all);
                 }
                 risk = recovery.map_or(risk, |other| risk_of(other, had_all.elapsed()));
                 last = Some(group);

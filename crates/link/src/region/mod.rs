@@ -9,8 +9,9 @@
 //! Not here: what a frame means, histories, which group is live, when roles change.
 //!
 //! Invariants: only an instance that shows a certificate of the other group, in its own name, gets
-//! past the hello; frames of one connection arrive in order and without gaps; `closed` follows each
-//! `opened`, once; of the connections that came in, one at a time carries frames, the newest.
+//! past the hello; frames of one connection arrive in order and without gaps, but for those that go
+//! first, of which only the newest need arrive; `closed` follows each `opened`, once; of the
+//! connections that came in, one at a time carries frames, the newest.
 
 mod connection;
 mod dial;
@@ -89,7 +90,8 @@ pub trait RegionInbox: Send + Sync + 'static {
     /// A connection for frames stands; `link` sends on it.
     fn opened(&self, incoming: bool, hello: &RegionHello, link: RegionLink);
 
-    /// A frame arrived, whole and checked, in order. Its body has at most
+    /// A frame arrived, whole and checked, in order, or before those that were sent earlier
+    /// ([`RegionConnection::send_newest`]). Its body has at most
     /// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX) bytes.
     ///
     /// # Errors
