@@ -69,7 +69,7 @@ struct Rig {
     driver: Arc<Driver>,
     receiving: Arc<Receiving>,
     /// Its driver does not own them.
-    events: Arc<dyn RegionEvents>,
+    _events: Arc<dyn RegionEvents>,
     refused: Arc<Mutex<Vec<Refusal>>>,
     /// What its queues have counted.
     counted: Arc<Mutex<CountedLog>>,
@@ -114,7 +114,7 @@ impl Rig {
         let runs = Arc::clone(&receiving);
         let thread = Some(std::thread::spawn(move || runs.run()));
         let first = driver.log().tail().0.next_multiple_of(4_096);
-        Rig { driver, receiving, events, refused, counted, thread, first, folder }
+        Rig { driver, receiving, _events: events, refused, counted, thread, first, folder }
     }
 
     fn batch(&self, index: u64, bytes: usize) -> Batch {
