@@ -457,15 +457,13 @@ mod tests {
 
     #[test]
     fn what_a_lost_relay_reported_to_the_others_is_known_of_the_live_group() {
-        let (sync, sync_age_ms) = (LiveSync::Strict, Some(1_300));
-        let (age_ms, age_most_ms, sync_age_most_ms) = (1_259, Some(1_270), Some(1_310));
         let live = HeardLive {
             committed: 900,
-            age_ms,
-            age_most_ms,
-            sync,
-            sync_age_ms,
-            sync_age_most_ms,
+            age_ms: 1_259,
+            age_most_ms: Some(1_300),
+            sync: LiveSync::Strict,
+            sync_age_ms: Some(1_300),
+            sync_age_most_ms: Some(1_350),
             ..HeardLive::default()
         };
         let told = |by: &str| Some(ToldLive { by: by.into(), live });
@@ -475,8 +473,8 @@ mod tests {
         let mut found = FailoverOutlook { kept: Lsn(850), ..Default::default() };
         found.hears(&stands);
         assert_eq!((found.live, found.heard_ms, found.lost_bytes()), (Lsn(900), 1_259, 50));
-        assert_eq!(found.sync, (LiveSync::Strict, Some(1_310)));
-        assert_eq!(found.heard_most_ms, Some(1_270));
+        assert_eq!(found.heard_most_ms, Some(1_300));
+        assert_eq!(found.sync, (LiveSync::Strict, Some(1_350)));
         let reached = ["b".to_owned(), "c".to_owned()];
         assert!(note_of_relay(&reached, &stands).unwrap().starts_with("instance 'a', to which"));
         let all = [reached.as_slice(), &["a".to_owned()]].concat();

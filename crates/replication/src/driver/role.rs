@@ -191,6 +191,15 @@ struct RoleState {
     answers: Vec<Option<MemberStand>>,
 }
 
+impl RoleState {
+    /// What a live group said of an earlier history counts no more: two changes of roles later it
+    /// was called the end of a log that had long gone on.
+    fn forgets_live(&mut self) {
+        (self.live, self.live_is_still) = (Default::default(), false);
+        (self.live_still_at, self.sync) = (Time::ZERO, None);
+    }
+}
+
 impl RoleOrders {
     /// One that starts with a mark takes part in its promotion, and says it to none.
     pub(crate) fn new(kept: &HardState, members: usize) -> RoleOrders {
@@ -224,6 +233,10 @@ impl Driver {
         for id in ids {
             // Twice, it would be taken for one that another has followed.
             if !role.begun.contains(&id) {
+                if !role.begun.is_empty() {
+                    role.forgets_live();
+                    self.told_live.forget();
+                }
                 role.begun.push(id);
             }
         }

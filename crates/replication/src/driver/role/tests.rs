@@ -324,3 +324,27 @@ fn a_member_that_votes_or_is_promoted_says_only_histories_that_it_has_applied() 
     assert_eq!(rig.driver.histories_said(chain(&[])), chain(&[]));
     rig.driver.log().shutdown();
 }
+
+/// A replica goes on in one process through a fence, a fail-over and the switch back: it called the
+/// live group fenced two histories later.
+#[test]
+fn what_was_heard_of_live_is_forgotten_when_another_history_begins() {
+    let rig = in_recovery(&["a", "b", "c"]);
+    let begins = |id: u8| rig.driver.histories_begun(std::iter::once(HistoryId([id; 16])));
+    begins(1);
+    let at = SaidTime { latest: Time(7), earliest: Some(Time(3)) };
+    let hears = || {
+        rig.driver.heard_live(Lsn(900), Some((true, at)));
+        rig.driver.heard_sync(LiveSync::Strict, at);
+        rig.driver.told_of_live(1, HeardLive { committed: 90, ..HeardLive::default() });
+    };
+    hears();
+    begins(1);
+    let stand = rig.driver.stand();
+    assert!(stand.live.is_still && stand.told.is_some(), "the same history is said again");
+    begins(2);
+    let stand = rig.driver.stand();
+    assert_eq!((stand.live.committed, stand.live.is_still, stand.told), (0, false, None));
+    assert_eq!((stand.live.sync, stand.live.sync_age_ms), (LiveSync::Not, None));
+    rig.driver.log().shutdown();
+}
