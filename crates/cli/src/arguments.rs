@@ -15,8 +15,8 @@ pub(crate) use group::{
     Switch,
 };
 pub(crate) use region::{
-    Region, RegionChange, RegionDivergence, RegionDrill, RegionFailover, RegionFence, RegionPlan,
-    RegionPutAgain, RegionRehearse, RegionRejoin, RegionReportShow, RehearsalPart,
+    PerhapsAdded, Region, RegionChange, RegionDivergence, RegionDrill, RegionFailover, RegionFence,
+    RegionPlan, RegionPutAgain, RegionRehearse, RegionRejoin, RegionReportShow, RehearsalPart,
 };
 
 /// Messages of a unit of work of `towline move` at most: they are held in memory, and the server

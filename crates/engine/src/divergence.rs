@@ -9,7 +9,12 @@
 //!
 //! Not here: what an operator does about them; ids of messages, which are in their content, of
 //! which nothing is known here. Invariants: a message is shown once for each change; what is shown
-//! as added and not removed again was on its queue at the end of the tail, and was not at the fork.
+//! as added and not removed again was on its queue at the end of the tail, and was not at the fork;
+//! what was there at the end, and of which that cannot be told, is shown as perhaps added.
+//!
+//! A log that was reclaimed past the fork has other puts than the first ones: a message that lived
+//! long was carried forward, with its sequence. Whether its put was before the fork or behind it is
+//! not in the log any more.
 
 mod steps;
 
@@ -27,8 +32,9 @@ use towline_types::{BodyLocation, HistoryId, Lsn};
 
 use steps::{LogStep, LogSteps, MessageKey, StepAt};
 
-/// Messages that ended in the tail, of which a slice of the work keeps the names: about 250 MiB.
-const ENDED_MAX: usize = 4_000_000;
+/// Messages that ended in the tail, or were carried forward, of which a slice of the work keeps the
+/// names: about 250 MiB.
+const KEPT_MAX: usize = 4_000_000;
 /// Moves in the whole log that are kept, about as much. More are refused.
 const MOVED_MAX: usize = 2_000_000;
 /// Findings that are said.
@@ -45,6 +51,30 @@ pub enum TailChange {
     Removed(HowEnded),
     /// It was there at the fork, and is on another queue now.
     Moved,
+    /// It is there at the end. Whether it was put in the tail, or the other group has it too, is
+    /// not in the log any more.
+    PerhapsAdded,
+    /// It ended in the tail, and the same is not known of it.
+    PerhapsRemoved(HowEnded),
+}
+
+/// Where a tail begins, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TailBegin {
+    /// Both logs are one up to here.
+    pub from: Lsn,
+    /// From here on, or earlier, all is of this log alone.
+    pub own: Lsn,
+    /// They may part before `from`, in what is not in the log any more.
+    pub parts_before: bool,
+}
+
+impl TailBegin {
+    /// A tail that begins exactly here.
+    #[must_use]
+    pub const fn at(fork: Lsn) -> TailBegin {
+        TailBegin { from: fork, own: fork, parts_before: false }
+    }
 }
 
 /// How a message ended.
@@ -112,6 +142,8 @@ pub struct Divergence {
     pub fork: Lsn,
     /// Where it ended when it was read.
     pub end: Lsn,
+    /// The first batch that the log has.
+    pub first: Option<Lsn>,
     /// Messages that are there at its end, and were not at the fork; their bytes.
     pub added: (u64, u64),
     /// Messages that were put in it and ended in it.
@@ -120,11 +152,16 @@ pub struct Divergence {
     pub removed: (u64, u64),
     /// Messages that were there at the fork, and are on another queue.
     pub moved: (u64, u64),
+    /// Messages that are there at its end, and may have been there at the fork; their bytes.
+    pub perhaps_added: (u64, u64),
+    /// Messages that ended in it, and may have been there at the fork.
+    pub perhaps_removed: (u64, u64),
     /// Of those that ended or moved: their puts are not in the log any more.
     pub unknown: u64,
     /// Objects that were defined, altered or deleted.
     pub objects: u64,
-    /// What of the log cannot be read: with any the list may not be complete.
+    /// What of the log cannot be read, or is not there any more: with any the list may not be
+    /// complete.
     pub findings: Vec<String>,
 }
 
@@ -154,23 +191,24 @@ impl<E> fmt::Display for DivergenceError<E> {
     }
 }
 
-/// Lists what the log in `folder` has behind `fork`.
+/// Lists what the log in `folder` has behind a fork.
 ///
 /// # Errors
 /// [`DivergenceError`].
 pub fn list<E>(
     folder: &Path,
-    fork: Lsn,
+    begin: TailBegin,
     show: &mut dyn FnMut(&TailMessage) -> Result<(), E>,
 ) -> Result<Divergence, DivergenceError<E>> {
-    let mut search = Search::new(folder, fork);
+    let mut search = Search::new(folder, begin);
     search.names = names_of_image(folder).map_err(DivergenceError::Log)?;
     search.survey()?;
-    let slices = search.ended_count.div_ceil(ENDED_MAX).max(1) as u64;
+    let slices = search.kept_count.div_ceil(KEPT_MAX).max(1) as u64;
     for slice in 0..slices {
         search.collect((slice, slices))?;
         search.show((slice, slices), show)?;
     }
+    search.says_what_is_gone();
     Ok(search.found)
 }
 
@@ -249,54 +287,74 @@ struct Emptied {
     how: HowEnded,
 }
 
+/// Where a message was put.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// Before the fork: the other group had it too.
+    Before,
+    /// Behind it.
+    Tail,
+    Unknown,
+}
+
 /// What is done with a step of the log.
 type EachStep<'s, 'a, E> =
     &'s mut dyn FnMut(&mut Search<'a>, StepAt) -> Result<(), DivergenceError<E>>;
 
 struct Search<'a> {
     folder: &'a Path,
-    fork: Lsn,
+    begin: TailBegin,
+    /// The log does not go back to where the tail begins: it was reclaimed.
+    is_reclaimed: bool,
     names: HashMap<u32, String>,
     /// Where a message went, and when.
     moves: HashMap<MessageKey, (MessageKey, Lsn)>,
     /// The same, backwards.
     came_from: HashMap<MessageKey, MessageKey>,
     emptied: Vec<Emptied>,
-    ended_count: usize,
+    kept_count: usize,
     /// Of one slice: what ended in the tail, and was not shown yet.
     ended: HashMap<MessageKey, HowEnded>,
     /// Of one slice: messages of queues that were emptied that were gone before, or are shown.
     gone: HashSet<MessageKey>,
-    /// Messages that moved, and are shown.
+    /// Of one slice: messages with more than one put in the log, or with one that is not the first,
+    /// by the names under which they were put; and those of them that came by.
+    carried: HashSet<MessageKey>,
     told: HashSet<MessageKey>,
     found: Divergence,
 }
 
 impl<'a> Search<'a> {
-    fn new(folder: &'a Path, fork: Lsn) -> Search<'a> {
+    fn new(folder: &'a Path, begin: TailBegin) -> Search<'a> {
+        let (fork, end) = (begin.from, begin.from);
         Search {
             folder,
-            fork,
+            begin,
+            is_reclaimed: false,
             names: HashMap::new(),
             moves: HashMap::new(),
             came_from: HashMap::new(),
             emptied: Vec::new(),
-            ended_count: 0,
+            kept_count: 0,
             ended: HashMap::new(),
             gone: HashSet::new(),
+            carried: HashSet::new(),
             told: HashSet::new(),
-            found: Divergence { fork, end: fork, ..Divergence::default() },
+            found: Divergence { fork, end, ..Divergence::default() },
         }
     }
 
     /// Goes over all of the log.
     fn walk<E>(&mut self, each: EachStep<'_, 'a, E>) -> Result<(), DivergenceError<E>> {
-        let (mut steps, mut result, mut end) = (LogSteps::default(), Ok(()), self.fork);
+        let (mut steps, mut result, mut end) = (LogSteps::default(), Ok(()), self.begin.from);
         let mut findings = Vec::new();
         let folder = self.folder;
         let dumped = offline::dump(folder, Filter::default(), &mut |item| {
             match item {
-                Item::Batch { lsn, bytes, .. } => end = end.max(lsn.after(bytes)),
+                Item::Batch { lsn, index, bytes, .. } => {
+                    self.begins_with(lsn, index);
+                    end = end.max(lsn.after(bytes));
+                }
                 Item::Finding(finding) if !finding.what.is_harmless() => {
                     findings.push(finding.to_string());
                 }
@@ -322,10 +380,34 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// The first batch that the log has, if this is it.
+    fn begins_with(&mut self, lsn: Lsn, index: u64) {
+        if self.found.first.is_none() {
+            self.found.first = Some(lsn);
+            self.is_reclaimed = index > 1 && lsn > self.begin.from;
+        }
+    }
+
+    /// Whether nothing says of a message that was carried forward where it was put.
+    fn is_doubtful(&self) -> bool {
+        self.is_reclaimed || self.begin.parts_before
+    }
+
+    fn says_what_is_gone(&mut self) {
+        let Some(first) = self.found.first.filter(|_| self.is_reclaimed) else { return };
+        self.found.findings.push(format!(
+            "the log begins at {first}, behind {}, where the tail begins: what was before that was \
+             reclaimed. Messages that were carried forward are listed as perhaps added, or perhaps \
+             removed: they were put behind the fork, or before it, and then the other group had \
+             them too. What was put and removed again before {first} is not listed",
+            self.begin.from
+        ));
+    }
+
     /// What moved, which queues were emptied, how much ended, how queues are called.
     fn survey<E>(&mut self) -> Result<(), DivergenceError<E>> {
         self.walk(&mut |search, StepAt { at, step, .. }| {
-            let is_tail = at >= search.fork;
+            let is_tail = at >= search.begin.from;
             match step {
                 LogStep::Moved { from, to } => {
                     if search.moves.len() >= MOVED_MAX {
@@ -334,7 +416,8 @@ impl<'a> Search<'a> {
                     search.moves.insert(from, (to, at));
                     search.came_from.insert(to, from);
                 }
-                LogStep::Ended { .. } => search.ended_count += usize::from(is_tail),
+                LogStep::Ended { .. } => search.kept_count += usize::from(is_tail),
+                LogStep::Put { carried, .. } => search.kept_count += usize::from(carried),
                 LogStep::Emptied { queue, upto, how } if is_tail => {
                     search.emptied.push(Emptied { queue, upto, how });
                     search.found.objects += u64::from(how == HowEnded::QueueDeleted);
@@ -344,7 +427,7 @@ impl<'a> Search<'a> {
                     search.found.objects += u64::from(is_tail);
                 }
                 LogStep::Undefined => search.found.objects += u64::from(is_tail),
-                LogStep::Emptied { .. } | LogStep::Put { .. } | LogStep::Operations => {}
+                LogStep::Emptied { .. } | LogStep::Operations => {}
             }
             Ok(())
         })
@@ -367,11 +450,14 @@ impl<'a> Search<'a> {
     fn collect<E>(&mut self, slice: (u64, u64)) -> Result<(), DivergenceError<E>> {
         self.ended.clear();
         self.gone.clear();
+        self.carried.clear();
+        self.told.clear();
         let concerned: HashSet<u32> = self.emptied.iter().map(|emptied| emptied.queue).collect();
         self.walk(&mut |search, StepAt { at, step, .. }| {
             let key = match step {
                 LogStep::Ended { key, .. } => key,
                 LogStep::Moved { from, .. } => from,
+                LogStep::Put { key, carried: true, .. } => key,
                 LogStep::Put { .. }
                 | LogStep::Emptied { .. }
                 | LogStep::Defined { .. }
@@ -381,8 +467,13 @@ impl<'a> Search<'a> {
             if !search.is_of(key, slice) {
                 return Ok(());
             }
+            if let LogStep::Put { .. } = step {
+                let root = search.root(key);
+                search.carried.insert(root);
+                return Ok(());
+            }
             if let LogStep::Ended { key, how } = step
-                && at >= search.fork
+                && at >= search.begin.from
             {
                 search.ended.insert(key, how);
             }
@@ -404,34 +495,56 @@ impl<'a> Search<'a> {
             if !header.persistent || !search.is_of(key, slice) {
                 return Ok(());
             }
-            let is_new = at >= search.fork && !carried;
-            let Some((change, last)) = search.outcome(key, is_new) else { return Ok(()) };
+            let root = search.root(key);
+            if search.carried.contains(&root) && !search.told.insert(root) {
+                // Its first put in the log came by before.
+                return Ok(());
+            }
+            let origin = search.origin(at, carried);
+            let Some((change, last)) = search.outcome(key, origin) else { return Ok(()) };
             let put = FoundPut { lsn, header: *header, body };
             search.tell(change, last, Some(put), show)
         })?;
         // What is left was put in a part of the log that is not there any more.
         let left: Vec<_> = self.ended.drain().collect();
         for (key, how) in left {
-            self.tell(TailChange::Removed(how), key, None, show)?;
+            let change = match self.is_doubtful() {
+                true => TailChange::PerhapsRemoved(how),
+                false => TailChange::Removed(how),
+            };
+            self.tell(change, key, None, show)?;
         }
         Ok(())
     }
 
+    /// Where a message was put of which the log has this put first.
+    fn origin(&self, at: Lsn, carried: bool) -> Origin {
+        match carried {
+            true if self.is_doubtful() => Origin::Unknown,
+            true => Origin::Before,
+            false if at >= self.begin.own => Origin::Tail,
+            false if at >= self.begin.from => Origin::Unknown,
+            false => Origin::Before,
+        }
+    }
+
     /// What became of a message that was put as `key`; `None`: nothing of account, or it was shown.
-    fn outcome(&mut self, key: MessageKey, is_new: bool) -> Option<(TailChange, MessageKey)> {
+    fn outcome(&mut self, key: MessageKey, origin: Origin) -> Option<(TailChange, MessageKey)> {
         let (mut last, mut has_moved) = (key, false);
         while let Some((to, at)) = self.moves.get(&last) {
-            (last, has_moved) = (*to, has_moved || *at >= self.fork);
+            (last, has_moved) = (*to, has_moved || *at >= self.begin.from);
         }
         let how = self.ended.remove(&last).or_else(|| self.emptied_with(last));
-        match (is_new, how) {
-            (true, None) => Some((TailChange::Added, last)),
-            (true, Some(how)) => Some((TailChange::AddedAndRemoved(how), last)),
-            (false, Some(how)) => Some((TailChange::Removed(how), last)),
-            // Its put may come by twice, when it was carried forward.
-            (false, None) if has_moved && self.told.insert(key) => Some((TailChange::Moved, last)),
-            (false, None) => None,
-        }
+        let change = match (origin, how) {
+            (Origin::Tail, None) => TailChange::Added,
+            (Origin::Tail, Some(how)) => TailChange::AddedAndRemoved(how),
+            (Origin::Unknown, None) => TailChange::PerhapsAdded,
+            (Origin::Unknown, Some(how)) => TailChange::PerhapsRemoved(how),
+            (Origin::Before, Some(how)) => TailChange::Removed(how),
+            (Origin::Before, None) if has_moved => TailChange::Moved,
+            (Origin::Before, None) => return None,
+        };
+        Some((change, last))
     }
 
     /// Whether a message went with all others of its queue, in the tail.
@@ -458,6 +571,8 @@ impl<'a> Search<'a> {
             TailChange::AddedAndRemoved(_) => &mut self.found.passed,
             TailChange::Removed(_) => &mut self.found.removed,
             TailChange::Moved => &mut self.found.moved,
+            TailChange::PerhapsAdded => &mut self.found.perhaps_added,
+            TailChange::PerhapsRemoved(_) => &mut self.found.perhaps_removed,
         };
         (counts.0, counts.1) = (counts.0 + 1, counts.1 + bytes);
         self.found.unknown += u64::from(message.put.is_none());

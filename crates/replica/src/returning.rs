@@ -79,6 +79,10 @@ fn order_of(
     found.end = driver.log().durable();
     let note = return_order::exported(data).map_err(text)?;
     found.exported = note.filter(|note| note.fork == known.fork);
+    // Whether it was exported or not: what cannot be done is not asked for.
+    if known.common.is_empty() {
+        return Err(format!("no batch is left that both logs have. {COPY}"));
+    }
     let tail = match (&found.exported, discards) {
         (_, true) => TailEnd::all(),
         (Some(note), false) => note.tail.clone(),
@@ -90,9 +94,6 @@ fn order_of(
             );
         }
     };
-    if known.common.is_empty() {
-        return Err(format!("no batch is left that both logs have. {COPY}"));
-    }
     let KnownFork { fork, history, common, void, .. } = known;
     let order = ReturnOrder { fork, history, tail, common, void, ..ReturnOrder::default() };
     check(data, &order)?;

@@ -34,9 +34,12 @@ pub(crate) struct ComparedLog<'a> {
 pub(crate) enum ComparisonOutcome {
     /// These are to be asked for.
     Asks(Vec<u64>),
-    /// The newest batches that both have, the newest one last; none: both have none of those that
-    /// are there still.
+    /// The newest batches that both have, the newest one last.
     Common(Vec<BatchMark>),
+    /// Both have none of those that are there still: this is the first that is another one.
+    Other(u64),
+    /// One of both has no batch before the fork any more: there was nothing to compare.
+    Nothing,
 }
 
 /// What the other group said of its batches so far; see the module.
@@ -71,7 +74,10 @@ impl LogComparison {
         let other = first_other.map_or(beyond, |index| index.min(beyond));
         let newest = other.saturating_sub(1);
         if newest <= gone {
-            return ComparisonOutcome::Common(Vec::new());
+            return match other <= log.upto {
+                true => ComparisonOutcome::Other(other),
+                false => ComparisonOutcome::Nothing,
+            };
         }
         let window = newest.saturating_sub(WINDOW - 1).max(gone + 1)..=newest;
         let unknown: Vec<u64> = window.clone().filter(|index| is_same(*index).is_none()).collect();
@@ -139,6 +145,14 @@ mod tests {
                         assert!(common.iter().all(|it| it.index <= self.parted));
                         return (questions, common.last().map(|it| it.index));
                     }
+                    ComparisonOutcome::Other(first) => {
+                        assert!(first > self.parted);
+                        return (questions, None);
+                    }
+                    ComparisonOutcome::Nothing => {
+                        assert!(self.own.1 <= self.own.0.max(self.other.0), "some were there");
+                        return (questions, None);
+                    }
                     ComparisonOutcome::Asks(more) => {
                         assert!(!more.is_empty() && more.len() <= ASKED_MAX, "{more:?}");
                         asked = more;
@@ -188,6 +202,11 @@ mod tests {
         assert_eq!(both.compared(937..=1_001).1, None);
         let both = Both { parted: 300, own: (0, 1_000), other: (500, 1_001), alike: &[] };
         assert_eq!(both.compared(937..=1_001).1, None);
+        // What is before the fork is gone: that is no sign that it was another one.
+        let both = Both { own: (1_000, 1_000), ..UP_TO_FORK };
+        assert_eq!(both.compared(937..=1_001).1, None);
+        let both = Both { other: (1_400, 2_000), ..UP_TO_FORK };
+        assert_eq!(both.compared(1_401..=1_402).1, None);
         let both = Both { parted: 1_000, own: (990, 1_000), other: (980, 1_001), alike: &[] };
         assert_eq!(both.compared(937..=1_001).1, Some(1_000), "a part of the window is enough");
     }

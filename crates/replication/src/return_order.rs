@@ -37,6 +37,23 @@ pub const TERMS_MAX: usize = 1_000;
 /// Everything behind the fork may go, exported or not.
 pub const ALL: u64 = u64::MAX;
 
+/// What is known of where two logs part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkEvidence {
+    /// Nothing but what the histories say, or what an earlier version compared.
+    #[default]
+    Unsaid,
+    /// Both have the batches before it, and not those behind it.
+    Batches,
+    /// They have other batches already where the first ones are that both have still: they part
+    /// before that, or there.
+    OtherBatches,
+    /// One of both has none of the batches before it any more, so nothing could be compared: it is
+    /// what the histories say. A group that lost a part of its log may part before that.
+    Histories,
+}
+
 /// Another group went on from a position of this log in a history that this log does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct KnownFork {
@@ -48,10 +65,17 @@ pub struct KnownFork {
     pub history: [u8; 16],
     /// This log has no history that the other one does not have: it is the old one.
     pub is_old: bool,
-    /// The batches of both logs were compared. Else `fork` is what their histories say, and this
-    /// log may part from the other one before that.
+    /// The batches of both logs were compared, as far as they are there. Else `fork` is what their
+    /// histories say, and this log may part from the other one before that.
     #[serde(default)]
     pub is_compared: bool,
+    /// What came of that.
+    #[serde(default)]
+    pub evidence: ForkEvidence,
+    /// From here on, or earlier, all is of this log alone: behind `fork`, if what is between is not
+    /// known.
+    #[serde(default)]
+    pub own_from: u64,
     /// The newest batches that both have, the newest one last; none, if they were compared: none of
     /// those that are there still.
     #[serde(default)]

@@ -85,6 +85,9 @@ pub struct OtherRegionStatus {
     /// Where the log of this instance and that of the other group part, if that one went on without
     /// this one, so that this group can return to it; empty: not so, or not known here.
     pub fork_lsn: String,
+    /// Both logs were compared, and no batch is left that both have: this group cannot return to
+    /// the fork, and gets a copy.
+    pub needs_copy: bool,
     /// What differs between the configurations, as of the last connection, in words.
     pub differences: Vec<String>,
     /// INSYNC: whether it has all that is committed.

@@ -167,10 +167,15 @@ fn receives(group: &GroupStatus) -> bool {
 fn what_to_do_about_logs(group: &GroupStatus, other: &OtherRegionStatus) -> String {
     const RETURN: &str = "list and export what this log has of its own: 'towline region divergence \
                           --export FILE'; then 'towline region rejoin'";
+    const COPY: &str = "list and export what this log has of its own: 'towline region divergence \
+                        --export FILE'. No batch is left that both logs have, so 'towline region \
+                        rejoin' cannot be carried out: then stop this group, empty its data folders, \
+                        and start it with role = \"recovery\": it gets a copy";
     const DECIDE: &str = "decide which group's log is to be kept; at the other group: 'towline \
                           region divergence --export FILE', then 'towline region rejoin'";
     let (name, knows_fork) = (&other.group_name, !other.fork_lsn.is_empty());
     match (group.group_role.as_str(), other.group_role.as_str()) {
+        ("recovery" | "fenced", _) if other.needs_copy => COPY.to_owned(),
         ("recovery" | "fenced", _) if knows_fork => RETURN.to_owned(),
         // Its log is new, and the other group has the one that it should have.
         ("fenced", _) if group.fence.is_some() => {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use towline_types::limits::TRANSFER_BYTES_MAX;
 
 use super::group::Here;
@@ -160,7 +160,8 @@ pub(crate) struct RegionDivergence {
     /// Where both logs part: <a:b:c:d>, 0x... or a number [default: as heard from the other region]
     #[arg(long, value_name = "LSN")]
     pub(crate) fork: Option<String>,
-    /// Save the messages that were added, for `towline region put-again`
+    /// Save the messages that were added, and those that perhaps were, for `towline region
+    /// put-again`
     #[arg(long, value_name = "FILE")]
     pub(crate) export: Option<PathBuf>,
     /// Counts only
@@ -170,14 +171,32 @@ pub(crate) struct RegionDivergence {
     pub(crate) place: LogPlace,
 }
 
+/// What `put-again` does with messages of which it is not known that the tail added them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PerhapsAdded {
+    /// Put them with the others
+    Put,
+    /// Leave them in the file
+    Leave,
+    /// Put them, and no other ones
+    Only,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct RegionPutAgain {
     /// The file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Pass over so many messages: those that were put before it was interrupted
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) skip: u64,
+    #[arg(long, value_name = "N")]
+    pub(crate) skip: Option<u64>,
+    /// What to do with messages that were perhaps added: the other group may have them, or have had
+    /// them, too
+    #[arg(long, value_enum)]
+    pub(crate) perhaps: Option<PerhapsAdded>,
+    /// Put them although an earlier command did
+    #[arg(long)]
+    pub(crate) again: bool,
     /// Put those of this queue only
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Option<String>,

@@ -44,6 +44,10 @@ pub(super) struct ExportedHead {
     pub(super) expires_at_us: Option<u64>,
     /// Bytes of the content.
     pub(super) bytes: u64,
+    /// Whether it was added is not known: the other group may have it too. Earlier versions do not
+    /// say that, and read over it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_perhaps: bool,
 }
 
 /// Writes a file.
@@ -112,6 +116,8 @@ pub(super) struct ExportReader<R> {
     from: R,
     path: PathBuf,
     count: u64,
+    /// Bytes that were read, and a checksum that changes with each message.
+    identity: (u64, u32),
 }
 
 impl ExportReader<BufReader<File>> {
@@ -125,7 +131,7 @@ impl ExportReader<BufReader<File>> {
 
 impl<R: Read> ExportReader<R> {
     fn of(from: R, path: &Path) -> Result<ExportReader<R>, Failure> {
-        let mut reader = ExportReader { from, path: path.to_owned(), count: 0 };
+        let mut reader = ExportReader { from, path: path.to_owned(), count: 0, identity: (0, 0) };
         let mut magic = [0; MAGIC.len()];
         reader.fill(&mut magic)?;
         match magic == *MAGIC {
@@ -151,6 +157,8 @@ impl<R: Read> ExportReader<R> {
     pub(super) fn next(&mut self) -> Result<Option<(ExportedHead, Bytes)>, Failure> {
         let mut frame = [0; FRAME_BYTES];
         self.fill(&mut frame)?;
+        // The frame has the checksum of the message.
+        self.identity.1 = crc32c::crc32c_append(self.identity.1, &frame);
         let [a, b, c, d, rest @ .., s, t, u, v] = frame;
         let head_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
         let (content_bytes, sum) = (u64::from_le_bytes(rest), u32::from_le_bytes([s, t, u, v]));
@@ -175,7 +183,13 @@ impl<R: Read> ExportReader<R> {
         let head = serde_json::from_slice(&head);
         let head = head.map_err(|error| self.wrong(&error.to_string()))?;
         self.count += 1;
+        self.identity.0 += head_bytes as u64 + content_bytes;
         Ok(Some((head, content.into())))
+    }
+
+    /// By this a file is known that was read to its end: whatever it is called.
+    pub(super) fn identity(&self) -> (u64, u32) {
+        self.identity
     }
 }
 
@@ -184,7 +198,15 @@ mod tests {
     use super::*;
 
     fn head(bytes: u64) -> ExportedHead {
-        ExportedHead { queue: "Q".into(), priority: 4, put_at_us: 5, expires_at_us: Some(6), bytes }
+        ExportedHead {
+            queue: "Q".into(),
+            priority: 4,
+            put_at_us: 5,
+            expires_at_us: Some(6),
+            bytes,
+            // Each other one: a head says it or not.
+            is_perhaps: bytes == 7,
+        }
     }
 
     fn all(bytes: &[u8]) -> Result<Vec<(ExportedHead, Bytes)>, Failure> {

@@ -1,9 +1,9 @@
 //! Commands for two regions.
 //!
 //! Reading order: `change` (roles), `alone` (replies), `check`, `drill` and its `probe`,
-//! `divergence` (what an old live group has), `exported` (the file of that), `put_again`, `rejoin`,
-//! `fence`, `report`; `rehearse` (a check at the recovery point); `sizing` (the formulas), `plan`
-//! (the table).
+//! `divergence` (what an old live group has), `exported` (the file of that), `put_again` and its
+//! `put_notes`, `rejoin`, `fence`, `report`; `rehearse` (a check at the recovery point); `sizing`
+//! (the formulas), `plan` (the table).
 
 mod alone;
 mod change;
@@ -16,6 +16,7 @@ mod plan;
 mod probe;
 mod probe_queue;
 mod put_again;
+mod put_notes;
 mod rehearse;
 mod rejoin;
 mod report;

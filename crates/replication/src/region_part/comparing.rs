@@ -6,7 +6,8 @@
 //! has what the other group says unasked.
 //!
 //! Not here: the comparison (`log_comparison`), what follows from it (`returning`). Invariant: a
-//! fork is said to be compared only if the log of this instance was, up to that position.
+//! fork is said to be compared only if the log of this instance was, up to that position, as far as
+//! both logs go back. Where they do not, nothing is in common: no log is cut by what histories say.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use crate::batch_marks::{BatchMark, BatchMarks, last_upto};
 use crate::log_comparison::{ComparedLog, ComparisonOutcome, LogComparison};
 use crate::region_meeting::RegionSaid;
 use crate::region_position::ShippedLog;
-use crate::return_order::KnownFork;
+use crate::return_order::{self, ForkEvidence, KnownFork};
 
 /// Checksums that are kept: of more than is said at once.
 const SUMS_MAX: usize = 2_048;
@@ -104,24 +105,31 @@ impl RegionPart {
             }
             ComparisonOutcome::Common(common) => {
                 asks.clear();
-                let fork = self.end_of_common(&found, (gone, upto), &common);
-                KnownFork { fork, is_compared: true, common, ..found }
+                let fork = self.end_of_common(&found, upto, &common);
+                let evidence = ForkEvidence::Batches;
+                KnownFork { fork, is_compared: true, common, evidence, own_from: fork, ..found }
+            }
+            ComparisonOutcome::Other(first) => {
+                asks.clear();
+                let evidence = ForkEvidence::OtherBatches;
+                // Everything that is here may be of this log alone.
+                let [fork, own_from] =
+                    [gone + 1, first].map(|index| log.place(index).map_or(0, |it| it.lsn.0));
+                let common = Vec::new();
+                KnownFork { fork, is_compared: true, common, evidence, own_from, ..found }
+            }
+            ComparisonOutcome::Nothing => {
+                asks.clear();
+                let kept = return_order::known_fork(self.driver.folder()).ok().flatten();
+                not_compared(found, kept)
             }
         }
     }
 
     /// Where this log parts from the other one, whose newest batches in common are these.
-    fn end_of_common(
-        &self,
-        found: &KnownFork,
-        (gone, upto): (u64, u64),
-        common: &[BatchMark],
-    ) -> u64 {
+    fn end_of_common(&self, found: &KnownFork, upto: u64, common: &[BatchMark]) -> u64 {
         let log = self.driver.as_ref();
-        let Some(newest) = common.last() else {
-            // Everything that is here may be of this log alone.
-            return log.place(gone + 1).map_or(0, |first| first.lsn.0);
-        };
+        let Some(newest) = common.last() else { return found.fork };
         // The histories are right: both have the same, up to where the newer one begins.
         let is_behind = log.place(upto + 1).is_none_or(|next| next.lsn.0 >= found.fork);
         if newest.index == upto && is_behind { found.fork } else { newest.end }
@@ -143,5 +151,73 @@ impl RegionPart {
         }
         sums.known.insert(index, mark);
         Some(mark)
+    }
+}
+
+/// The fork is what the histories say. What was compared while more of the logs was there says
+/// more, if they part before that.
+fn not_compared(found: KnownFork, kept: Option<KnownFork>) -> KnownFork {
+    let found = KnownFork {
+        is_compared: true,
+        common: Vec::new(),
+        evidence: ForkEvidence::Histories,
+        own_from: found.fork,
+        ..found
+    };
+    let parts_before = |kept: &KnownFork| {
+        kept.history == found.history
+            && kept.evidence != ForkEvidence::Unsaid
+            && kept.fork < found.fork
+    };
+    match kept.filter(parts_before) {
+        Some(KnownFork { evidence: ForkEvidence::OtherBatches, fork, own_from, .. }) => {
+            KnownFork { evidence: ForkEvidence::OtherBatches, fork, own_from, ..found }
+        }
+        Some(KnownFork { fork, own_from, .. }) => KnownFork { fork, own_from, ..found },
+        None => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_that_cannot_be_compared_stays_unless_it_is_known_that_the_logs_part_before_it() {
+        let mark = BatchMark { index: 7, ..BatchMark::default() };
+        let found = KnownFork { fork: 9_000, history: [1; 16], ..KnownFork::default() };
+        let alone = not_compared(found.clone(), None);
+        assert!(alone.is_compared && alone.common.is_empty(), "no log is cut there");
+        assert_eq!(
+            (alone.fork, alone.own_from, alone.evidence),
+            (9_000, 9_000, ForkEvidence::Histories)
+        );
+        let kept = |fork, evidence| KnownFork {
+            fork,
+            evidence,
+            own_from: fork + 10,
+            is_compared: true,
+            common: vec![mark],
+            ..found.clone()
+        };
+        let now = |kept| {
+            let now = not_compared(found.clone(), Some(kept));
+            assert!(now.common.is_empty(), "{now:?}");
+            (now.fork, now.own_from, now.evidence)
+        };
+        let by_histories = (9_000, 9_000, ForkEvidence::Histories);
+        // As an earlier version kept it: where the log began.
+        assert_eq!(now(kept(4_096, ForkEvidence::Unsaid)), by_histories);
+        assert_eq!(
+            now(kept(8_000, ForkEvidence::Batches)),
+            (8_000, 8_010, ForkEvidence::Histories)
+        );
+        assert_eq!(
+            now(kept(4_096, ForkEvidence::OtherBatches)),
+            (4_096, 4_106, ForkEvidence::OtherBatches)
+        );
+        assert_eq!(now(kept(9_000, ForkEvidence::Batches)), by_histories);
+        let other = KnownFork { history: [2; 16], ..kept(8_000, ForkEvidence::Batches) };
+        assert_eq!(now(other), by_histories);
     }
 }

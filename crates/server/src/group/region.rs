@@ -131,6 +131,7 @@ pub(super) fn status(
         true => risk_there(&view, recovery, (said, in_sync), known),
         false => risk_here(&ships, view.misses_rpo),
     };
+    let fork = part.known_fork();
     OtherRegionStatus {
         group_name: recovery.name.clone(),
         // What it said, and not what follows from the part of this group.
@@ -147,7 +148,8 @@ pub(super) fn status(
         instance: view.link.instance.to_string(),
         retry: view.link.phase.name().to_owned(),
         reason: fence.unwrap_or_else(|| reason(&view, full, connected)),
-        fork_lsn: part.known_fork().map(|it| Lsn(it.fork).to_string()).unwrap_or_default(),
+        fork_lsn: fork.as_ref().map(|it| Lsn(it.fork).to_string()).unwrap_or_default(),
+        needs_copy: fork.as_ref().is_some_and(|it| it.is_compared && it.common.is_empty()),
         differences: view.differences.iter().map(ToString::to_string).collect(),
         in_sync,
         is_known: risk.is_known,

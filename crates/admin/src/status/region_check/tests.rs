@@ -132,6 +132,22 @@ fn each_thing_that_stands_in_the_way_is_found_alone() {
     }
 }
 
+#[test]
+fn a_log_without_the_fork_is_not_told_to_rejoin() {
+    for own in ["fenced", "recovery"] {
+        let mut group = with(|other| {
+            (other.status, other.connected) = (OtherRegionState::Partitioned, false);
+            (other.group_role, other.fork_lsn) = ("live".into(), "<0:0:0:5000>".into());
+            (other.reason, other.needs_copy) = ("why".into(), true);
+        });
+        group.group_role = own.into();
+        let found = found(&group);
+        let logs = found.iter().find(|one| one.check == "logs").unwrap();
+        assert!(logs.what_to_do.contains("empty its data folders"), "{logs:?}");
+        assert!(logs.what_to_do.contains("--export"), "{logs:?}");
+    }
+}
+
 /// What is to be done about two logs that are not one depends on what both groups are, and on
 /// whether this one knows where it can go back to.
 #[test]
