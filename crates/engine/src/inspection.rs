@@ -7,7 +7,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use towline_core::{DanglingNames, Limits, Pages as Trust};
+pub use towline_core::Pages as Trust;
+use towline_core::{DanglingNames, Limits};
 use towline_log::{
     Begin, Disk, LinuxDisk, LogId, Options, Pages, REBUILD_MARKER, Recovery, ReplayError,
     ReplayItem,
@@ -130,12 +131,13 @@ pub fn missing_in_copy_with_notes(disk: &Arc<dyn Disk>) -> Result<Option<String>
     Ok((!all.is_empty()).then(|| all.to_string()))
 }
 
-/// Whether a start could go on with the log on this disk, which is to end at `tail`.
+/// Whether a start could go on with the log on this disk, which is to end at `tail`; with the page
+/// file, or without it.
 ///
 /// # Errors
 /// Why it could not.
-pub fn can_start_at(disk: &Arc<dyn Disk>, tail: Lsn) -> Result<(), String> {
-    let found = inspect_disk(disk, Limits::default()).map_err(|why| why.to_string())?;
+pub fn can_start_at(disk: &Arc<dyn Disk>, tail: Lsn, trust: Trust) -> Result<(), String> {
+    let found = inspect_with(disk, Limits::default(), trust).map_err(|why| why.to_string())?;
     if !found.missing.is_empty() {
         return Err(format!("live messages are in extents that are gone: {}", found.missing));
     }
@@ -146,6 +148,14 @@ pub fn can_start_at(disk: &Arc<dyn Disk>, tail: Lsn) -> Result<(), String> {
 }
 
 fn inspect_disk(disk: &Arc<dyn Disk>, rules: Limits) -> Result<Inspection, InspectionError> {
+    inspect_with(disk, rules, Trust::Whole)
+}
+
+fn inspect_with(
+    disk: &Arc<dyn Disk>,
+    rules: Limits,
+    trust: Trust,
+) -> Result<Inspection, InspectionError> {
     let recovery = Recovery::open(Arc::clone(disk), Options::default(), LogId(0));
     let mut recovery = recovery.map_err(StartError::Log)?;
     recovery.look_only();
@@ -157,9 +167,13 @@ fn inspect_disk(disk: &Arc<dyn Disk>, rules: Limits) -> Result<Inspection, Inspe
     let image_at = image.as_ref().map(|image| image.at).unwrap_or_default();
     let extent_bytes = recovery.extent_bytes();
     let refused = |error| refusal(error, image_at, extent_bytes);
-    let restart = Restart::begin("", rules, extent_bytes, bytes, Trust::Whole);
+    let restart = Restart::begin("", rules, extent_bytes, bytes, trust);
     let mut restart = restart.map_err(refused)?;
-    if image.is_some() && !restart.is_whole() {
+    let begin = match &image {
+        Some(image) if trust == Trust::Ignored && image.version > 1 => Begin::Oldest,
+        _ => Begin::Image,
+    };
+    if image.is_some() && trust == Trust::Whole && !restart.is_whole() {
         return Err(InspectionError::other("the image is of an older version"));
     }
     let used: Vec<_> = restart.pages().collect();
@@ -173,7 +187,7 @@ fn inspect_disk(disk: &Arc<dyn Disk>, rules: Limits) -> Result<Inspection, Inspe
     };
     let read = |page| pages.as_ref().and_then(|pages| pages.read(page).ok());
     let take = |item: ReplayItem<'_>| apply(&mut restart, item, &read);
-    let replayed = recovery.replay_items(Begin::Image, take, |_, _| {});
+    let replayed = recovery.replay_items(begin, take, |_, _| {});
     let report = replayed.map_err(|error| match error {
         ReplayError::Log(error) => StartError::Log(error),
         ReplayError::Record { error, .. } => refused(error),

@@ -111,6 +111,16 @@ fn found(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<(Folder, KnownBatch, u32), C
     Err(CutError::Gone)
 }
 
+/// Whether [`cut_back`] would remove an image. With one that is older the page file cannot be used:
+/// pages that it refers to may have been reused since.
+///
+/// # Errors
+/// As [`cut_back`].
+pub fn removes_images(disk: &Arc<dyn Disk>, upto: Lsn) -> Result<bool, CutError> {
+    let (folder, keep, _) = found(disk, upto)?;
+    Ok(folder.images.iter().any(|at| *at > keep.end))
+}
+
 /// Cuts off all behind `upto`: images, whole extents, and what is behind it in its own extent. To
 /// be done again until it was done once. Yields the last batch that is left.
 ///

@@ -4,6 +4,7 @@
 //! The order is kept in the data folder, and the process that got it has ended. This one looks
 //! whether it can be carried out, and does so before the log is opened. So nothing comes between
 //! the look and the cut: what was put since the tail was exported is found, and refuses the order.
+//! When an image is cut off the start rebuilds the queues: the older one's pages may be reused.
 //!
 //! Not here: the order (`returning`), the cut itself (`towline_log::cut_back`). Invariants: before
 //! anything is cut it is known that a start can go on with what is left; what was cut is cut in all
@@ -13,10 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towline_admin::catalogue::{REGION_RETURN_REFUSED, REGION_RETURNED};
+use towline_engine::inspection::Trust;
 use towline_engine::{StartError, divergence, inspection};
 use towline_group::{HardState, Mode};
-use towline_log::cut_back::{CutError, CutView, cut_back, last_upto, summed_upto};
-use towline_log::{Disk, LinuxDisk, LogError, REBUILD_MARKER};
+use towline_log::cut_back::{CutError, CutView, cut_back, last_upto, removes_images, summed_upto};
+use towline_log::{Disk, LinuxDisk, LogError, REBUILD_MARKER, mark_rebuild};
 use towline_logging::log as say;
 use towline_os::fs;
 use towline_replication::batch_marks::BatchMark;
@@ -24,7 +26,7 @@ use towline_replication::fence;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage};
 use towline_standby::Home;
-use towline_types::{HistoryId, Lsn};
+use towline_types::{BatchPlace, HistoryId, Lsn};
 
 /// Whether an order can be carried out with the log in `data`, and gives up no more than it says.
 pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
@@ -59,9 +61,13 @@ pub(crate) fn check(data: &Path, order: &ReturnOrder) -> Result<(), String> {
             "its queues are to be rebuilt first ({REBUILD_MARKER}): start it again"
         ));
     }
+    let trust = match removes_images(&disk, fork).map_err(gone)? {
+        true => Trust::Ignored,
+        false => Trust::Whole,
+    };
     let (view, keep) = CutView::of(&disk, fork).map_err(gone)?;
     let view: Arc<dyn Disk> = Arc::new(view);
-    inspection::can_start_at(&view, keep.end)
+    inspection::can_start_at(&view, keep.end, trust)
         .map_err(|why| format!("the log cannot be cut off at {fork}: {why}. {COPY}"))
 }
 
@@ -125,14 +131,7 @@ pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     let home = Home::single(data);
     let disk: Arc<dyn Disk> =
         Arc::new(LinuxDisk::open(home.log_folder()).map_err(StartError::Log)?);
-    let last = cut_back(&disk, Lsn(kept.order.fork)).map_err(|error| match error {
-        CutError::Log(error) => StartError::Log(error),
-        // It was looked at before anything was cut.
-        CutError::WithinBatch(_) | CutError::Gone => {
-            let error = std::io::Error::other(error);
-            StartError::Log(LogError::io("cut the log off", "log", error))
-        }
-    })?;
+    let last = cut(&disk, &home, Lsn(kept.order.fork))?;
     drop(disk);
     let file = HardStateFile::of(data);
     let hard_state = file.read().map_err(StartError::Folder)?.unwrap_or_default().returned(last);
@@ -147,6 +146,24 @@ pub(crate) fn settle(data: &Path) -> Result<(), StartError> {
     return_order::keep(data, &done).map_err(StartError::Folder)?;
     say(&REGION_RETURNED, &[&last.end.to_string(), &last.index.to_string()]);
     Ok(())
+}
+
+/// Cuts the log off. When that removes an image, the queues are rebuilt from the log: pages that an
+/// older one refers to were let go with the newer one, and hold other messages since, or none.
+/// Noted first: once the image is removed nothing else says so.
+fn cut(disk: &Arc<dyn Disk>, home: &Home, fork: Lsn) -> Result<BatchPlace, StartError> {
+    let failed = |error| match error {
+        CutError::Log(error) => StartError::Log(error),
+        // It was looked at before anything was cut.
+        CutError::WithinBatch(_) | CutError::Gone => {
+            let error = std::io::Error::other(error);
+            StartError::Log(LogError::io("cut the log off", "log", error))
+        }
+    };
+    if removes_images(disk, fork).map_err(failed)? {
+        mark_rebuild(&home.rebuild_marker()).map_err(StartError::Folder)?;
+    }
+    cut_back(disk, fork).map_err(failed)
 }
 
 #[cfg(test)]

@@ -196,6 +196,44 @@ pub struct KeptReturn {
     /// it out: what it has counts there.
     #[serde(default)]
     pub in_recovery: bool,
+    /// Orders that were refused here before this one: the newest ones. Members that returned by
+    /// orders of their own say them again and again.
+    #[serde(default)]
+    pub refused: Vec<RefusedOrder>,
+}
+
+/// An order that was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct RefusedOrder {
+    /// Its name.
+    pub id: [u8; 16],
+    /// It was to give up whatever is there.
+    pub all: bool,
+}
+
+/// Refused orders that are remembered. There are as many at once as members that returned by an
+/// order of their own.
+const REFUSED_MAX: usize = 16;
+
+impl KeptReturn {
+    /// Whether an order was refused that gave up as much.
+    #[must_use]
+    pub fn has_refused(&self, order: &ReturnOrder) -> bool {
+        let is_it = |it: &RefusedOrder| it.id == order.id && (it.all || order.tail.end != ALL);
+        self.refused.iter().chain(&self.refused_now()).any(is_it)
+    }
+
+    fn refused_now(&self) -> Option<RefusedOrder> {
+        let is_refused = matches!(self.stage, ReturnStage::Refused(_));
+        is_refused.then(|| RefusedOrder { id: self.order.id, all: self.order.tail.end == ALL })
+    }
+
+    /// What is remembered as refused beside the next order.
+    #[must_use]
+    pub fn refused_before(&self) -> Vec<RefusedOrder> {
+        let all = self.refused_now().into_iter().chain(self.refused.iter().copied());
+        all.take(REFUSED_MAX).collect()
+    }
 }
 
 /// The fork that was heard of last, if any was.

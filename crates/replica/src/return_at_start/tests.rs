@@ -54,6 +54,11 @@ fn define() -> Fact {
 /// Writes a log of so many messages, each in a batch of its own; the ends of the batches, the first
 /// with the queue.
 fn writes(messages: u64) -> Vec<Lsn> {
+    writes_with_image(messages, None)
+}
+
+/// The same; the first part of them, up to so many, is in an image.
+fn writes_with_image(messages: u64, imaged: Option<usize>) -> Vec<Lsn> {
     let folder = Path::new(DATA).join("log");
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&folder).unwrap());
     let options = Options { extent_bytes: 1 << 20, ..Options::default() };
@@ -70,6 +75,9 @@ fn writes(messages: u64) -> Vec<Lsn> {
         let end = appender.commit(Urgency::Forced).unwrap();
         while positions.recv().unwrap() < end {}
         ends.push(end);
+        if imaged == Some(ends.len()) {
+            log.write_image(log.mark_at(end).unwrap(), b"an image").unwrap();
+        }
     }
     log.shutdown();
     ends
@@ -131,7 +139,7 @@ fn settled(files: &FileSystem) -> (ReturnStage, Lsn, HardState) {
         settle(data).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(&data.join("log")).unwrap());
         let end = last_upto(&disk, Lsn(u64::MAX >> 1)).unwrap().end;
-        inspection::can_start_at(&disk, end).unwrap();
+        inspection::can_start_at(&disk, end, Trust::Whole).unwrap();
         let kept = return_order::kept(data).unwrap().unwrap();
         let hard_state = HardStateFile::of(data).read().unwrap().unwrap();
         assert_eq!(kept.had_all, kept.stage == ReturnStage::Done && hard_state.may_vote);
@@ -252,4 +260,23 @@ fn a_crash_or_a_power_cut_at_any_operation_leaves_the_old_log_or_is_gone_on_with
         }
     });
     assert!(runs > 60, "{runs}");
+}
+
+/// The page file was written on with the image that is cut off: pages of an older one were reused.
+#[test]
+fn a_cut_that_removes_an_image_has_the_queues_rebuilt_and_one_that_removes_none_does_not() {
+    for (imaged, is_marked) in [(Some(20), true), (Some(5), false), (None, false)] {
+        let files = FileSystem::new();
+        assert!(files.make_folder("/data/log"));
+        let cuts = move || {
+            let ends = writes_with_image(40, imaged);
+            let home = Home::single(Path::new(DATA));
+            let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(home.log_folder()).unwrap());
+            for _ in 0..2 {
+                assert_eq!(cut(&disk, &home, ends[9]).unwrap().end, ends[9]);
+                assert_eq!(fs::try_exists(home.rebuild_marker()).unwrap(), is_marked);
+            }
+        };
+        crash::in_process(&files, 1, cuts).unwrap();
+    }
 }

@@ -11,7 +11,7 @@
 //!
 //! Not here: what an order does (the next start), whether a group has something to return from
 //! (`region_part`). Invariants: an order is durable before the process ends for it; one that is
-//! refused is taken again only when a majority has returned; a log that has the history of an order
+//! refused is taken again only when a majority has returned, whatever came in between; a log that has the history of an order
 //! takes no such order.
 
 use std::io;
@@ -28,7 +28,7 @@ use towline_types::{HistoryId, Lsn, Time};
 
 use super::{Driver, MemberStand};
 use crate::lifecycle::EndReason;
-use crate::return_order::{self, ALL, KeptReturn, ReturnOrder, ReturnStage, TailEnd};
+use crate::return_order::{self, KeptReturn, ReturnOrder, ReturnStage, TailEnd};
 
 /// A peer that has not answered is asked again after this.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -71,10 +71,10 @@ impl ReturnState {
     }
 }
 
-/// Whether an order that was refused here says now that all may go.
-fn goes_further(kept: &KeptReturn, order: &ReturnOrder) -> bool {
+/// Whether an order is the one that is kept here, or was refused here and says no more than then.
+fn is_known(kept: &KeptReturn, order: &ReturnOrder) -> bool {
     let is_refused = matches!(kept.stage, ReturnStage::Refused(_));
-    is_refused && kept.order.tail.end != ALL && order.tail.end == ALL
+    (kept.order.id == order.id && !is_refused) || kept.has_refused(order)
 }
 
 /// Whether a peer that is no member of a live group still has the history that is to be given up,
@@ -83,6 +83,13 @@ fn has_void(stand: &MemberStand, order: &ReturnOrder) -> bool {
     let is_starting = stand.newest == [0; 16] && stand.last.1 > 0;
     let may_have_it = stand.newest == order.void || is_starting && stand.returned != order.history;
     order.void != [0; 16] && may_have_it
+}
+
+/// Whether the log of a peer has the history of an order: its newest one is that, or one of those
+/// that began behind it in this log.
+fn has_followed(begun: &[HistoryId], stand: &MemberStand, order: &ReturnOrder) -> bool {
+    let at = |id: [u8; 16]| begun.iter().position(|begun| begun.0 == id);
+    at(order.history).zip(at(stand.newest)).is_some_and(|(order, newest)| newest >= order)
 }
 
 impl ReturnOrders {
@@ -119,7 +126,8 @@ impl Driver {
         }
         let mut state = self.region.returning.state.lock();
         let in_recovery = mode == Mode::Recovery;
-        let kept = KeptReturn { order, in_recovery, ..KeptReturn::default() };
+        let refused = state.kept.as_ref().map(KeptReturn::refused_before).unwrap_or_default();
+        let kept = KeptReturn { order, in_recovery, refused, ..KeptReturn::default() };
         let written = return_order::keep(self.folder(), &kept);
         written.map_err(|error| format!("the order cannot be kept: {error}"))?;
         let fork = Lsn(kept.order.fork).to_string();
@@ -182,9 +190,9 @@ impl Driver {
     /// A peer that has returned says so, and that this one is to.
     pub(super) fn takes_return(&self, order: ReturnOrder) {
         let known = self.kept_return();
-        let is_known =
-            known.is_some_and(|known| known.order.id == order.id && !goes_further(&known, &order));
-        if is_known || !self.is_to_return_by(self.mode(), &order) {
+        if known.is_some_and(|known| is_known(&known, &order))
+            || !self.is_to_return_by(self.mode(), &order)
+        {
             return;
         }
         match self.order_return(order) {
@@ -232,9 +240,13 @@ impl Driver {
 
     /// A peer said where it stands.
     pub(super) fn notes_return(&self, peer: Peer, stand: &MemberStand) {
+        let begun = self.begun();
         let mut state = self.region.returning.state.lock();
         let order = state.kept.as_ref().map(|kept| &kept.order);
-        let is_owed = stand.mode == "voting" || order.is_some_and(|it| has_void(stand, it));
+        // Of a group that was live again since, one may vote that was away when it was no more.
+        let votes =
+            stand.mode == "voting" && !order.is_some_and(|it| has_followed(&begun, stand, it));
+        let is_owed = votes || order.is_some_and(|it| has_void(stand, it));
         if let Some(owed) = state.owed.get_mut(peer) {
             *owed = is_owed;
         }

@@ -13,8 +13,8 @@ use towline_os::task::{Handle, sleep};
 use towline_replica::OpenReplica;
 use towline_replication::applicable::CommittedBatches;
 use towline_replication::region_part::RegionPart;
-use towline_replication::return_order::KnownFork;
-use towline_types::{BatchPlace, Histories};
+use towline_replication::return_order::{KnownFork, ReturnStage};
+use towline_types::{BatchPlace, Histories, HistoryId};
 
 use super::clients::Counter;
 use super::exposures::ExposureSample;
@@ -22,6 +22,8 @@ use super::logs::Logs;
 use crate::cluster::process::Board;
 use crate::trace::now_us;
 
+/// What an operator is told of a log that cannot be cut back.
+pub(super) const EMPTY_IT: &str = "empty the data folder";
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes of batches that are looked at together.
@@ -36,6 +38,8 @@ pub(super) struct RegionSight {
     pub(super) serves: bool,
     pub(super) fork: Option<KnownFork>,
     pub(super) histories: Histories,
+    /// It refused an order to return, because its log cannot be cut back.
+    pub(super) needs_empty_folder: bool,
     /// A link stands on which it ships, or is shipped to.
     pub(super) is_connected: bool,
     /// The other group takes, or gets, a copy.
@@ -117,6 +121,12 @@ fn look_at_roles(sights: &Sights) {
             removals: shipping.exposure.removals,
         });
     }
+    // An older order was carried out in another way, when the log has its history.
+    let needs_empty_folder = driver.kept_return().is_some_and(|kept| {
+        let cannot = matches!(&kept.stage, ReturnStage::Refused(why) if why.contains(EMPTY_IT));
+        let id = HistoryId(kept.order.history);
+        cannot && group.mode == Mode::Voting && histories.iter().all(|history| history.id != id)
+    });
     let trouble = view.partition.clone().or(view.trouble.clone());
     let sight = RegionSight {
         mode: driver.mode(),
@@ -124,6 +134,7 @@ fn look_at_roles(sights: &Sights) {
         serves: serving.is_some() && !is_closed,
         fork: part.known_fork(),
         histories,
+        needs_empty_folder,
         is_connected: view.receiving.connected || shipping.is_some_and(|it| it.connected),
         rebases: view.rebase.is_some() || view.awaits_rebased,
         trouble: trouble.unwrap_or(view.link.trouble),

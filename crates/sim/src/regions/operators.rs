@@ -18,9 +18,10 @@ use towline_replica::failover::{self, FailoverEnd};
 use towline_replica::region_switch::{self, SwitchEnd};
 use towline_replica::{OpenReplica, returning};
 use towline_replication::region_part::RegionPart;
-use towline_types::{ChangeCause, ChangeKind};
+use towline_types::{ChangeCause, ChangeKind, HistoryId};
 
 use super::machines::NAMES;
+use super::observer::EMPTY_IT;
 use super::wires::region_of;
 use super::{GROUPS, Regions, RegionsEvent, RunStage};
 use crate::trace::{self, now_us};
@@ -117,7 +118,7 @@ fn rejoin(parts: &OrderParts, region: usize) {
         }
         Err(why) => {
             said(&format!("return refused: {why}"));
-            if why.contains("empty the data folder") {
+            if why.contains(EMPTY_IT) {
                 desk.to_empty.lock().push(region);
             }
         }
@@ -168,6 +169,7 @@ impl Regions {
         let after = 1 + self.dice.below(2 * self.plan.order_every_us);
         self.plan_in(after, RegionsEvent::Operator);
         self.empties();
+        self.empties_refused();
         let serving = [self.serving(0), self.serving(1)];
         if self.returns() || self.goes_on_with_promotion() {
             return;
@@ -196,9 +198,15 @@ impl Regions {
             let Some(sight) = self.serving(region).and_then(|end| self.sight(end)) else {
                 continue;
             };
-            let own = sight.histories.iter().rev().find(|it| it.live == *group);
-            let Some(id) = own.map(|history| history.id) else { continue };
-            if self.known.insert(id) {
+            let chain: Vec<_> = sight.histories.iter().map(|it| (it.id, &it.live)).collect();
+            let Some(own) = chain.iter().rposition(|(_, live)| *live == group) else { continue };
+            let upto: Vec<HistoryId> = chain.iter().take(own + 1).map(|(id, _)| *id).collect();
+            let id = chain[own].0;
+            // Those before it are no news, when a group that began one of them, and was away since,
+            // serves for the moment until it hears of this one.
+            let is_new = !self.known.contains(&id);
+            self.known.extend(upto);
+            if is_new {
                 self.newest = Some((id, region));
             }
         }
@@ -252,6 +260,27 @@ impl Regions {
                 self.kill(end, true, 0);
                 self.machines[end].disk.put_back(&FileSystem::new());
             }
+        }
+    }
+
+    /// Instances of an old live group that took an order to return, and found at their start that
+    /// their log cannot be cut back: the message says to empty the folder of each, and nothing else
+    /// goes on, as the others have returned already, or wait for it.
+    fn empties_refused(&mut self) {
+        let Some((_, live)) = self.newest else { return };
+        let old = 1 - live;
+        if self.serving(live).is_none() || self.serving(old).is_some() {
+            return;
+        }
+        let refused = |end: &usize| self.sight(*end).is_some_and(|it| it.needs_empty_folder);
+        let refused: Vec<usize> = self.ends(old).filter(refused).collect();
+        for end in refused {
+            self.tell(format_args!("the folder of {} is emptied", NAMES[end]));
+            self.count("instances emptied");
+            self.roles[old] = FirstRole::Recovery;
+            self.roles[live] = FirstRole::Live;
+            self.kill(end, true, 0);
+            self.machines[end].disk.put_back(&FileSystem::new());
         }
     }
 

@@ -59,3 +59,33 @@ fn a_return_cuts_off_no_record_of_the_history_that_it_follows() {
 fn a_group_of_which_a_majority_has_no_history_is_not_promoted() {
     assert_eq!(run(1182).failure, None);
 }
+
+/// A log was cut back behind an image, and its queues were read from an older one, whose pages had
+/// been reused since: the process halted at the first of them.
+#[test]
+fn a_log_that_is_cut_back_behind_an_image_uses_no_page_of_an_older_one() {
+    assert_eq!(run(1632).failure, None);
+}
+
+/// Two instances had returned by orders of their own. The third one could carry out neither, and
+/// took the one, and the other one again, for ever.
+#[test]
+fn an_instance_that_can_carry_out_none_of_two_orders_stays() {
+    assert_eq!(run(1537).failure, None);
+}
+
+/// An instance took the order of those that had returned, and its start found that its log cannot
+/// be cut back: its folder is emptied, as it says, while the others follow already.
+#[test]
+fn an_instance_whose_log_cannot_be_cut_back_is_emptied_alone() {
+    for seed in [1185, 2391] {
+        assert_eq!(run(seed).failure, None, "seed {seed}");
+    }
+}
+
+/// A group that was live and had not heard yet of the one that took over served for a moment:
+/// operators took its history, which they had never seen, for the newest one.
+#[test]
+fn operators_know_the_newest_history_whoever_serves_last() {
+    assert_eq!(run(1879).failure, None);
+}

@@ -5,6 +5,7 @@ use towline_log::{Disk, MemoryDisk};
 use super::super::tests::one_of;
 use super::super::{Driver, MemberStand};
 use super::*;
+use crate::return_order::RefusedOrder;
 
 const LACKED: HistoryId = HistoryId([9; 16]);
 const VOID: HistoryId = HistoryId([5; 16]);
@@ -19,7 +20,8 @@ struct Rig {
 
 /// The first of three members, in this mode; an order is kept with this stage.
 fn member(mode: Mode, stage: Option<ReturnStage>) -> Rig {
-    let kept = |stage| KeptReturn { order: order(1), stage, had_all: true, in_recovery: false };
+    let kept =
+        |stage| KeptReturn { order: order(1), stage, had_all: true, ..KeptReturn::default() };
     with_order(mode, stage.map(kept))
 }
 
@@ -90,6 +92,42 @@ fn an_order_that_was_refused_is_not_taken_again_and_another_one_is() {
     assert_eq!(rig.ended.try_recv(), Ok(EndReason::ChangesPart));
     assert_eq!(rig.kept().unwrap().order, order(2));
     rig.driver.log().shutdown();
+}
+
+/// The group returned, became live again, and handed over. One that was away then still votes: an
+/// order of before that is not what it waits for, and the others did not take the live group's log,
+/// which would have told it, because it had not returned.
+#[test]
+fn one_that_votes_in_a_later_history_is_not_awaited() {
+    let rig = member(Mode::Recovery, Some(ReturnStage::Done));
+    rig.driver.histories_begun([BEFORE, LACKED, VOID].into_iter());
+    for (newest, awaits) in
+        [(BEFORE, true), (LACKED, false), (NONE, true), (VOID, false), (HistoryId([6; 16]), true)]
+    {
+        let (mode, newest_id) = ("voting".into(), newest.0);
+        let stand = MemberStand { mode, newest: newest_id, ..MemberStand::default() };
+        rig.driver.notes_return(1, &stand);
+        assert_eq!(rig.driver.awaits_returns(), awaits, "{newest:?}");
+    }
+    rig.driver.log().shutdown();
+}
+
+/// Two members that returned by orders of their own say both of them to one that can take neither:
+/// it took the one, refused it, took the other one, and so on.
+#[test]
+fn of_two_orders_that_were_refused_none_is_taken_again() {
+    let mut kept = KeptReturn { order: order(1), stage: refused(), ..KeptReturn::default() };
+    for (name, takes) in [(2, true), (1, false), (2, false), (3, true), (1, false)] {
+        let rig = with_order(Mode::Voting, Some(kept.clone()));
+        rig.driver.takes_return(order(name));
+        assert_eq!(rig.ended.try_recv().is_ok(), takes, "{name}");
+        kept = KeptReturn { stage: refused(), ..rig.kept().unwrap() };
+        rig.driver.log().shutdown();
+    }
+    for name in 10..40 {
+        kept = KeptReturn { order: order(name), refused: kept.refused_before(), ..kept };
+    }
+    assert!(kept.refused.len() <= 16);
 }
 
 #[test]
@@ -179,7 +217,7 @@ fn one_that_returned_takes_nothing_of_the_live_group_before_a_majority_has() {
 #[test]
 fn when_a_majority_returned_the_others_are_told_that_all_may_go() {
     let (order, stage) = (of_no_tail(), ReturnStage::Done);
-    let done = KeptReturn { order, stage, had_all: true, in_recovery: false };
+    let done = KeptReturn { order, stage, had_all: true, ..KeptReturn::default() };
     let rig = with_order(Mode::Recovery, Some(done.clone()));
     assert_eq!(rig.driver.stand().returned, LACKED.0);
     assert_eq!(rig.tells(), of_no_tail(), "two may have a tail that was acknowledged");
@@ -209,7 +247,8 @@ fn one_that_refused_takes_the_order_again_once_all_may_go() {
     rig.driver.takes_return(of_no_tail());
     assert_eq!((rig.kept(), rig.ended.try_recv().is_err()), (Some(kept), true));
     rig.driver.takes_return(order(1));
-    let now = KeptReturn { order: order(1), ..KeptReturn::default() };
+    let refused = vec![RefusedOrder { id: [1; 16], all: false }];
+    let now = KeptReturn { order: order(1), refused, ..KeptReturn::default() };
     assert_eq!((rig.kept(), rig.ended.try_recv()), (Some(now), Ok(EndReason::ChangesPart)));
     rig.driver.log().shutdown();
 }
