@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate, X509Version};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
 use crate::error::{FileError, FileRole};
 use crate::expiry::ExpiryTime;
@@ -92,15 +92,6 @@ pub(crate) fn expires(certificate: &CertificateDer<'_>) -> Option<ExpiryTime> {
 pub(crate) fn begins(certificate: &CertificateDer<'_>) -> Option<u64> {
     let at = parse(certificate)?.validity().not_before.timestamp();
     Some(u64::try_from(at).unwrap_or(0))
-}
-
-/// A time of a certificate as [`in_date`] shows it.
-pub(crate) fn shown(time: UnixTime) -> String {
-    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    match ASN1Time::from_timestamp(seconds) {
-        Ok(time) => time.to_string(),
-        Err(_) => format!("{seconds} s since 1970"),
-    }
 }
 
 /// Whether a certificate has X.509 version 1, which rustls does not accept.

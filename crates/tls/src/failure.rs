@@ -2,9 +2,9 @@
 
 use std::io;
 
+use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error};
-
-use crate::certificate::shown;
+use x509_parser::prelude::ASN1Time;
 
 /// Why a connection failed.
 #[must_use]
@@ -45,6 +45,15 @@ pub(crate) fn words(error: &Error) -> String {
                 .into()
         }
         other => format!("TLS: {other}"),
+    }
+}
+
+/// A time of a certificate as `certificate` shows it.
+fn shown(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    match ASN1Time::from_timestamp(seconds) {
+        Ok(time) => time.to_string(),
+        Err(_) => format!("{seconds} s since 1970"),
     }
 }
 

@@ -93,8 +93,8 @@ pub struct OtherRegionStatus {
     /// INSYNC: whether it has all that is committed.
     pub in_sync: bool,
     /// Whether the backlog is known. Live: recovery has reported how far it is, to this instance or
-    /// to the one that was active a moment before. Recovery: live said how far it is within the last
-    /// seconds.
+    /// to the one that was active a moment before. Recovery: live said how far it is within the
+    /// last seconds.
     pub is_known: bool,
     /// BACKLOG, in bytes of log: committed here, and not on the disks of a majority there. Live,
     /// while that is not known: all of the log.

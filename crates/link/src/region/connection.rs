@@ -2,8 +2,8 @@
 //!
 //! Both directions run on the thread of frames. What waits to be written waits in a queue of ours,
 //! because the system's buffers cannot be overtaken: they are kept small, and pings, their answers
-//! and what its user wants to go first go between two frames. Nothing is written and awaited; how much may be on the way is the
-//! sender's decision above.
+//! and what its user wants to go first go between two frames. Nothing is written and awaited; how
+//! much may be on the way is the sender's decision above.
 //!
 //! A receiver that is full stops the reading, and the window of TCP the other end. So there is no
 //! limit to how long the system tries to send (TCP_USER_TIMEOUT ends a connection too if its other

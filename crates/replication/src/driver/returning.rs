@@ -11,8 +11,8 @@
 //!
 //! Not here: what an order does (the next start), whether a group has something to return from
 //! (`region_part`). Invariants: an order is durable before the process ends for it; one that is
-//! refused is taken again only when a majority has returned, whatever came in between; a log that has the history of an order
-//! takes no such order.
+//! refused is taken again only when a majority has returned, whatever came in between; a log that
+//! has the history of an order takes no such order.
 
 use std::io;
 use std::path::Path;

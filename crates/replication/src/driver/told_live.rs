@@ -7,23 +7,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use towline_link::Peer;
 use towline_os::sync::Mutex;
 use towline_types::Time;
 
-use super::role::HeardLive;
-use super::{Driver, LiveSync};
-
-/// What another instance reported of the live group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct ToldLive {
-    /// The name of that instance.
-    pub by: String,
-    /// What it had heard: ages count until now.
-    pub live: HeardLive,
-}
+use super::Driver;
+use super::heard_live::{HeardLive, LiveSync, ToldLive};
 
 /// See the module.
 #[derive(Debug, Default)]
