@@ -68,7 +68,8 @@ mod tests {
     /// It was logged each second, as something new.
     #[test]
     fn a_certificate_out_of_its_dates_has_the_same_reason_at_each_time() {
-        let at = |second| UnixTime::since_unix_epoch(Duration::from_secs(1_795_817_000 + second));
+        let at =
+            |second: u64| UnixTime::since_unix_epoch(Duration::from_secs(1_795_817_000 + second));
         let early = |second| {
             let (time, not_before) = (at(second), at(5_000));
             words(&CertificateError::NotValidYetContext { time, not_before }.into())
