@@ -10,7 +10,7 @@
 //! Not here: what an operator does about them; ids of messages, which are in their content, of
 //! which nothing is known here. Invariants: a message is shown once for each change; what is shown
 //! as added and not removed again was on its queue at the end of the tail, and was not at the fork;
-//! what was there at the end, and of which that cannot be told, is shown as perhaps added.
+//! what was there at the end, and of which that is not known, is shown as perhaps added.
 //!
 //! A log that was reclaimed past the fork has other puts than the first ones: a message that lived
 //! long was carried forward, with its sequence. Whether its put was before the fork or behind it is

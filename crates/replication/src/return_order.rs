@@ -225,7 +225,7 @@ impl KeptReturn {
 
     fn refused_now(&self) -> Option<RefusedOrder> {
         let is_refused = matches!(self.stage, ReturnStage::Refused(_));
-        is_refused.then(|| RefusedOrder { id: self.order.id, all: self.order.tail.end == ALL })
+        is_refused.then_some(RefusedOrder { id: self.order.id, all: self.order.tail.end == ALL })
     }
 
     /// What is remembered as refused beside the next order.

@@ -55,7 +55,7 @@ struct FencingState {
     /// Of what is durable here.
     noted: FenceMark,
     /// By peer: it said that it has what is kept, durably, and that it was in no later term than
-    /// this member then. Before it votes in one, whoever it votes for hears of it.
+    /// this member then. Before it votes in one, the candidate hears of it.
     bound: Vec<bool>,
     said_at: Time,
 }
@@ -295,7 +295,7 @@ impl Driver {
     }
 
     /// Whether a majority has the fence, and this member leads it: the fence of one that was cut
-    /// off binds nobody but itself.
+    /// off binds no other instance.
     fn binds_majority(&self) -> bool {
         let state = self.fencing.state.lock();
         let peers = state.bound.iter().filter(|is_bound| **is_bound).count();

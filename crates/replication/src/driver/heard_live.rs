@@ -1,6 +1,6 @@
 //! What a member knows of the live group by its word, as members say it to each other.
 //!
-//! Not here: who keeps it (`role`, `told_live`).
+//! Not here: where it is kept (`role`, `told_live`).
 
 use serde::{Deserialize, Serialize};
 

@@ -42,7 +42,7 @@ impl RegionPart {
     pub(super) fn hears_condition(&self, link: LinkId, body: &[u8]) {
         let here = self.saying_time();
         let Some(heard) = self.conditions.hears(link, body, here) else { return };
-        if !self.receiving().link().is_some_and(|of_live| of_live.id() == link) {
+        if self.receiving().link().is_none_or(|of_live| of_live.id() != link) {
             return;
         }
         // Of a live group that puts nothing no batch comes, and those of one that puts much come

@@ -359,7 +359,7 @@ fn first_to_expire(part: &RegionPart, driver: &Driver) -> (u64, String) {
     known.min().map_or_else(Default::default, |(at, peer)| (at, driver.name(peer).to_owned()))
 }
 
-/// Of the same certificates: when the last one begins to be valid, and whose it is.
+/// Of the same certificates: when the last one begins to be valid, and its owner.
 fn last_to_begin(part: &RegionPart, driver: &Driver) -> (u64, String) {
     let of = |peer| match peer == driver.this() {
         true => part.certificate_begins_s(),

@@ -22,7 +22,7 @@ use super::logs::Logs;
 use crate::cluster::process::Board;
 use crate::trace::now_us;
 
-/// What an operator is told of a log that cannot be cut back.
+/// What an operator reads of a log that cannot be cut back.
 pub(super) const EMPTY_IT: &str = "empty the data folder";
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

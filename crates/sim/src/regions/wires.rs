@@ -234,7 +234,7 @@ impl LineSide {
         lane.pieces.push_back((lane.last_us, piece));
     }
 
-    /// Puts a frame before those that are sent after its time, in place of an earlier one of its
+    /// Puts a frame before those that are sent after its time, instead of an earlier one of its
     /// kind among them.
     fn push_newest(&self, state: &mut LineState, kind: u8, body: Bytes) {
         let at_us = now_us() + u64::try_from(self.wires.delay().as_micros()).unwrap_or(0);

@@ -235,7 +235,7 @@ fn it_is_said_to_each_that_votes_until_that_one_has_it() {
     rig.driver.log().shutdown();
 }
 
-/// The active instance was cut off when it was fenced: nobody else has heard of it, and the others
+/// The active instance was cut off when it was fenced: no other one has heard of it, and the others
 /// elect one that serves.
 #[test]
 fn a_fence_binds_when_a_majority_has_it_and_was_in_no_later_term() {

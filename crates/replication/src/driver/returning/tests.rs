@@ -96,7 +96,7 @@ fn an_order_that_was_refused_is_not_taken_again_and_another_one_is() {
 
 /// The group returned, became live again, and handed over. One that was away then still votes: an
 /// order of before that is not what it waits for, and the others did not take the live group's log,
-/// which would have told it, because it had not returned.
+/// which says so, because it had not returned.
 #[test]
 fn one_that_votes_in_a_later_history_is_not_awaited() {
     let rig = member(Mode::Recovery, Some(ReturnStage::Done));
