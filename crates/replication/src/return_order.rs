@@ -353,7 +353,13 @@ mod tests {
             ReturnStage::Done,
             ReturnStage::Refused("why\nnot".into()),
         ] {
-            let now = KeptReturn { order: order(), stage, had_all: true, in_recovery: true };
+            let now = KeptReturn {
+                order: order(),
+                stage,
+                had_all: true,
+                in_recovery: true,
+                ..KeptReturn::default()
+            };
             keep(data, &now).unwrap();
             assert_eq!(kept(data).unwrap(), Some(now));
         }
