@@ -31,6 +31,9 @@ pub(crate) struct Parts {
     open: Option<(CommitId, u32)>,
     aside: BTreeMap<CommitId, KeptAside>,
     completed: VecDeque<CompletedCommit>,
+    /// So many of the operations that are to be carried out first were completed before the first
+    /// history, and are not in the counts of the log.
+    uncounted: u64,
 }
 
 /// What waits for its completion.
@@ -158,6 +161,19 @@ impl Parts {
         bodies.sum()
     }
 
+    /// The first history begins behind all that is completed by now.
+    pub(crate) fn begins_counting(&mut self) {
+        let parts = self.completed.iter().flat_map(|commit| &commit.parts);
+        self.uncounted = parts.map(|part| part.len() as u64).sum();
+    }
+
+    /// Whether the operation that was taken last is not to be counted.
+    fn is_uncounted(&mut self) -> bool {
+        let is_uncounted = self.uncounted > 0;
+        self.uncounted = self.uncounted.saturating_sub(1);
+        is_uncounted
+    }
+
     /// How many operations are to be carried out in this queue.
     pub(crate) fn arriving_in(&self, queue: QueueId) -> u64 {
         let facts = self.completed.iter().flat_map(|commit| &commit.parts).flatten();
@@ -242,6 +258,7 @@ impl QueueManager {
     }
 
     fn happens(&mut self, now: Time, fact: Fact, outputs: &mut Outputs) {
+        let counted = self.parts.is_uncounted().then_some(self.region.counts);
         let id = queue_of(&fact);
         let queue = self.queue_mut(id);
         queue.arriving -= 1;
@@ -253,6 +270,8 @@ impl QueueManager {
             }
             other => self.carry_out(other, Manner { now: Some(now), counted: true }, outputs),
         }
+        // As replicas have it, which carried it out before the history began.
+        self.region.counts = counted.unwrap_or(self.region.counts);
         // A temporary queue may be gone with the last of them.
         if is_last && self.queues.contains_key(&id) {
             self.mark_changed(id);

@@ -242,6 +242,7 @@ impl QueueManager {
         if self.region.histories.is_empty() {
             // Images of before that do not have them.
             self.region.counts = LogCounts::default();
+            self.parts.begins_counting();
         }
         if let Err(fault) = self.region.histories.push(history) {
             unreachable!("a history that does not fit was decided: {fault}")

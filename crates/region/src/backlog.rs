@@ -84,6 +84,8 @@ pub struct Backlog {
     counts: Counts,
     point: Lsn,
     point_counts: Counts,
+    /// Recovery had all up to here: what stood in the log then it has counted, or will.
+    had_all: (Lsn, Counts),
     /// In order of position and of time; only of what is not received.
     marks: VecDeque<Mark>,
     /// Up to here the marks do not know when it was committed, but that it was before this time.
@@ -111,6 +113,7 @@ impl Backlog {
             counts,
             point,
             point_counts,
+            had_all: (Lsn::ZERO, Counts::default()),
             marks,
             unmarked,
             sampled_at: now,
@@ -127,7 +130,7 @@ impl Backlog {
         self.counts.put = self.counts.put.max(counts.put);
         self.counts.removed = self.counts.removed.max(counts.removed);
         if end <= self.committed {
-            return;
+            return self.notes_all();
         }
         self.committed = end;
         if end > self.point {
@@ -137,6 +140,21 @@ impl Backlog {
             }
         }
         self.bytes_max = self.bytes_max.max(self.bytes());
+        self.notes_all();
+    }
+
+    /// Recovery counts what it has applied, a moment after it has it. When it has all of the log it
+    /// has, by then, all that is counted here: the counts here are of what is committed, or less.
+    fn notes_all(&mut self) {
+        if self.bytes() == 0 {
+            self.had_all = (self.committed, self.counts);
+        }
+        let (end, counts) = self.had_all;
+        if self.point >= end {
+            let known = &mut self.point_counts;
+            known.put = known.put.max(counts.put);
+            known.removed = known.removed.max(counts.removed);
+        }
     }
 
     /// Whether something behind this position was committed when this value did not look: the age
@@ -173,6 +191,7 @@ impl Backlog {
             self.marks.pop_front();
         }
         self.bytes_max = self.bytes_max.max(self.bytes());
+        self.notes_all();
     }
 
     /// What would be lost now.
@@ -263,6 +282,23 @@ mod tests {
         assert_eq!(backlog.exposure(Time(270)), tail);
         backlog.reported(&point(300, 3, 1), Time(280));
         assert_eq!(backlog.exposure(Time(290)), Exposure::default(), "it has not counted yet");
+    }
+
+    /// The link was cut in the half second in which it would have said so: 20 messages that it had
+    /// were called at risk for as long as the cut.
+    #[test]
+    fn what_recovery_had_when_it_had_all_is_not_at_risk_before_it_has_counted_it() {
+        let mut backlog = fresh();
+        backlog.committed(Lsn(100), counts(20, 3), Time(1));
+        backlog.reported(&point(100, 0, 0), Time(2));
+        backlog.committed(Lsn(200), counts(24, 4), Time(3));
+        let more = Exposure { bytes: 100, puts: 4, removals: 1, age_us: 1 };
+        assert_eq!(backlog.exposure(Time(4)), more);
+        backlog.reported(&point(100, 11, 0), Time(5));
+        assert_eq!(backlog.exposure(Time(6)), Exposure { age_us: 3, ..more }, "it counts still");
+        backlog.reported(&point(60, 11, 0), Time(7));
+        let exposure = backlog.exposure(Time(8));
+        assert_eq!((exposure.puts, exposure.removals), (13, 4), "it lost a disk");
     }
 
     #[test]

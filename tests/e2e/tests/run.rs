@@ -212,7 +212,7 @@ fn memory_never_comes_in_huge_pages() -> Try {
     let mut peer = Peer::begun(daemon.address())?;
     peer.attach_sender(0, "DEV.QUEUE.1")?;
     for delivery in 0..64 {
-        peer.put(0, delivery, &[7; 64 << 10])?;
+        peer.put(0, delivery, &[7; 60_000])?;
     }
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.pid()))?;
     let huge = maps.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
