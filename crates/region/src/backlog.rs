@@ -194,6 +194,12 @@ impl Backlog {
         self.notes_all();
     }
 
+    /// What recovery has counted at its point, or will have.
+    #[must_use]
+    pub fn point_counts(&self) -> Counts {
+        self.point_counts
+    }
+
     /// What would be lost now.
     #[must_use]
     pub fn exposure(&self, now: Time) -> Exposure {

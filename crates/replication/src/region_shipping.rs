@@ -82,7 +82,7 @@ pub struct ShippingView {
     /// What would be lost now.
     pub exposure: Exposure,
     /// What the other region reported last, on this link or the one before; all zero before the
-    /// first report.
+    /// first report. Its counts are those that it has, or will have, counted there.
     pub point: RecoveryPoint,
     /// For how long it has lacked something and acknowledged nothing, microseconds; 0: it lacks
     /// nothing.
@@ -430,7 +430,7 @@ impl Shipping {
             reports: state.open.as_ref().is_some_and(|open| open.reports),
             ended: state.ended.clone(),
             exposure,
-            point: state.point,
+            point: RecoveryPoint { counts: state.backlog.point_counts(), ..state.point },
             still_us: unmoved.min(exposure.age_us),
             sent_bytes: state.sent_bytes,
             sent_frames: state.sent_frames,

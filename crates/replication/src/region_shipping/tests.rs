@@ -405,6 +405,18 @@ fn replies_go_as_far_as_the_other_region_reports_on_the_link_that_stands() {
     assert_eq!((view.covers, view.times_alone), (false, 1));
 }
 
+/// The next active instance is given it, and began with 20 messages at risk that were not.
+#[test]
+fn what_is_said_of_recovery_has_the_counts_of_when_it_had_all() {
+    let log = TestLog::of(5);
+    let shipping = shipping(&log, 1 << 30);
+    open(&shipping, &TestLink::of(1), 0).unwrap();
+    shipping.committed(Counts { put: 20, removed: 0 }, Time(1));
+    ship_all(&shipping);
+    shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(2)).unwrap();
+    assert_eq!(shipping.view(Time(3)).point.counts, Counts { put: 20, removed: 0 });
+}
+
 /// What recovery has, up to a batch, as another instance says it.
 fn known_point(upto: u64, put: u64) -> RecoveryPoint {
     let counts = Counts { put, removed: 0 };
