@@ -532,35 +532,6 @@ fn what_was_put_and_removed_since_the_first_history_counts_the_same_in_each_regi
     assert_eq!(shorter.core.log_counts(), LogCounts { put: 3, removed: 2 });
 }
 
-/// The active instance carries a large commit out in slices, replicas at once: what was completed
-/// before the first history was counted behind it here alone, and for good.
-#[test]
-fn a_commit_that_is_carried_out_behind_the_first_history_is_counted_on_no_side() {
-    let mut rig = Rig::with(Limits { committed_at_once_max: 10, ..Limits::default() });
-    rig.define("Q");
-    raise(&mut rig, FORMAT_LEVEL_OF_REGIONS);
-    rig.core.set_group("EAST");
-    rig.keeps_garbage = true;
-    let unit = rig.declare();
-    let target = rig.open_put("Q").unwrap();
-    for number in 0..600 {
-        rig.send(&target, persistent(&number.to_string()), Some(unit)).unwrap();
-    }
-    rig.core.close_put(&target);
-    rig.discharge(unit, false).unwrap();
-    assert!(rig.core.parts.is_arriving());
-    begin(&mut rig, &history(1, "EAST", 0)).unwrap();
-    assert!(rig.core.parts.is_arriving(), "the history begins in the middle of it");
-    rig.put_persistent("Q", "at risk");
-    while rig.core.has_work() {
-        rig.slice(50);
-        rig.take_outputs();
-    }
-    let counts = rig.core.log_counts();
-    assert_eq!(counts, LogCounts { put: 1, removed: 0 });
-    assert_eq!(rig.restart(None, rig.log.len()).core.log_counts(), counts);
-}
-
 #[test]
 fn a_log_without_regions_stays_at_the_level_that_programs_before_them_read() {
     let mut rig = Rig::new();

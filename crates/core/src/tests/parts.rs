@@ -1,13 +1,13 @@
 //! Commits in parts: whole or not at all, in order, and with the turns of others between.
 
-use towline_types::FORMAT_LEVEL_UNASKED;
+use towline_types::{FORMAT_LEVEL_OF_REGIONS, FORMAT_LEVEL_UNASKED, HistoryId, Lsn, Time};
 
 use super::rig::{CLIENT, OTHER, Rig, message, persistent, spec};
 use crate::command::{Define, DefineModel, LocalChanges};
 use crate::object::ObjectType;
 use crate::{
-    CommitId, Decision, Delivery, Durability, Fact, Limits, MessageSequence, Outcome, Refusal,
-    UnitId,
+    BeginHistory, CommitId, Decision, Delivery, Durability, Fact, Limits, LogCounts,
+    MessageSequence, Outcome, Principal, Refusal, UnitId,
 };
 
 const MANY: u32 = 600;
@@ -428,4 +428,34 @@ fn a_temporary_queue_that_goes_within_a_commit_goes_when_all_is_carried_out() {
     assert!(!rig.core.queues.contains_key(&queue), "nothing refers to it any more");
     assert_eq!(rig.core.memory_bytes(), 0);
     rig.core.audit();
+}
+
+/// The active instance carries a large commit out in slices, replicas at once: what was completed
+/// before the first history was counted behind it here alone, and for good.
+#[test]
+fn a_commit_that_is_carried_out_behind_the_first_history_is_counted_on_no_side() {
+    let mut rig = rig();
+    rig.core.raise_level(FORMAT_LEVEL_OF_REGIONS, &mut rig.decision).unwrap();
+    rig.carry_out();
+    rig.core.set_group("EAST");
+    rig.keeps_garbage = true;
+    let unit = unit_of(&mut rig, MANY);
+    rig.discharge(unit, false).unwrap();
+    assert!(rig.core.parts.is_arriving());
+    let (live, cause) = ("EAST".to_owned(), "the first one".to_owned());
+    let (id, fork, began) = (HistoryId([1; 16]), Lsn::ZERO, Time(5));
+    rig.decision.principal = Principal::Internal;
+    let first = BeginHistory { id, live, fork, began, cause };
+    rig.core.begin_history(&first, &mut rig.decision).unwrap();
+    rig.decision.principal = Principal::default();
+    rig.carry_out();
+    assert!(rig.core.parts.is_arriving(), "the history begins in the middle of it");
+    rig.put_persistent("Q", "at risk");
+    while rig.core.has_work() {
+        rig.slice(50);
+        rig.take_outputs();
+    }
+    let counts = rig.core.log_counts();
+    assert_eq!(counts, LogCounts { put: 1, removed: 0 });
+    assert_eq!(rig.restart(None, rig.log.len()).core.log_counts(), counts);
 }
