@@ -39,12 +39,12 @@ use towline_standby::{Entry, EntryError, EntryStep, Home};
 /// # Errors
 /// When it cannot start; see [`RunError`].
 pub fn run(args: &RunArgs) -> Result<(), RunError> {
+    small_pages::only();
     // Before there is another thread.
     let signals = Signals::take().map_err(RunError::System)?;
     let clock = Clock::start();
     towline_logging::start().map_err(RunError::Environment)?;
     tell_of_panics(&args.name);
-    small_pages::only();
     let descriptors = descriptors::raise();
     let refused = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     let file = of_file(args)?;
