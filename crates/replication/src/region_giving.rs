@@ -106,6 +106,18 @@ struct OwnedGift<'a> {
     hold: Arc<Hold>,
     /// Until the taker has all of them.
     pages: Option<Box<dyn Send + 'a>>,
+    /// So much of it a taker has had: what only that needs is not held any more.
+    had: u64,
+}
+
+impl OwnedGift<'_> {
+    /// Whether all that is behind a point of it is held. Of another instance, which has less than
+    /// the one before, it may not be.
+    fn is_held_from(&self, done: u64) -> bool {
+        let head = self.gift.head();
+        let pages = self.pages.is_some() || done >= head.pages_end();
+        pages && head.needs_from(done) >= head.needs_from(self.had)
+    }
 }
 
 /// How one stream ended.
@@ -291,6 +303,11 @@ impl Giving {
             point if gift.gift.knows(point) => point,
             _ => CopyPoint::default(),
         };
+        if !gift.is_held_from(from.done) {
+            let why =
+                "an instance takes it that has less of it than the one before: a new one begins";
+            return Err(GivingFailure::GivenUp(why.to_owned()));
+        }
         let now = self.driver.now();
         {
             let mut state = self.state.lock();
@@ -352,7 +369,7 @@ impl Giving {
         if let Some(before) = self.state.lock().held.replace(held) {
             before.hold.let_go();
         }
-        Ok(OwnedGift { gift, hold, pages: Some(pages) })
+        Ok(OwnedGift { gift, hold, pages: Some(pages), had: 0 })
     }
 
     fn give_behind(
@@ -361,7 +378,7 @@ impl Giving {
         from: CopyPoint,
         stream: &mut Patient,
     ) -> Result<(), GivingFailure> {
-        let OwnedGift { gift, hold, pages } = owned;
+        let OwnedGift { gift, hold, pages, had } = owned;
         let hold: &Hold = hold;
         let broken = |error: io::Error| GivingFailure::Broken(error.to_string());
         stream.write_all(&from.done.to_le_bytes()).map_err(broken)?;
@@ -371,6 +388,7 @@ impl Giving {
             if done >= head.pages_end() {
                 pages.take();
             }
+            *had = done.max(*had);
             self.keeps(done);
         };
         has(from.done);

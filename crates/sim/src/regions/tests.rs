@@ -67,6 +67,13 @@ fn a_log_that_is_cut_back_behind_an_image_uses_no_page_of_an_older_one() {
     assert_eq!(run(1632).failure, None);
 }
 
+/// One instance had all pages of a copy when its stream broke, and another one took the same copy
+/// from its beginning: pages that were held no more were read, and the live group halted.
+#[test]
+fn a_copy_that_was_held_for_one_instance_is_not_given_to_another_one_that_has_less() {
+    assert_eq!(run(9463).failure, None);
+}
+
 /// Two instances had returned by orders of their own. The third one could carry out neither, and
 /// took the one, and the other one again, for ever.
 #[test]
