@@ -52,7 +52,7 @@ struct FencingState {
     /// Clients would be let in here.
     wants_clients: bool,
     owed: Vec<bool>,
-    /// Of what is durable here.
+    /// Of what is durable here; of a fence that is over also when that could not be kept.
     noted: FenceMark,
     /// By peer: it said that it has what is kept, durably, and that it was in no later term than
     /// this member then. Before it votes in one, the candidate hears of it.
@@ -304,7 +304,7 @@ impl Driver {
         has_it && self.leads()
     }
 
-    /// What is durable here.
+    /// What is durable here, for others to count on.
     pub(super) fn fence_mark(&self) -> FenceMark {
         self.fencing.state.lock().noted
     }

@@ -460,10 +460,8 @@ fn the_age_of_what_recovery_lost_again_is_asked_from_the_log() {
     assert_eq!(asked.lock().len(), 1);
 }
 
-/// All folders of the other region were lost, and one instance is back: it has no majority, so it
-/// reports nothing.
-#[test]
-fn one_that_is_back_with_less_and_reports_nothing_is_believed_after_a_second() {
+/// Five batches, all of which the other region reported on link 1; strict replies wait for it.
+fn in_step() -> Shipping {
     let shipping = shipping(&TestLog::of(5), 1 << 30);
     let gate = SyncGate::new(SyncPolicy::Strict, Duration::from_secs(5), Time(0));
     shipping.waits_by(Some(gate));
@@ -471,6 +469,14 @@ fn one_that_is_back_with_less_and_reports_nothing_is_believed_after_a_second() {
     open(&shipping, &TestLink::of(1), 0).unwrap();
     ship_all(&shipping);
     shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(2)).unwrap();
+    shipping
+}
+
+/// All folders of the other region were lost, and one instance is back: it has no majority, so it
+/// reports nothing.
+#[test]
+fn one_that_is_back_with_less_and_reports_nothing_is_believed_after_a_second() {
+    let shipping = in_step();
     let seen = |at: u64| {
         shipping.committed(Counts::default(), Time(at));
         let view = shipping.view(Time(at));
@@ -502,13 +508,7 @@ fn what_one_instance_said_counts_for_nothing_once_its_group_has_reported() {
 /// It gets a copy: what it can be promoted with meanwhile is less than what was answered.
 #[test]
 fn what_is_said_without_a_link_takes_back_that_all_answered_is_there() {
-    let shipping = shipping(&TestLog::of(5), 1 << 30);
-    let gate = SyncGate::new(SyncPolicy::Strict, Duration::from_secs(5), Time(0));
-    shipping.waits_by(Some(gate));
-    shipping.answered_alone(batch(4).end());
-    open(&shipping, &TestLink::of(1), 0).unwrap();
-    ship_all(&shipping);
-    shipping.frame(LinkId(1), KIND_POINT, &point(5), Time(2)).unwrap();
+    let shipping = in_step();
     let covers = || shipping.view(Time(3)).sync.unwrap().covers;
     assert!(covers());
     shipping.closed(LinkId(1));
